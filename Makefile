@@ -1,0 +1,128 @@
+# Everything a developer does, with no set-up step before it: the environments make themselves.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+INTEROP_VENV := .venv-interop
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+# A stamp is older than its lock exactly when something has to be installed again.
+LOCKED := $(VENV)/.locked
+READY := $(VENV)/.ready
+INTEROP_LOCKED := $(INTEROP_VENV)/.locked
+INTEROP_READY := $(INTEROP_VENV)/.ready
+INSTALL_SELF := pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+
+##@ Use
+
+.PHONY: demo
+demo: java $(READY) ## Show on a real table what lakedex does
+	@$(BIN)/lakedex demo
+
+##@ Judge
+
+.PHONY: test
+test: java $(READY) ## Run the whole suite and the doctests, with the coverage floor
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not interop" --cov --cov-report=term:skip-covered
+
+.PHONY: check
+check: check-style check-types check-layers check-lock check-tree docs ## Check style, types, layers, locks, tree and docs
+
+.PHONY: interop
+interop: java $(INTEROP_READY) ## Let real Hudi on Spark 3.5 judge
+	@$(INTEROP_VENV)/bin/python scripts/fetch_hudi.py
+	@$(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
+
+.PHONY: fuzz
+fuzz: $(READY) ## Mutate bytes for a long time
+	@$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long tests
+
+.PHONY: bench
+bench: $(READY) ## Measure ratios: with index and without, against peers
+	@$(BIN)/python bench/run.py
+
+##@ One check at a time
+
+.PHONY: check-style
+check-style: $(READY) ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: check-types
+check-types: $(READY) ## mypy, strict
+	@$(BIN)/mypy
+
+.PHONY: check-layers
+check-layers: $(READY) ## import-linter: rooms import downwards only
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: check-lock
+check-lock: $(READY) ## The locks fit pyproject.toml, have hashes and name no host
+	@$(BIN)/python scripts/check_lock.py
+
+.PHONY: check-tree
+check-tree: $(READY) ## No long file, no path of one machine
+	@$(BIN)/python scripts/check_tree.py
+
+.PHONY: java
+java:
+	@sh scripts/check_java.sh
+
+##@ Write
+
+.PHONY: format
+format: $(READY) ## Format the code and mend what ruff can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(READY) ## Build the documentation into site/, strictly
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+.PHONY: hooks
+hooks: $(READY) ## Install the git hooks: format on commit, types and tests on push
+	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
+
+##@ House
+
+.PHONY: venv
+venv: $(READY) ## Only make the environment
+
+.PHONY: lock
+lock: $(BIN)/uv ## Write requirements/*.lock anew (UPGRADE=1 takes the newest of everything)
+	@scripts/lock.sh
+
+.PHONY: clean
+clean: ## Remove the environments and everything built
+	@rm -rf $(VENV) $(INTEROP_VENV) .interop site dist build .coverage .coverage.* coverage.xml \
+		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## "; print "usage: make <target>" } \
+		/^##@/ { print "\n" substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+$(LOCKED): requirements/bootstrap.lock requirements/dev.lock scripts/venv.sh
+	@scripts/venv.sh $(VENV) dev
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(BIN)/python -m $(INSTALL_SELF)
+	@touch $@
+
+$(INTEROP_LOCKED): requirements/bootstrap.lock requirements/interop.lock scripts/venv.sh
+	@scripts/venv.sh $(INTEROP_VENV) interop
+	@touch $@
+
+$(INTEROP_READY): $(INTEROP_LOCKED) pyproject.toml
+	@$(INTEROP_VENV)/bin/python -m $(INSTALL_SELF)
+	@touch $@
+
+# `make lock` must work also when the present locks do not fit.
+$(BIN)/uv:
+	@scripts/venv.sh $(VENV) bootstrap

@@ -1,0 +1,1 @@
+"""lakedex: a lakehouse index engine for Python, on real Apache Hudi tables."""

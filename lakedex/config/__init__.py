@@ -1,0 +1,24 @@
+"""Every `hoodie.*` key, typed: what a table's properties say, without touching storage."""
+
+from __future__ import annotations
+
+from lakedex.config.checksum import checksum_matches, table_checksum
+from lakedex.config.merge_mode import MergeMode
+from lakedex.config.properties_text import (
+    decode_properties,
+    format_properties,
+    parse_properties,
+)
+from lakedex.config.table_config import TableConfig, TableType, TimelineZone
+
+__all__ = [
+    "MergeMode",
+    "TableConfig",
+    "TableType",
+    "TimelineZone",
+    "checksum_matches",
+    "decode_properties",
+    "format_properties",
+    "parse_properties",
+    "table_checksum",
+]

@@ -1,0 +1,270 @@
+"""A table's properties, typed: what `.hoodie/hoodie.properties` says about the table.
+
+A missing key has Hudi's default. What lakedex cannot read is refused when it is needed, so that
+a table can be looked at even if its rows cannot be merged; only the version is refused at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TypeVar
+
+from lakedex.config import keys
+from lakedex.config.folders import inside_table
+from lakedex.config.merge_mode import MergeMode, resolve_merge_rule
+from lakedex.errors import CorruptFile, UnsupportedFeature
+
+LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
+_READABLE_FORMATS = ("PARQUET", "HFILE")
+_MOST_DIGITS = 9
+_Member = TypeVar("_Member", bound=Enum)
+
+
+class TableType(Enum):
+    """Whether updates rewrite base files or are appended to log files."""
+
+    COPY_ON_WRITE = "COPY_ON_WRITE"
+    MERGE_ON_READ = "MERGE_ON_READ"
+
+
+class TimelineZone(Enum):
+    """The zone in which instant times are written: that of the process, or UTC."""
+
+    LOCAL = "LOCAL"
+    UTC = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """The properties of one table.
+
+    `timeline_folder`, `history_folder` and `archive_folder` are relative to the table's root.
+    `partition_kinds` goes with `partition_fields`: `simple`, or `timestamp` where a custom key
+    generator formats the value. `raw` holds every property as it stands in the file.
+
+    Example:
+        >>> config = TableConfig.from_properties(
+        ...     {"hoodie.table.name": "t", "hoodie.table.version": "9"}, "hoodie.properties")
+        >>> config.timeline_folder, config.table_type.value
+        ('.hoodie/timeline', 'COPY_ON_WRITE')
+    """
+
+    name: str
+    database: str | None
+    version: int
+    timeline_layout: int
+    table_type: TableType
+    record_key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...]
+    partition_kinds: tuple[str, ...]
+    ordering_fields: tuple[str, ...]
+    merge_mode: MergeMode
+    custom_payload: str | None
+    keygen_type: str | None
+    keygen_class: str | None
+    hive_style_partitioning: bool
+    url_encode_partitioning: bool
+    drop_partition_columns: bool
+    populate_meta_fields: bool
+    base_file_format: str
+    partition_metafile_in_base_format: bool
+    timeline_folder: str
+    history_folder: str
+    archive_folder: str
+    timezone: TimelineZone
+    metadata_partitions: tuple[str, ...]
+    metadata_partitions_inflight: tuple[str, ...]
+    index_defs_path: str | None
+    create_schema: str | None
+    cdc_enabled: bool
+    cdc_logging_mode: str
+    timebased_keygen: Mapping[str, str] = field(repr=False)
+    raw: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def from_properties(cls, props: Mapping[str, str], path: str) -> TableConfig:
+        """The typed form of `props`, which were read from `path`.
+
+        A missing timeline layout is the one that fits the version: 1 for 6, 2 for 8 and 9.
+
+        Raises:
+            CorruptFile: name or version is missing, or a value is not of its kind.
+            UnsupportedFeature: another version, or a layout that does not fit it.
+            UnsafePath: a folder property leaves the table.
+        """
+        read = _Reader(props, path)
+        version, layout = _version_and_layout(read)
+        ordering = next(
+            (read.names(key) for key in keys.ORDERING_FIELD_NAMES if props.get(key)), ()
+        )
+        merge = resolve_merge_rule(props, version=version, has_ordering_fields=bool(ordering))
+        partitions = [part.partition(":") for part in read.names(keys.PARTITION_FIELDS)]
+        timeline = f"{keys.META_FOLDER}/{read.folder(keys.TIMELINE_PATH, 'timeline')}"
+        return cls(
+            name=read.required(keys.TABLE_NAME),
+            database=read.text(keys.DATABASE_NAME),
+            version=version,
+            timeline_layout=layout,
+            table_type=read.member(keys.TABLE_TYPE, TableType.COPY_ON_WRITE),
+            record_key_fields=read.names(keys.RECORD_KEY_FIELDS),
+            partition_fields=tuple(name for name, _, _ in partitions),
+            partition_kinds=tuple(kind.lower() or "simple" for _, _, kind in partitions),
+            ordering_fields=ordering,
+            merge_mode=merge.mode,
+            custom_payload=merge.custom_payload,
+            keygen_type=read.text(keys.KEY_GENERATOR_TYPE),
+            keygen_class=read.text(keys.KEY_GENERATOR_CLASS),
+            hive_style_partitioning=read.flag(keys.HIVE_STYLE_PARTITIONING),
+            url_encode_partitioning=read.flag(keys.URL_ENCODE_PARTITIONING),
+            drop_partition_columns=read.flag(keys.DROP_PARTITION_COLUMNS),
+            populate_meta_fields=read.flag(keys.POPULATE_META_FIELDS, default=True),
+            base_file_format=_base_file_format(read),
+            partition_metafile_in_base_format=read.flag(keys.PARTITION_METAFILE_USE_BASE_FORMAT),
+            timeline_folder=timeline if layout > 1 else keys.META_FOLDER,
+            history_folder=f"{timeline}/{read.folder(keys.TIMELINE_HISTORY_PATH, 'history')}",
+            archive_folder=_archive_folder(read),
+            timezone=read.member(keys.TIMELINE_TIMEZONE, TimelineZone.LOCAL),
+            metadata_partitions=read.names(keys.METADATA_PARTITIONS),
+            metadata_partitions_inflight=read.names(keys.METADATA_PARTITIONS_INFLIGHT),
+            index_defs_path=_index_defs_path(read),
+            create_schema=read.text(keys.CREATE_SCHEMA),
+            cdc_enabled=read.flag(keys.CDC_ENABLED),
+            cdc_logging_mode=(read.text(keys.CDC_LOGGING_MODE) or "data_before_after").lower(),
+            timebased_keygen=_timebased_keygen(props),
+            raw=dict(props),
+        )
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether rows lie in partition folders."""
+        return bool(self.partition_fields)
+
+    @property
+    def is_metadata_table(self) -> bool:
+        """Whether this is the metadata table of another table."""
+        return self.raw.get(keys.PAYLOAD_CLASS) == keys.METADATA_PAYLOAD
+
+    @property
+    def metadata_enabled(self) -> bool:
+        """Whether the table has a metadata table that readers may use."""
+        return "files" in self.metadata_partitions
+
+    def require_known_merge(self) -> MergeMode:
+        """The merge mode, for a reader that is about to merge log records.
+
+        Raises:
+            UnsupportedFeature: merging would need JVM code or a merge of single columns.
+        """
+        if self.merge_mode is MergeMode.CUSTOM:
+            feature = f"merging records by {self.custom_payload}"
+            raise UnsupportedFeature(feature, table_version=self.version)
+        return self.merge_mode
+
+    def require_readable_base_files(self) -> str:
+        """The base file format, for a reader that is about to open base files.
+
+        Raises:
+            UnsupportedFeature: the format is neither Parquet nor HFile.
+        """
+        if self.base_file_format not in _READABLE_FORMATS:
+            feature = f"base file format {self.base_file_format}"
+            raise UnsupportedFeature(feature, table_version=self.version)
+        if self.raw.get(keys.BOOTSTRAP_BASE_PATH):
+            feature = f"a bootstrapped table ({keys.BOOTSTRAP_BASE_PATH})"
+            raise UnsupportedFeature(feature, table_version=self.version)
+        return self.base_file_format
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Properties with typed access; errors name the file."""
+
+    props: Mapping[str, str]
+    path: str
+
+    def text(self, key: str) -> str | None:
+        """The value without blanks around it; `None` when missing or empty."""
+        return self.props.get(key, "").strip() or None
+
+    def required(self, key: str) -> str:
+        """The value of a key that every table must have."""
+        value = self.text(key)
+        if value is None:
+            raise CorruptFile(self.path, 0, expected=f"the property {key}", actual="none")
+        return value
+
+    def number(self, key: str, value: str) -> int:
+        """A value that must be a small whole number."""
+        if not (value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
+            raise CorruptFile(self.path, 0, expected=f"a number for {key}", actual=repr(value))
+        return int(value)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A comma list without its empty entries."""
+        return tuple(name.strip() for name in self.props.get(key, "").split(",") if name.strip())
+
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """A boolean; like in Hudi everything but `true` is false."""
+        value = self.text(key)
+        return default if value is None else value.lower() == "true"
+
+    def member(self, key: str, default: _Member) -> _Member:
+        """A member of the enum of `default`, by its name in any case."""
+        value = self.text(key)
+        if value is None:
+            return default
+        for member in type(default):
+            if member.name == value.upper():
+                return member
+        names = ", ".join(member.name for member in type(default))
+        raise CorruptFile(self.path, 0, expected=f"{key} of {names}", actual=repr(value))
+
+    def folder(self, key: str, default: str) -> str:
+        """A folder name that cannot climb."""
+        return inside_table(self.text(key) or default, key=key)
+
+
+def _version_and_layout(read: _Reader) -> tuple[int, int]:
+    """Table version and timeline layout, which must fit each other."""
+    version = read.number(keys.TABLE_VERSION, read.required(keys.TABLE_VERSION))
+    fitting = LAYOUT_OF_VERSION.get(version)
+    if fitting is None:
+        raise UnsupportedFeature(f"{keys.TABLE_VERSION}={version}", table_version=version)
+    stored = read.text(keys.TIMELINE_LAYOUT_VERSION)
+    layout = fitting if stored is None else read.number(keys.TIMELINE_LAYOUT_VERSION, stored)
+    if layout != fitting:
+        feature = f"{keys.TIMELINE_LAYOUT_VERSION}={layout}"
+        raise UnsupportedFeature(feature, table_version=version)
+    return version, layout
+
+
+def _archive_folder(read: _Reader) -> str:
+    """The archive of layout 1; the property was empty in the oldest tables."""
+    if read.props.get(keys.ARCHIVELOG_FOLDER, "archived").strip() == "":
+        return keys.META_FOLDER
+    return f"{keys.META_FOLDER}/{read.folder(keys.ARCHIVELOG_FOLDER, 'archived')}"
+
+
+def _base_file_format(read: _Reader) -> str:
+    value = read.text(keys.BASE_FILE_FORMAT) or read.text(keys.BASE_FILE_FORMAT_OLD)
+    return (value or "PARQUET").upper()
+
+
+def _index_defs_path(read: _Reader) -> str | None:
+    value = read.text(keys.INDEX_DEFS_PATH)
+    return None if value is None else inside_table(value, key=keys.INDEX_DEFS_PATH)
+
+
+def _timebased_keygen(props: Mapping[str, str]) -> Mapping[str, str]:
+    """Options of the timestamp key generator by their last name part, new names winning."""
+    found: dict[str, str] = {}
+    for prefix in (keys.TIMEBASED_KEYGEN_PREFIX_OLD, keys.TIMEBASED_KEYGEN_PREFIX):
+        found |= {
+            key.removeprefix(prefix): value
+            for key, value in props.items()
+            if key.startswith(prefix)
+        }
+    return found

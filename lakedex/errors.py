@@ -1,0 +1,85 @@
+"""What can go wrong, by what the caller can do about it.
+
+Every error that lakedex raises on purpose is a `LakedexError`. The children differ by what
+the caller can do next, and every message names the offending thing.
+"""
+
+from __future__ import annotations
+
+
+class LakedexError(Exception):
+    """The base of every error that lakedex raises on purpose."""
+
+
+class TableNotFound(LakedexError):
+    """There is no Hudi table at the given place; check the path."""
+
+
+class CorruptFile(LakedexError):
+    """A file does not hold what its format promises; restore it or repair the table.
+
+    Example:
+        >>> raise CorruptFile("t/a.hfile", 16, expected="magic DATABLK*", actual="XXXXXXXX")
+        Traceback (most recent call last):
+        lakedex.errors.CorruptFile: t/a.hfile at offset 16: expected magic DATABLK*, found XXXXXXXX
+    """
+
+    def __init__(self, path: str, offset: int, *, expected: str, actual: object) -> None:
+        """Name the file, the byte offset, what should stand there and what does."""
+        self.path = path
+        self.offset = offset
+        self.expected = expected
+        self.actual = actual
+        super().__init__(f"{path} at offset {offset}: expected {expected}, found {actual}")
+
+
+class UnsafePath(LakedexError):
+    """A path from metadata or from the caller would leave the table's own folder."""
+
+
+class UnsupportedFeature(LakedexError):
+    """The table uses something that lakedex refuses to guess at; the message names it."""
+
+    def __init__(self, feature: str, *, table_version: int | None = None) -> None:
+        """Name the feature and, where known, the table version that has it."""
+        self.feature = feature
+        self.table_version = table_version
+        version = "" if table_version is None else f" (table version {table_version})"
+        super().__init__(f"{feature} is not supported{version}")
+
+
+class InvalidInput(LakedexError):
+    """An argument is wrong: an unknown column, option or type; correct the call."""
+
+
+class InvalidDefinition(LakedexError):
+    """A statement or predicate cannot be understood; `position` points into its text."""
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        """Say what is wrong and, where known, at which character of the text."""
+        self.position = position
+        super().__init__(message)
+
+
+class IndexUnusable(LakedexError):
+    """An index cannot answer; queries run without it, only a direct question to it fails."""
+
+
+class StorageError(LakedexError):
+    """The store could not do what was asked; the message names path and reason."""
+
+
+class FileMissing(StorageError):
+    """A file that was asked for is not there."""
+
+
+class AlreadyExists(StorageError):
+    """A create-if-absent lost: somebody else made the file first."""
+
+
+class VersionMismatch(StorageError):
+    """A replace-if-unchanged lost: the file changed since it was read."""
+
+
+class CommitConflict(LakedexError):
+    """Another writer changed the same things first; nothing was changed, retry."""

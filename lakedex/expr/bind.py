@@ -1,0 +1,282 @@
+"""Binding: names become columns of a schema, and both sides of every comparison get one type.
+
+The rules are Spark 3.5's without ANSI mode: names match without regard to case, and types meet as
+`coercion` says. Constants are converted while binding and stand on the right; a cast that Spark
+puts on the column stays visible as a `Cast`, unless it can be undone exactly (`unwrap_cast`), so
+that statistics on the raw column apply.
+
+A bound tree is what both pruning and exact filtering use. `Unknown` passes through: whatever is
+built on it becomes `Unknown` up to the nearest AND, OR or NOT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from decimal import Decimal
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput
+from lakedex.expr.call_types import argument_types, result_type
+from lakedex.expr.coercion import Family, comparison_type, family, membership_type
+from lakedex.expr.columns import resolve_column
+from lakedex.expr.comparison import FLIPPED
+from lakedex.expr.depth import check_depth
+from lakedex.expr.like import parse_like
+from lakedex.expr.literal_cast import cast_literal, typed_literal, zone_of
+from lakedex.expr.sql_literal import decimal_literal
+from lakedex.expr.sql_type import type_name
+from lakedex.expr.tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Or,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+    children_of,
+)
+from lakedex.expr.unwrap_cast import never, unwrap_compare, unwrap_in
+
+
+def bind(
+    expr: Expr, schema: pa.Schema, *, time_zone: str = "UTC", case_sensitive: bool = False
+) -> Expr:
+    """Resolve the names of `expr` in `schema` and type it.
+
+    Args:
+        expr: A tree from any translator.
+        schema: The table's schema.
+        time_zone: The session's time zone, for text and dates that become timestamps.
+        case_sensitive: Whether names must match in case too.
+
+    Raises:
+        InvalidInput: A name is unknown or ambiguous, or two types cannot be compared.
+        InvalidDefinition: The tree is too deep, or a LIKE pattern is malformed.
+
+    Example:
+        >>> from lakedex.expr.tree import Column
+        >>> late = Compare(Op.GT, Column(("Fare",)), Literal(2.5))
+        >>> bind(late, pa.schema([("fare", pa.int32())]))
+        Compare(op=<Op.GT: '>'>, left=Column(path=('fare',), type=DataType(int32)),
+                right=Literal(value=2, type=DataType(int32)))
+    """
+    check_depth(expr)
+    zone_of(time_zone)
+    return _Binder(schema, time_zone, case_sensitive).node(expr)
+
+
+def bind_predicate(
+    expr: Expr, schema: pa.Schema, *, time_zone: str = "UTC", case_sensitive: bool = False
+) -> Expr:
+    """As `bind`, for a condition: anything but a boolean is refused."""
+    bound = bind(expr, schema, time_zone=time_zone, case_sensitive=case_sensitive)
+    return _condition(bound)
+
+
+def bound_type(expr: Expr) -> pa.DataType:
+    """The Arrow type of a bound expression; null type for `Unknown`.
+
+    Example:
+        >>> bound_type(IsNull(Literal(1, pa.int32())))
+        DataType(bool)
+    """
+    match expr:
+        case Column(_, kind) | Literal(_, kind):
+            return pa.null() if kind is None else kind
+        case Cast(_, kind):
+            return kind
+        case Call(name, arguments):
+            return result_type(name, [bound_type(argument) for argument in arguments])
+        case Unknown():
+            return pa.null()
+        case _:
+            return pa.bool_()
+
+
+def unknown_in(expr: Expr) -> Unknown | None:
+    """The first `Unknown` of a tree: with one the tree can prune, but not filter exactly."""
+    pending: list[Expr] = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Unknown):
+            return node
+        pending.extend(reversed(children_of(node)))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Binder:
+    schema: pa.Schema
+    time_zone: str
+    case_sensitive: bool
+
+    def node(self, expr: Expr) -> Expr:
+        match expr:
+            case And(children):
+                return all_of([self.condition(child) for child in children])
+            case Or(children):
+                return any_of([self.condition(child) for child in children])
+            case Not(child):
+                return Not(self.condition(child))
+            case Column():
+                return resolve_column(expr, self.schema, case_sensitive=self.case_sensitive)
+            case Literal():
+                return typed_literal(expr)
+            case Unknown():
+                return expr
+            case _:
+                return self.inner(expr)
+
+    def inner(self, expr: Expr) -> Expr:
+        children = [self.node(child) for child in children_of(expr)]
+        unknown = next((child for child in children if isinstance(child, Unknown)), None)
+        if unknown is not None:
+            return unknown
+        match expr:
+            case Compare(op):
+                return self.compare(op, *children)
+            case In():
+                values = [child for child in children[1:] if isinstance(child, Literal)]
+                return self.member(children[0], values)
+            case Call(name):
+                return self.call(name, children)
+            case Cast(_, kind):
+                return self.cast(children[0], kind)
+            case Like(_, pattern, escape):
+                parse_like(pattern, escape)
+                return Like(self.text(children[0], "LIKE"), pattern, escape)
+            case StartsWith(_, prefix):
+                return StartsWith(self.text(children[0], "startswith"), prefix)
+            case IsNull():
+                return IsNull(children[0])
+            case _:
+                return IsNotNull(children[0])
+
+    def condition(self, expr: Expr) -> Expr:
+        return _condition(self.node(expr))
+
+    def cast(self, child: Expr, kind: pa.DataType) -> Expr:
+        if bound_type(child) == kind:
+            return child
+        if isinstance(child, Literal):
+            return cast_literal(child, kind, self.time_zone)
+        if Family.OTHER in (family(bound_type(child)), family(kind)):
+            raise InvalidInput(
+                f"cannot cast {type_name(bound_type(child))} to {type_name(kind)}"
+            )
+        return Cast(child, kind)
+
+    def text(self, child: Expr, what: str) -> Expr:
+        kind = family(bound_type(child))
+        if kind is Family.STRING:
+            return child
+        if kind in (Family.OTHER, Family.BINARY):
+            raise InvalidInput(f"{what} needs a string, not {type_name(bound_type(child))}")
+        return self.cast(child, pa.string())
+
+    def call(self, name: str, arguments: list[Expr]) -> Expr:
+        types = [bound_type(argument) for argument in arguments]
+        shifted = {"+": "date_add", "-": "date_sub"}.get(name)
+        if shifted and [family(kind) for kind in types] == [Family.DATE, Family.INTEGER]:
+            name = shifted
+        wanted = argument_types(name, types)
+        cast = (self.cast(argument, kind) for argument, kind in zip(arguments, wanted, strict=True))
+        return Call(name, tuple(cast))
+
+    def compare(self, op: Op, left: Expr, right: Expr) -> Expr:
+        if isinstance(left, Literal) and not isinstance(right, Literal):
+            op, left, right = FLIPPED[op], right, left
+        if isinstance(right, Literal):
+            right = _narrow(right, bound_type(left))
+        kind = comparison_type(bound_type(left), bound_type(right))
+        if family(kind) is Family.OTHER:
+            raise InvalidInput(f"{type_name(kind)} cannot be compared; compare its fields")
+        one, other = self.cast(left, kind), self.cast(right, kind)
+        if isinstance(one, Cast) and isinstance(other, Literal):
+            source = bound_type(one.child)
+            return self.unwrapped(op, one, other, source)
+        return Compare(op, one, other)
+
+    def unwrapped(self, op: Op, cast: Cast, literal: Literal, source: pa.DataType) -> Expr:
+        """Undo one cast after the other, as long as each step is exact."""
+        result = unwrap_compare(op, cast, literal, source, self.time_zone)
+        while isinstance(result, Compare) and isinstance(result.left, Cast):
+            inner, right = result.left, result.right
+            if inner is cast or not isinstance(right, Literal):
+                break
+            cast = inner
+            source = bound_type(cast.child)
+            result = unwrap_compare(result.op, cast, right, source, self.time_zone)
+        return result
+
+    def member(self, child: Expr, given: list[Literal]) -> Expr:
+        own = bound_type(child)
+        values = [_narrow(value, own) for value in given]
+        kind = membership_type([own, *(bound_type(value) for value in values)])
+        if family(kind) is Family.OTHER:
+            raise InvalidInput(f"{type_name(kind)} cannot stand in IN; compare its fields")
+        if family(kind) is Family.STRING and family(own) not in (Family.STRING, Family.NULL):
+            return self.member_as_text(child, values)
+        cast = self.cast(child, kind)
+        converted = tuple(cast_literal(value, kind, self.time_zone) for value in values)
+        if isinstance(cast, Cast) and not isinstance(child, Literal):
+            return unwrap_in(cast, converted, bound_type(cast.child), self.time_zone)
+        return In(cast, converted)
+
+    def member_as_text(self, child: Expr, values: list[Literal]) -> Expr:
+        """`child IN ('..')` compares texts: keep the values whose text is exactly that."""
+        own = bound_type(child)
+        if family(own) is Family.FLOAT:
+            raise InvalidInput("write the numbers of the IN list without quotes")
+        texts = [cast_literal(value, pa.string(), self.time_zone) for value in values]
+        cast = self.cast(child, pa.string())
+        if not self.has_one_text(own) or not isinstance(cast, Cast):
+            return In(cast, tuple(texts))
+        backs = [cast_literal(text, own, self.time_zone) for text in texts]
+        kept = [
+            back
+            for text, back in zip(texts, backs, strict=True)
+            if cast_literal(back, pa.string(), self.time_zone).value == text.value
+        ]
+        return In(child, tuple(kept)) if kept else never(child)
+
+    def has_one_text(self, kind: pa.DataType) -> bool:
+        """Whether no two values of the type are written alike in the session's zone."""
+        if family(kind) is Family.TIMESTAMP:
+            return zone_of(self.time_zone) is UTC and kind.unit != "ns"
+        return family(kind) in _ONE_TEXT
+
+
+_ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}
+
+
+def _narrow(literal: Literal, other: pa.DataType) -> Literal:
+    """A whole number against a decimal takes as few digits as it has, as Spark does."""
+    value = literal.value
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(other):
+        return decimal_literal(Decimal(value), str(value))
+    return literal
+
+
+def _condition(expr: Expr) -> Expr:
+    kind = family(bound_type(expr))
+    if kind is Family.NULL and isinstance(expr, Literal):
+        return Literal(None, pa.bool_())
+    if kind in (Family.BOOLEAN, Family.NULL):
+        return expr
+    raise InvalidInput(
+        f"a condition must be true or false, but one part is {type_name(bound_type(expr))}"
+    )

@@ -1,0 +1,174 @@
+"""The type in which two values are compared, by Spark 3.5's rules without ANSI mode.
+
+A string against anything else takes the other's type (a decimal's becomes DOUBLE); numbers take
+the wider type, where FLOAT is wider than BIGINT and decimals meet in a decimal that holds both;
+a date meets a timestamp as a timestamp. In IN lists a string makes everything a string instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import reduce
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput
+from lakedex.expr.sql_type import type_name
+
+MAX_PRECISION = 38
+_INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
+_UNITS = ["s", "ms", "us", "ns"]
+
+
+class Family(Enum):
+    """The kinds of type between which the rules differ."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "float"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    OTHER = "other"
+
+
+def family(arrow_type: pa.DataType) -> Family:
+    """The family of an Arrow type.
+
+    Example:
+        >>> family(pa.large_string()), family(pa.timestamp("ms"))
+        (<Family.STRING: 'string'>, <Family.TIMESTAMP_NTZ: 'timestamp_ntz'>)
+    """
+    if pa.types.is_timestamp(arrow_type):
+        return Family.TIMESTAMP_NTZ if arrow_type.tz is None else Family.TIMESTAMP
+    return next((found for test, found in _TESTS if test(arrow_type)), Family.OTHER)
+
+
+def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type in which `left` and `right` are compared.
+
+    Where both sides are of one family but stored differently (string and large_string), the
+    left type is taken.
+
+    Raises:
+        InvalidInput: Spark cannot compare them either.
+
+    Example:
+        >>> comparison_type(pa.int32(), pa.decimal128(3, 1)).precision
+        11
+    """
+    if left == right:
+        return left
+    if Family.STRING in (family(left), family(right)):
+        found = _with_string(left, right)
+    else:
+        found = _without_string(left, right)
+    if found is None:
+        raise InvalidInput(
+            f"{type_name(left)} and {type_name(right)} cannot be compared; CAST one of them"
+        )
+    return found
+
+
+def membership_type(types: Sequence[pa.DataType]) -> pa.DataType:
+    """The type in which `types[0] IN (types[1:])` is decided.
+
+    Example:
+        >>> membership_type([pa.int32(), pa.string()])
+        DataType(string)
+    """
+    return reduce(_list_type, types)
+
+
+def decimal_of(arrow_type: pa.DataType) -> pa.DataType:
+    """The decimal type that holds an integer or decimal type entirely."""
+    if family(arrow_type) is Family.INTEGER:
+        return pa.decimal128(_INTEGER_DIGITS[arrow_type.bit_width], 0)
+    return arrow_type
+
+
+_TESTS = [
+    (pa.types.is_null, Family.NULL),
+    (pa.types.is_boolean, Family.BOOLEAN),
+    (pa.types.is_signed_integer, Family.INTEGER),
+    (lambda kind: kind in (pa.float32(), pa.float64()), Family.FLOAT),
+    (pa.types.is_decimal, Family.DECIMAL),
+    (pa.types.is_string, Family.STRING),
+    (pa.types.is_large_string, Family.STRING),
+    (pa.types.is_binary, Family.BINARY),
+    (pa.types.is_large_binary, Family.BINARY),
+    (pa.types.is_fixed_size_binary, Family.BINARY),
+    (pa.types.is_date32, Family.DATE),
+]
+_NUMBERS = {Family.INTEGER, Family.FLOAT, Family.DECIMAL}
+_TIMES = {Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_NTZ}
+
+
+def _with_string(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    other = right if family(left) is Family.STRING else left
+    match family(other):
+        case Family.STRING:
+            return left
+        case Family.NULL:
+            return left if family(left) is Family.STRING else right
+        case Family.DECIMAL:
+            return pa.float64()
+        case Family.OTHER:
+            return None
+        case Family.TIMESTAMP | Family.TIMESTAMP_NTZ:
+            # Text holds microseconds, which a coarser column must not cut off.
+            return _time_type(other, pa.date32())
+        case _:
+            return other
+
+
+def _without_string(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    families = {family(left), family(right)}
+    if Family.OTHER in families:
+        return None
+    if Family.NULL in families:
+        return left if family(right) is Family.NULL else right
+    if families <= _NUMBERS:
+        return _number_type(left, right)
+    if families <= _TIMES:
+        return _time_type(left, right)
+    return left if len(families) == 1 else None
+
+
+def _number_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    families = {family(left), family(right)}
+    if families == {Family.INTEGER}:
+        return max(left, right, key=_INTEGERS.index)
+    if Family.FLOAT in families:
+        narrow = Family.DECIMAL not in families and pa.float64() not in (left, right)
+        return pa.float32() if narrow else pa.float64()
+    one, other = decimal_of(left), decimal_of(right)
+    scale = max(one.scale, other.scale)
+    digits = max(one.precision - one.scale, other.precision - other.scale) + scale
+    if digits <= MAX_PRECISION:
+        return pa.decimal128(digits, scale)
+    return pa.decimal256(digits, scale)
+
+
+def _time_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    stamps = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
+    zone = next((kind.tz for kind in stamps if kind.tz is not None), None)
+    unit = max(("us", *(kind.unit for kind in stamps)), key=_UNITS.index)
+    return pa.timestamp(unit, zone)
+
+
+def _list_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    families = {family(left), family(right)}
+    if Family.STRING not in families or len(families) == 1 or Family.NULL in families:
+        return comparison_type(left, right)
+    if families & {Family.BINARY, Family.BOOLEAN, Family.OTHER}:
+        raise InvalidInput(
+            f"{type_name(left)} and {type_name(right)} cannot stand in one IN list; CAST one of them"
+        )
+    return left if family(left) is Family.STRING else right

@@ -1,0 +1,114 @@
+"""Arithmetic as Spark without ANSI mode does it.
+
+Whole numbers wrap around, division by zero is null, `/` of whole numbers is a double, `%` has the
+sign of its left side. Decimals are computed exactly and then brought into the result type, null
+where they do not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import UnsupportedFeature
+from lakedex.expr.arithmetic_types import arithmetic_arguments, arithmetic_result
+from lakedex.expr.arrays import array_of, numpy_values, valid_mask
+from lakedex.expr.casting import cast
+from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, never
+
+Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+_EXACT_DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+
+
+def _result(name: str) -> Callable[[Sequence[pa.DataType]], pa.DataType]:
+    return lambda types: arithmetic_result(name, arithmetic_arguments(name, types))
+
+
+def _binary(name: str, kernel: Kernel, *, zero_is_null: bool = False) -> FunctionSpec:
+    def evaluate(arguments: Arguments) -> pa.Array:
+        given = [arguments.array(index) for index in range(2)]
+        kinds = arithmetic_arguments(name, [array.type for array in given])
+        left, right = (
+            cast(array, kind, time_zone=arguments.time_zone)
+            for array, kind in zip(given, kinds, strict=True)
+        )
+        if pa.types.is_decimal(left.type):
+            return _decimals(name, left, right)
+        divisor = numpy_values(right)
+        valid = valid_mask(left) & valid_mask(right)
+        if zero_is_null:
+            valid &= divisor != 0
+            divisor = np.where(valid, divisor, np.ones_like(divisor))
+        with np.errstate(all="ignore"):
+            values = kernel(numpy_values(left), divisor)
+        return array_of(values, valid, left.type)
+
+    order = _shift_order if name in ("+", "-") else never
+    return FunctionSpec(name, (2, 2), _result(name), evaluate, order)
+
+
+def _shift_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
+    """Adding or taking away a whole number keeps order unless it wraps, which the caller sees."""
+    whole = all(pa.types.is_integer(kind) for kind in types) and len(set(types)) == 1
+    return Order() if whole and constants[0] is ... and constants[1] is not ... else None
+
+
+def _decimals(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
+    target = arithmetic_result(name, [left.type, right.type])
+    if name not in _EXACT_DECIMAL:
+        raise UnsupportedFeature(f"{name} on decimals")
+    wide = [
+        array.cast(pa.decimal256(array.type.precision, array.type.scale)) for array in (left, right)
+    ]
+    try:
+        exact = _EXACT_DECIMAL[name](*wide)
+    except pa.ArrowInvalid as error:
+        raise UnsupportedFeature(f"{left.type} {name} {right.type}") from error
+    return cast(exact, target)
+
+
+def _integral_divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    quotient = left // right
+    # Numpy rounds down, Java towards zero.
+    inexact = (left % right != 0) & ((left < 0) != (right < 0))
+    result: np.ndarray = quotient + inexact
+    return result
+
+
+def _unary(
+    name: str,
+    numbers: Callable[[np.ndarray], np.ndarray],
+    decimals: Callable[[pa.Array], pa.Array],
+) -> FunctionSpec:
+    def evaluate(arguments: Arguments) -> pa.Array:
+        array = arguments.array(0)
+        if pa.types.is_null(array.type):
+            return array
+        if pa.types.is_decimal(array.type):
+            return decimals(array)
+        with np.errstate(all="ignore"):
+            values = numbers(numpy_values(array))
+        return array_of(values, valid_mask(array), array.type)
+
+    return FunctionSpec(name, (1, 1), lambda types: types[0], evaluate)
+
+
+FUNCTIONS = (
+    _binary("+", np.add),
+    _binary("-", np.subtract),
+    _binary("*", np.multiply),
+    _binary("/", np.divide, zero_is_null=True),
+    _binary("%", np.fmod, zero_is_null=True),
+    _binary("div", _integral_divide, zero_is_null=True),
+    _binary("&", np.bitwise_and),
+    _binary("|", np.bitwise_or),
+    _binary("^", np.bitwise_xor),
+    _unary("~", np.invert, pc.negate),
+    _unary("abs", np.abs, pc.abs),
+    _unary("negative", np.negative, pc.negate),
+    _unary("positive", np.positive, lambda array: array),
+)

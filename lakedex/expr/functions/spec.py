@@ -1,0 +1,131 @@
+"""What is known about a scalar function, and the arguments it is handed.
+
+A function that keeps order (non-decreasing in its only argument that is no constant) can carry
+the bounds of a column over to the bounds of the call. `Order` says under which conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput
+from lakedex.expr.arrays import Datum, as_array, constant, is_text
+from lakedex.expr.casting import cast
+from lakedex.expr.temporal.moments import ZONED, LocalTime, local_time
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a function keeps the order of its argument.
+
+    Attributes:
+        clock: it looks at the wall clock, which in most regions goes back once a year.
+        years: only for the years 0 to 9999, as text with more digits sorts elsewhere.
+    """
+
+    clock: bool = False
+    years: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The evaluated arguments of one call."""
+
+    name: str
+    values: Sequence[Datum]
+    length: int
+    time_zone: str
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def array(self, index: int) -> pa.Array:
+        """An argument as an array."""
+        return as_array(self.values[index], self.length)
+
+    def text(self, index: int) -> pa.Array:
+        """An argument as strings, cast if need be."""
+        array = self.array(index)
+        return array if is_text(array.type) else cast(array, pa.string(), time_zone=self.time_zone)
+
+    def constant(self, index: int) -> object:
+        """An argument that must be a constant; None for SQL's NULL."""
+        return constant(self.values[index], f"argument {index + 1} of {self.name}")
+
+    def constant_int(self, index: int) -> int | None:
+        """A constant whole number, or None for NULL."""
+        value = self.constant(index)
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value
+        raise InvalidInput(f"argument {index + 1} of {self.name} must be an integer")
+
+    def constant_text(self, index: int) -> str | None:
+        """A constant string, or None for NULL."""
+        value = self.constant(index)
+        if value is None or isinstance(value, str):
+            return value
+        raise InvalidInput(f"argument {index + 1} of {self.name} must be a string")
+
+    def date(self, index: int) -> LocalTime:
+        """An argument as wall-clock time; text is read as a date."""
+        array = self.array(index)
+        if is_text(array.type):
+            array = cast(array, pa.date32())
+        return local_time(array, self.time_zone)
+
+    def time(self, index: int) -> LocalTime:
+        """An argument as wall-clock time; text is read as a timestamp."""
+        array = self.array(index)
+        if is_text(array.type):
+            array = cast(array, ZONED, time_zone=self.time_zone)
+        return local_time(array, self.time_zone)
+
+
+Constants = Sequence[object]
+"""The constant arguments of a call, with `...` where an argument is no constant."""
+
+
+def never(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
+    """The order of a function that keeps none."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """One scalar function.
+
+    Attributes:
+        name: its Spark name in lower case.
+        arity: the fewest and the most arguments.
+        result_type: from the argument types to the type of the result.
+        evaluate: from arguments to an array of `Arguments.length` rows.
+        order: from argument types and constants to how order is kept, None when it is not.
+        portable: whether every engine gives the same result for every character; upper and
+            lower case depend on the Unicode version.
+    """
+
+    name: str
+    arity: tuple[int, int]
+    result_type: Callable[[Sequence[pa.DataType]], pa.DataType]
+    evaluate: Callable[[Arguments], pa.Array]
+    order: Callable[[Sequence[pa.DataType], Constants], Order | None] = never
+    portable: bool = True
+
+    def check_arity(self, count: int) -> None:
+        """Refuse a wrong number of arguments.
+
+        Raises:
+            InvalidInput: naming the function and what it takes.
+        """
+        fewest, most = self.arity
+        if not fewest <= count <= most:
+            takes = str(fewest) if fewest == most else f"{fewest} to {most}"
+            raise InvalidInput(f"function {self.name} takes {takes} arguments, not {count}")
+
+
+def always(kind: pa.DataType) -> Callable[[Sequence[pa.DataType]], pa.DataType]:
+    """A result type that does not depend on the arguments."""
+    return lambda types: kind

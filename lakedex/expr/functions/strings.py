@@ -1,0 +1,176 @@
+"""String functions whose result is a changed string.
+
+Upper and lower case follow the full Unicode mappings, as Java does: a few characters become
+several (`ß` to `SS`), and a capital sigma at the end of a word becomes `ς`. Arrow maps one
+character to one, so only rows that hold such characters take the slower way.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.arrays import is_text
+from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
+
+_TEXT = always(pa.string())
+
+
+def _trimmer(kernel: Callable[..., pa.Array]) -> Callable[[Arguments], pa.Array]:
+    return lambda arguments: kernel(arguments.text(0), characters=" ")
+
+
+@lru_cache(maxsize=2)
+def _multiple(method: str) -> str:
+    """A regular expression for the characters that Arrow maps otherwise than Java."""
+    change = getattr(str, method)
+    points = range(0x80, sys.maxunicode + 1)
+    special = [chr(point) for point in points if len(change(chr(point))) != 1]
+    special += ["Σ"] if method == "lower" else []
+    return f"[{''.join(special)}]"
+
+
+def _cased(kernel: Callable[..., pa.Array], method: str) -> Callable[[Arguments], pa.Array]:
+    change = getattr(str, method)
+
+    def evaluate(arguments: Arguments) -> pa.Array:
+        text = arguments.text(0).cast(pa.string())
+        result = kernel(text)
+        if pc.all(pc.string_is_ascii(text)).as_py() is not False:
+            return result
+        special = pc.fill_null(
+            pc.match_substring_regex(text, pattern=_multiple(method)), fill_value=False
+        )
+        if not pc.any(special).as_py():
+            return result
+        changed = [change(value) for value in text.filter(special).to_pylist()]
+        return pc.replace_with_mask(result, special, pa.array(changed, pa.string()))
+
+    return evaluate
+
+
+def _substring(arguments: Arguments) -> pa.Array:
+    text = arguments.text(0)
+    start = arguments.constant_int(1)
+    count = arguments.constant_int(2) if len(arguments) == 3 else sys.maxsize
+    if start is None or count is None:
+        return pa.nulls(arguments.length, pa.string())
+    first = start - 1 if start > 0 else start
+    stop: int | None = first + count
+    if first < 0 <= first + count or first + count > 2**31 - 1:
+        stop = None
+    if count <= 0:
+        first, stop = 0, 0
+    return pc.utf8_slice_codeunits(text, start=first, stop=stop)
+
+
+def _substring_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
+    # Only a cut that starts at the first character keeps the order of strings.
+    keeps = is_text(types[0]) and constants[0] is ... and constants[1] in (0, 1)
+    return Order() if keeps and all(value is not ... for value in constants[1:]) else None
+
+
+def _left(arguments: Arguments) -> pa.Array:
+    count = arguments.constant_int(1)
+    if count is None:
+        return pa.nulls(arguments.length, pa.string())
+    return pc.utf8_slice_codeunits(arguments.text(0), start=0, stop=max(count, 0))
+
+
+def _left_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
+    keeps = is_text(types[0]) and constants[0] is ... and constants[1] is not ...
+    return Order() if keeps else None
+
+
+def _right(arguments: Arguments) -> pa.Array:
+    count = arguments.constant_int(1)
+    if count is None:
+        return pa.nulls(arguments.length, pa.string())
+    if count <= 0:
+        return pc.utf8_slice_codeunits(arguments.text(0), start=0, stop=0)
+    return pc.utf8_slice_codeunits(arguments.text(0), start=-count)
+
+
+def _concat(arguments: Arguments) -> pa.Array:
+    pieces = [arguments.text(index).cast(pa.string()) for index in range(len(arguments))]
+    return pc.binary_join_element_wise(*pieces, "", null_handling="emit_null")
+
+
+def _replace(arguments: Arguments) -> pa.Array:
+    text = arguments.text(0)
+    old = arguments.constant_text(1)
+    new = arguments.constant_text(2) if len(arguments) == 3 else ""
+    if old is None or new is None:
+        return pa.nulls(arguments.length, pa.string())
+    return pc.replace_substring(text, pattern=old, replacement=new) if old else text
+
+
+def _padding(arguments: Arguments) -> tuple[int, str] | None:
+    width = arguments.constant_int(1)
+    pad = arguments.constant_text(2) if len(arguments) == 3 else " "
+    if width is None or pad is None:
+        return None
+    width = max(width, 0)
+    return width, (pad * (width // len(pad) + 1))[:width] if pad else ""
+
+
+def _rpad(arguments: Arguments) -> pa.Array:
+    padding = _padding(arguments)
+    if padding is None:
+        return pa.nulls(arguments.length, pa.string())
+    longer = pc.binary_join_element_wise(arguments.text(0).cast(pa.string()), padding[1], "")
+    return pc.utf8_slice_codeunits(longer, start=0, stop=padding[0])
+
+
+def _lpad(arguments: Arguments) -> pa.Array:
+    padding = _padding(arguments)
+    if padding is None:
+        return pa.nulls(arguments.length, pa.string())
+    width, pad = padding
+    text = pc.utf8_slice_codeunits(arguments.text(0).cast(pa.string()), start=0, stop=width)
+    missing = pc.fill_null(pc.subtract(width, pc.utf8_length(text)), 0).to_numpy()
+    # One pad per length that occurs, looked up by row.
+    lengths, inverse = np.unique(missing, return_inverse=True)
+    pads = pa.array([pad[:length] for length in lengths.tolist()], pa.string())
+    return pc.binary_join_element_wise(pads.take(pa.array(inverse)), text, "")
+
+
+def _identity(arguments: Arguments) -> pa.Array:
+    return arguments.array(0)
+
+
+def _length(arguments: Arguments) -> pa.Array:
+    array = arguments.array(0)
+    if is_text(array.type):
+        return pc.utf8_length(array).cast(pa.int32())
+    if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
+        return pc.binary_length(array).cast(pa.int32())
+    return pc.utf8_length(arguments.text(0)).cast(pa.int32())
+
+
+def _keeps(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
+    return Order()
+
+
+FUNCTIONS = (
+    FunctionSpec("upper", (1, 1), _TEXT, _cased(pc.utf8_upper, "upper"), portable=False),
+    FunctionSpec("lower", (1, 1), _TEXT, _cased(pc.utf8_lower, "lower"), portable=False),
+    FunctionSpec("trim", (1, 1), _TEXT, _trimmer(pc.utf8_trim)),
+    FunctionSpec("ltrim", (1, 1), _TEXT, _trimmer(pc.utf8_ltrim)),
+    FunctionSpec("rtrim", (1, 1), _TEXT, _trimmer(pc.utf8_rtrim)),
+    FunctionSpec("length", (1, 1), always(pa.int32()), _length),
+    FunctionSpec("substring", (2, 3), _TEXT, _substring, _substring_order),
+    FunctionSpec("left", (2, 2), _TEXT, _left, _left_order),
+    FunctionSpec("right", (2, 2), _TEXT, _right),
+    FunctionSpec("concat", (1, 255), _TEXT, _concat),
+    FunctionSpec("replace", (2, 3), _TEXT, _replace),
+    FunctionSpec("lpad", (2, 3), _TEXT, _lpad),
+    FunctionSpec("rpad", (2, 3), _TEXT, _rpad),
+    FunctionSpec("reverse", (1, 1), _TEXT, lambda given: pc.utf8_reverse(given.text(0))),
+    FunctionSpec("identity", (1, 1), lambda types: types[0], _identity, _keeps),
+)

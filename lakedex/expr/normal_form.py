@@ -1,0 +1,203 @@
+"""The normal form of a bound predicate: AND and OR over leaves, for filtering and pruning.
+
+NOT is pushed down to the leaves by the laws of three-valued logic. After that no NOT stands
+above an AND or OR, so null and false may be exchanged: both drop the row. The normal form is
+therefore true for exactly the rows for which the predicate is true, and never null by itself
+where the predicate is false; what lies inside a leaf (under a comparison, a cast, a function,
+IS NULL) keeps its full three-valued meaning.
+
+Leaves are comparisons, `In`, `IsNull`, `IsNotNull`, `Like`, `StartsWith`, boolean calls and
+casts, `Unknown`, and `Not` over `<=>`, `In`, `Like`, `StartsWith`, calls and casts.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakedex.expr.comparison import NEGATED
+from lakedex.expr.depth import check_depth
+from lakedex.expr.fold import fold_compare, fold_in
+from lakedex.expr.like import LikePattern, parse_like
+from lakedex.expr.merge_equalities import merge_equalities
+from lakedex.expr.tree import (
+    And,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Or,
+    StartsWith,
+    Unknown,
+    all_of,
+    any_of,
+)
+
+TRUE = Literal(True, pa.bool_())
+"""Keeps every row."""
+
+FALSE = Literal(False, pa.bool_())
+"""Keeps no row; null does the same, so the normal form writes FALSE for both."""
+
+
+def normalise(expr: Expr) -> Expr:
+    """The normal form of a predicate.
+
+    Args:
+        expr: A bound predicate.
+
+    Returns:
+        A tree that is true for the same rows.
+
+    Example:
+        >>> a = Column(("a",), pa.int64())
+        >>> one = Literal(1, pa.int64())
+        >>> normalise(Not(Or((Compare(Op.LT, a, one), IsNull(a))))).children[0].op
+        <Op.GTE: '>='>
+    """
+    check_depth(expr)
+    return _normal(expr, negated=False)
+
+
+def _normal(expr: Expr, *, negated: bool) -> Expr:
+    match expr:
+        case Not(child):
+            return _normal(child, negated=not negated)
+        case And(children) | Or(children):
+            parts = [_normal(child, negated=negated) for child in children]
+            conjunction = isinstance(expr, And) is not negated
+            return _conjunction(parts) if conjunction else _disjunction(parts)
+        case Literal(value):
+            return TRUE if value is not None and bool(value) is not negated else FALSE
+        case IsNull(child):
+            return _null_test(child, is_null=not negated)
+        case IsNotNull(child):
+            return _null_test(child, is_null=negated)
+        case Compare(op, left, right):
+            return _compare(op, left, right, negated=negated)
+        case In(child, values):
+            return _member(child, values, negated=negated)
+        case _:
+            return _leaf(expr, negated=negated)
+
+
+def _leaf(expr: Expr, *, negated: bool) -> Expr:
+    match expr:
+        case Column():
+            return Compare(Op.EQ, expr, FALSE if negated else TRUE)
+        case Like(child, pattern, escape):
+            return _like(child, parse_like(pattern, escape), expr, negated=negated)
+        case StartsWith(child, prefix):
+            if isinstance(child, Literal):
+                kept = isinstance(child.value, str) and child.value.startswith(prefix)
+                return TRUE if child.value is not None and kept is not negated else FALSE
+            return Not(expr) if negated else expr
+        case Unknown():
+            return expr
+        case _:
+            return Not(expr) if negated else expr
+
+
+def _conjunction(parts: list[Expr]) -> Expr:
+    if FALSE in parts:
+        return FALSE
+    kept = _distinct([part for part in parts if part != TRUE])
+    return all_of(kept) if kept else TRUE
+
+
+def _disjunction(parts: list[Expr]) -> Expr:
+    if TRUE in parts:
+        return TRUE
+    kept = [part for part in parts if part != FALSE]
+    if not kept:
+        return FALSE
+    merged = any_of(kept)
+    return any_of(merge_equalities(list(merged.children))) if isinstance(merged, Or) else merged
+
+
+def _distinct(parts: list[Expr]) -> list[Expr]:
+    flat = all_of(parts) if parts else TRUE
+    children = list(flat.children) if isinstance(flat, And) else parts
+    try:
+        return list(dict.fromkeys(children))
+    except TypeError:
+        return children
+
+
+def _null_test(child: Expr, *, is_null: bool) -> Expr:
+    match child:
+        case Literal(value):
+            return TRUE if (value is None) is is_null else FALSE
+        case Unknown():
+            return child
+        case IsNull() | IsNotNull():
+            return FALSE if is_null else TRUE
+        case _:
+            return IsNull(child) if is_null else IsNotNull(child)
+
+
+def _compare(op: Op, left: Expr, right: Expr, *, negated: bool) -> Expr:
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        result = fold_compare(op, left, right)
+        return TRUE if result is not None and result is not negated else FALSE
+    if op is Op.EQ_NULL_SAFE:
+        if isinstance(right, Literal) and right.value is None:
+            return _null_test(left, is_null=not negated)
+        if negated:
+            return Not(Compare(op, left, right))
+        op = Op.EQ if isinstance(right, Literal) else op
+    elif negated:
+        op = NEGATED[op]
+    if isinstance(right, Literal) and right.value is None and op is not Op.EQ_NULL_SAFE:
+        return FALSE
+    if isinstance(right, Literal) and isinstance(right.value, bool) and op in (Op.EQ, Op.NE):
+        return _boolean_equality(left, wanted=right.value is (op is Op.EQ))
+    return Compare(op, left, right)
+
+
+def _boolean_equality(left: Expr, *, wanted: bool) -> Expr:
+    """`condition = TRUE` is the condition, `condition = FALSE` its negation."""
+    if isinstance(left, Column):
+        return Compare(Op.EQ, left, TRUE if wanted else FALSE)
+    return _normal(left, negated=not wanted)
+
+
+def _member(child: Expr, values: tuple[Literal, ...], *, negated: bool) -> Expr:
+    present = tuple(value for value in values if value.value is not None)
+    has_null = len(present) < len(values)
+    if isinstance(child, Literal):
+        result = fold_in(child, values)
+        return TRUE if result is not None and result is not negated else FALSE
+    if negated:
+        if has_null:
+            return FALSE
+        return Not(In(child, present)) if len(present) > 1 else _not_equal(child, present)
+    if len(present) == 1:
+        return _compare(Op.EQ, child, present[0], negated=False)
+    return In(child, tuple(dict.fromkeys(present))) if present else FALSE
+
+
+def _not_equal(child: Expr, present: tuple[Literal, ...]) -> Expr:
+    return _compare(Op.NE, child, present[0], negated=False) if present else TRUE
+
+
+def _like(child: Expr, pattern: LikePattern, leaf: Expr, *, negated: bool) -> Expr:
+    if isinstance(child, Cast) and not pa.types.is_string(child.type):
+        return Not(leaf) if negated else leaf
+    if pattern.is_exact:
+        text_type = child.type if isinstance(child, Column | Literal | Cast) else pa.string()
+        exact = Literal(pattern.prefix, text_type or pa.string())
+        return _compare(Op.NE if negated else Op.EQ, child, exact, negated=False)
+    if pattern.is_prefix:
+        return _leaf(StartsWith(child, pattern.prefix), negated=negated)
+    if negated:
+        return Not(leaf)
+    if pattern.prefix:
+        return And((StartsWith(child, pattern.prefix), leaf))
+    return leaf

@@ -1,0 +1,175 @@
+"""Bounds as ranges that may be believed and compared.
+
+A `Range` holds for each file the least and greatest value that a row can have, in one of four
+comparable forms: 64-bit integers (numbers, booleans, dates, timestamps in microseconds), doubles,
+wide decimals, or bytes (UTF-8). Whatever cannot be trusted is null there, which decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.arrays import Datum, array_of, is_text, masked, numpy_values, valid_mask
+from lakedex.expr.bounds import ColumnBounds, plain_maximum, plain_minimum
+
+_UNITS = ("s", "ms", "us", "ns")
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DECIMAL = pa.decimal256(76, 38)
+_INT64 = np.iinfo(np.int64)
+
+
+class Form(Enum):
+    """The comparable forms."""
+
+    INTEGER = "integer"
+    TIME = "time"
+    ZONED_TIME = "zoned time"
+    DATE = "date"
+    BOOLEAN = "boolean"
+    FLOAT = "float"
+    DECIMAL = "decimal"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The values that rows can have: `low` to `high`, each null where unknown.
+
+    Floats may be NaN besides, which no range covers.
+    """
+
+    form: Form
+    low: Datum
+    high: Datum
+
+
+def form_of(kind: pa.DataType) -> Form | None:
+    """The comparable form of a type; None for types whose bounds are not used.
+
+    Binary has none: writers compare bytes as signed and Parquet as unsigned.
+    """
+    if pa.types.is_timestamp(kind):
+        return Form.TIME if kind.tz is None else Form.ZONED_TIME
+    tests = (
+        (pa.types.is_boolean, Form.BOOLEAN),
+        (pa.types.is_integer, Form.INTEGER),
+        (pa.types.is_floating, Form.FLOAT),
+        (pa.types.is_decimal, Form.DECIMAL),
+        (pa.types.is_date, Form.DATE),
+        (is_text, Form.TEXT),
+    )
+    return next((form for test, form in tests if test(kind)), None)
+
+
+def range_of_bounds(bounds: ColumnBounds, kind: pa.DataType | None) -> Range | None:
+    """The believable range of a column of type `kind`; None when there is none.
+
+    `kind` may differ from the type of the bounds: files keep the type they were written with,
+    and an index may store another unit or scale.
+    """
+    column = bounds.type if kind is None else kind
+    form = form_of(bounds.type)
+    if form is None or not _convertible(bounds.type, column):
+        return None
+    try:
+        low, high = _comparable(bounds.minimum, form), _comparable(bounds.maximum, form)
+    except pa.ArrowInvalid:
+        return None
+    low, high = masked(low, bounds.known), masked(high, bounds.known)
+    if form in (Form.TIME, Form.ZONED_TIME) and _finer(column.unit, bounds.type.unit):
+        # The unit may have cut off digits, in either direction.
+        step = 1_000_000 // _PER_SECOND[bounds.type.unit]
+        low, high = _shifted(low, -step), _shifted(high, step)
+    if form_of(column) is Form.FLOAT:
+        return _trusted_floats(low.cast(pa.float64()), high.cast(pa.float64()))
+    if form is Form.TEXT:
+        return _trusted_text(low, high)
+    return Range(form, low, high)
+
+
+def range_of_literal(value: pa.Scalar) -> Range | None:
+    """A constant as the range of one value; None for null and for types without form."""
+    form = form_of(value.type)
+    if form is None or not value.is_valid:
+        return None
+    single = pa.array([value.as_py()], value.type) if value.type != pa.null() else None
+    if single is None:
+        return None
+    low = _comparable(single, form)
+    high = low
+    if form in (Form.TIME, Form.ZONED_TIME) and value.type.unit == "ns":
+        high = array_of(-(-numpy_values(single) // 1_000), None, pa.int64())
+    if form is Form.TEXT:
+        low = high = low.cast(pa.large_binary())
+    return Range(form, low[0], high[0])
+
+
+def _comparable(values: pa.Array, form: Form) -> pa.Array:
+    match form:
+        case Form.TIME | Form.ZONED_TIME:
+            return _micros(values)
+        case Form.DATE:
+            return values.cast(pa.date32()).view(pa.int32()).cast(pa.int64())
+        case Form.BOOLEAN:
+            return values.cast(pa.int8()).cast(pa.int64())
+        case Form.INTEGER:
+            return values.cast(pa.int64())
+        case Form.FLOAT:
+            return values.cast(pa.float64())
+        case Form.DECIMAL:
+            return values.cast(_DECIMAL)
+        case Form.TEXT:
+            return values.cast(pa.large_string())
+
+
+def _micros(values: pa.Array) -> pa.Array:
+    if values.type.unit == "ns":
+        return array_of(numpy_values(values) // 1_000, valid_mask(values), pa.int64())
+    return values.cast(pa.timestamp("us", values.type.tz)).view(pa.int64())
+
+
+def _convertible(stored: pa.DataType, column: pa.DataType) -> bool:
+    """Whether bounds of the stored type hold for a column of the other type."""
+    ours, theirs = form_of(stored), form_of(column)
+    if ours is Form.INTEGER and theirs is Form.FLOAT:
+        return True
+    if ours is Form.DECIMAL and theirs is Form.DECIMAL:
+        # Fewer digits than the column has would mean that bounds were rounded.
+        return bool(stored.scale >= column.scale)
+    return ours is theirs
+
+
+def _finer(unit: str, than: str) -> bool:
+    return _UNITS.index(unit) > _UNITS.index(than) or than == "ns"
+
+
+def _shifted(values: pa.Array, step: int) -> pa.Array:
+    numbers = numpy_values(values)
+    limit = _INT64.max - abs(step)
+    return array_of(np.clip(numbers, -limit, limit) + step, valid_mask(values), pa.int64())
+
+
+def _trusted_floats(low: pa.Array, high: pa.Array) -> Range:
+    """Float bounds on one side of zero; others may be those of a row group with a NaN."""
+    above = pc.fill_null(pc.greater(low, 0.0), fill_value=False)
+    below = pc.fill_null(pc.less(high, 0.0), fill_value=False)
+    nan = pc.or_(pc.is_nan(low), pc.is_nan(high))
+    trusted = pc.and_not(pc.or_(above, below), pc.fill_null(nan, fill_value=False))
+    keep = trusted.to_numpy(zero_copy_only=False)
+    return Range(Form.FLOAT, masked(low, keep), masked(high, keep))
+
+
+def _trusted_text(low: pa.Array, high: pa.Array) -> Range:
+    """Strings as bytes, cut where UTF-8 and UTF-16 order part."""
+    lower = plain_minimum(low).cast(pa.large_binary())
+    cut = plain_maximum(high)
+    # The cut stands for everything that starts so; no UTF-8 text has a byte this high.
+    is_cut = pc.not_equal(pc.utf8_length(cut), pc.utf8_length(plain_minimum(high)))
+    start = plain_minimum(high).cast(pa.large_binary())
+    upper = pc.if_else(is_cut, pc.binary_join_element_wise(start, b"\xff", b""), start)
+    return Range(Form.TEXT, lower, upper)

@@ -1,0 +1,381 @@
+"""SQL text to the expression tree, in Spark's dialect.
+
+`parse_predicate` reads what may stand after WHERE; `parse_expression` reads any scalar
+expression, such as that of an expression index. Operators bind as in Spark: OR, AND, NOT,
+comparisons with IS / IN / BETWEEN / LIKE, `|` `^` `&`, `+` `-` `||`, `*` `/` `%` DIV, signs, `::`.
+Functions keep the name that was typed, in lower case, and their arguments as typed.
+
+Whatever is outside this language (subqueries, aggregates, windows, lambdas, parameters, CASE,
+several statements) is an `InvalidDefinition` that points at the place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidDefinition, LakedexError
+from lakedex.expr import sql_literal
+from lakedex.expr.depth import check_depth
+from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
+from lakedex.expr.sql_predicate import between_node, call_node, is_node, like_node, membership
+from lakedex.expr.sql_type import TYPE_NAMES
+from lakedex.expr.sql_words import ALLOWED, INTERVAL_UNITS, NOT_NAMES, REFUSED_WORDS
+from lakedex.expr.tree import (
+    MAX_DEPTH,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    Literal,
+    Not,
+    Op,
+    Unknown,
+    all_of,
+    any_of,
+)
+
+
+def parse_predicate(text: str) -> Expr:
+    """The tree of a condition.
+
+    Args:
+        text: What may stand after WHERE.
+
+    Raises:
+        InvalidDefinition: The text is no condition; `position` is the character offset.
+
+    Example:
+        >>> parse_predicate("city = 'Oslo' AND fare > 20.5").children[0].op
+        <Op.EQ: '='>
+    """
+    return parse_expression(text)
+
+
+def parse_expression(text: str) -> Expr:
+    """The tree of a scalar expression.
+
+    Example:
+        >>> parse_expression("date_format(ts, 'yyyy-MM-dd')").function
+        'date_format'
+    """
+    parser = _Parser(text)
+    try:
+        return parser.whole()
+    except RecursionError:
+        raise complaint(text, 0, "nested too deeply") from None
+
+
+_OR, _AND, _NOT, _COMPARE, _BITS, _ADD, _MULTIPLY, _SIGN = range(1, 9)
+_COMPARISONS = {
+    "=": Op.EQ,
+    "==": Op.EQ,
+    "<>": Op.NE,
+    "!=": Op.NE,
+    "<": Op.LT,
+    "<=": Op.LTE,
+    ">": Op.GT,
+    ">=": Op.GTE,
+    "!>": Op.LTE,
+    "!<": Op.GTE,
+    "<=>": Op.EQ_NULL_SAFE,
+}
+_INFIX = {
+    "OR": _OR,
+    "AND": _AND,
+    **dict.fromkeys(_COMPARISONS, _COMPARE),
+    **dict.fromkeys(("IS", "IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "NOT"), _COMPARE),
+    **dict.fromkeys("|^&", _BITS),
+    **dict.fromkeys(("+", "-", "||"), _ADD),
+    **dict.fromkeys(("*", "/", "%", "DIV"), _MULTIPLY),
+}
+_PREFIXES = {"NOT": _NOT, "!": _NOT, "-": _SIGN, "+": _SIGN, "~": _SIGN}
+_CONSTANTS = {
+    "TRUE": Literal(True, pa.bool_()),
+    "FALSE": Literal(False, pa.bool_()),
+    "NULL": Literal(None, pa.null()),
+}
+_BARE_CALLS = {"CURRENT_DATE", "CURRENT_TIMESTAMP"}
+
+
+class _Parser:
+    """Precedence climbing over the tokens, two to four frames for each level of nesting."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenise(text)
+        self.place = 0
+        self.depth = 0
+
+    def whole(self) -> Expr:
+        expr = self.expression(_OR)
+        if self.now.kind is not Kind.END:
+            raise self.unexpected()
+        check_depth(expr)
+        return expr
+
+    # -- tokens ---------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Token:
+        return self.tokens[self.place]
+
+    @property
+    def after(self) -> Token:
+        return self.tokens[min(self.place + 1, len(self.tokens) - 1)]
+
+    def take(self) -> Token:
+        token = self.now
+        self.place = min(self.place + 1, len(self.tokens) - 1)
+        return token
+
+    def accept(self, *keywords: str) -> bool:
+        if self.now.keyword in keywords:
+            self.take()
+            return True
+        return False
+
+    def expect(self, keyword: str) -> None:
+        if not self.accept(keyword):
+            raise self.unexpected(f"expected {keyword}")
+
+    def unexpected(self, wanted: str = "") -> InvalidDefinition:
+        token = self.now
+        if token.keyword in REFUSED_WORDS:
+            return self.refuse(token, REFUSED_WORDS[token.keyword])
+        found = "the end of the text" if token.kind is Kind.END else repr(token.value[:40])
+        tail = f", {wanted}" if wanted else ""
+        return complaint(self.text, token.start, f"unexpected {found}{tail}")
+
+    def refuse(self, token: Token, what: str) -> InvalidDefinition:
+        return complaint(self.text, token.start, f"{what} cannot be used; {ALLOWED}; found")
+
+    # -- operators ------------------------------------------------------------------------
+
+    def expression(self, least: int) -> Expr:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise complaint(self.text, self.now.start, f"nested deeper than {MAX_DEPTH} levels")
+        left = self.prefixed() if self.now.keyword in _PREFIXES else self.operand()
+        links = 0
+        while (level := _INFIX.get(self.now.keyword, 0)) >= least:
+            links += level > _AND
+            if links > MAX_DEPTH - self.depth:
+                raise complaint(self.text, self.now.start, f"more than {MAX_DEPTH} levels")
+            left = self.chain(left, level) if level <= _AND else self.infix(left, level)
+        self.depth -= 1
+        return left
+
+    def chain(self, first: Expr, level: int) -> Expr:
+        keyword = "OR" if level == _OR else "AND"
+        terms = [first]
+        while self.accept(keyword):
+            terms.append(self.expression(level + 1))
+        return any_of(terms) if level == _OR else all_of(terms)
+
+    def prefixed(self) -> Expr:
+        token = self.take()
+        level = _PREFIXES[token.keyword]
+        if level == _NOT:
+            return Not(self.expression(_NOT))
+        if token.keyword == "-" and self.now.kind is Kind.NUMBER:
+            return self.cast_suffix(self.number(negative=True))
+        child = self.expression(_SIGN)
+        names = {"-": "negative", "~": "~"}
+        return child if token.keyword == "+" else Call(names[token.keyword], (child,))
+
+    def infix(self, left: Expr, level: int) -> Expr:
+        token = self.take()
+        if level > _COMPARE:
+            return Call(token.keyword.lower(), (left, self.expression(level + 1)))
+        if token.keyword in _COMPARISONS:
+            right = self.expression(_COMPARE + 1)
+            return Compare(_COMPARISONS[token.keyword], left, right)
+        if token.keyword == "NOT":
+            if self.now.keyword not in ("IN", "BETWEEN", "LIKE", "ILIKE", "RLIKE", "REGEXP"):
+                raise self.unexpected("expected IN, BETWEEN or LIKE after NOT")
+            return Not(self.test(left, self.take()))
+        return self.test(left, token)
+
+    def test(self, left: Expr, token: Token) -> Expr:
+        match token.keyword:
+            case "IS":
+                return self.is_test(left)
+            case "IN":
+                return self.member_of(left)
+            case "BETWEEN":
+                low = self.expression(_COMPARE + 1)
+                self.expect("AND")
+                return between_node(left, low, self.expression(_COMPARE + 1))
+        if self.now.keyword in ("ANY", "ALL", "SOME") and self.after.keyword == "(":
+            raise self.refuse(self.now, f"LIKE {self.now.keyword}")
+        pattern = self.expression(_COMPARE + 1)
+        if token.keyword != "LIKE":
+            return Call("ilike" if token.keyword == "ILIKE" else "rlike", (left, pattern))
+        return like_node(left, pattern, self.escape() if self.accept("ESCAPE") else "\\")
+
+    def member_of(self, left: Expr) -> Expr:
+        if self.after.keyword == ")":
+            raise complaint(self.text, self.now.start, "IN needs at least one value")
+        return membership(left, self.parenthesised())
+
+    def escape(self) -> str:
+        token = self.take()
+        if token.kind is not Kind.STRING or len(token.value) != 1:
+            raise complaint(self.text, token.start, "ESCAPE takes a string of one character")
+        return token.value
+
+    def is_test(self, left: Expr) -> Expr:
+        negative = self.accept("NOT")
+        word = self.now
+        if self.accept("DISTINCT"):
+            self.expect("FROM")
+            same: Expr = Compare(Op.EQ_NULL_SAFE, left, self.expression(_COMPARE + 1))
+            return same if negative else Not(same)
+        if not self.accept("NULL", "TRUE", "FALSE", "UNKNOWN"):
+            raise self.unexpected("expected NULL, TRUE, FALSE or DISTINCT FROM after IS")
+        return is_node(left, word.keyword, negative=negative)
+
+    # -- operands -------------------------------------------------------------------------
+
+    def operand(self) -> Expr:
+        token = self.now
+        match token.kind:
+            case Kind.NUMBER:
+                expr: Expr = self.number()
+            case Kind.STRING:
+                expr = Literal(self.string(), pa.string())
+            case Kind.BINARY:
+                expr = self.constant(sql_literal.binary, self.take())
+            case Kind.WORD | Kind.NAME:
+                expr = self.named()
+            case _ if self.accept("("):
+                if self.now.keyword in ("SELECT", "WITH"):
+                    raise self.refuse(self.now, "a subquery")
+                expr = self.expression(_OR)
+                self.expect(")")
+            case _:
+                raise self.unexpected("expected a column, a constant or a function")
+        return self.cast_suffix(expr)
+
+    def cast_suffix(self, expr: Expr) -> Expr:
+        while self.accept("::"):
+            expr = Cast(expr, self.type())
+        if self.now.keyword in ("[", "->", "=>", ":"):
+            raise self.refuse(self.now, f"'{self.now.value}'")
+        return expr
+
+    def number(self, *, negative: bool = False) -> Literal:
+        token = self.take()
+        try:
+            return sql_literal.number(token.value, negative=negative)
+        except InvalidDefinition as error:
+            raise complaint(self.text, token.start, str(error)) from None
+
+    def string(self) -> str:
+        parts: list[str] = []
+        while self.now.kind is Kind.STRING:
+            parts.append(self.take().value)
+        return "".join(parts)
+
+    def named(self) -> Expr:
+        token = self.take()
+        if token.kind is Kind.WORD:
+            special = self.special(token)
+            if special is not None:
+                return special
+            if self.now.keyword == "(":
+                return self.call(token)
+            if token.keyword in NOT_NAMES:
+                self.place -= 1
+                raise self.unexpected("write column names that are keywords in back-quotes")
+        path = [token.value]
+        while self.accept("."):
+            if self.now.kind not in (Kind.WORD, Kind.NAME):
+                raise self.unexpected("expected a field name")
+            path.append(self.take().value)
+        if self.now.keyword == "(":
+            raise self.refuse(self.now, "a function with a qualified name")
+        return Column(tuple(path))
+
+    def special(self, token: Token) -> Expr | None:
+        keyword = token.keyword
+        if keyword in _CONSTANTS:
+            return _CONSTANTS[keyword]
+        if keyword in _BARE_CALLS and self.now.keyword != "(":
+            return Call(token.value.lower(), ())
+        if self.now.kind is Kind.STRING and keyword in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+            return self.constant(lambda text: sql_literal.typed_string(keyword, text), self.take())
+        if keyword == "INTERVAL" and self.now.kind in (Kind.STRING, Kind.NUMBER):
+            return self.interval()
+        if keyword in ("CAST", "TRY_CAST") and self.accept("("):
+            child = self.expression(_OR)
+            self.expect("AS")
+            cast = Cast(child, self.type())
+            self.expect(")")
+            return cast
+        return None
+
+    def constant(self, read: Callable[[str], Expr], token: Token) -> Expr:
+        try:
+            return read(token.value)
+        except LakedexError as error:
+            raise complaint(self.text, token.start, str(error)) from None
+
+    def interval(self) -> Expr:
+        while self.now.kind in (Kind.STRING, Kind.NUMBER) or self.now.keyword in INTERVAL_UNITS:
+            self.take()
+        return Unknown("interval arithmetic")
+
+    def call(self, token: Token) -> Expr:
+        name = token.value.lower()
+        if token.keyword in REFUSED_WORDS or token.keyword in NOT_NAMES:
+            raise self.refuse(token, REFUSED_WORDS.get(token.keyword, f"{token.keyword}(...)"))
+        arguments = self.parenthesised()
+        if self.now.keyword in ("OVER", "FILTER"):
+            raise self.refuse(self.now, "a window function")
+        try:
+            return call_node(name, arguments)
+        except InvalidDefinition as error:
+            raise complaint(self.text, token.start, str(error)) from None
+
+    def parenthesised(self) -> list[Expr]:
+        self.expect("(")
+        if self.accept(")"):
+            return []
+        if self.now.keyword in ("SELECT", "WITH"):
+            raise self.refuse(self.now, "a subquery")
+        items = [self.expression(_OR)]
+        while self.accept(","):
+            items.append(self.expression(_OR))
+        self.expect(")")
+        return items
+
+    def type(self) -> pa.DataType:
+        token = self.take()
+        name = token.keyword
+        if name in ("VARCHAR", "CHAR", "CHARACTER"):
+            self.digits()
+            return pa.string()
+        if name not in TYPE_NAMES:
+            raise complaint(self.text, token.start, f"unknown type {token.value!r}")
+        if not pa.types.is_decimal(TYPE_NAMES[name]) or self.now.keyword != "(":
+            return TYPE_NAMES[name]
+        precision, scale = (*self.digits(), 0)[:2]
+        if not 1 <= precision <= sql_literal.MAX_PRECISION or scale > precision:
+            raise complaint(self.text, token.start, "no such decimal type")
+        return pa.decimal128(precision, scale)
+
+    def digits(self) -> list[int]:
+        numbers: list[int] = []
+        self.expect("(")
+        while not self.accept(")"):
+            if numbers:
+                self.expect(",")
+            token = self.take()
+            if token.kind is not Kind.NUMBER or not token.value.isdecimal() or len(numbers) > 1:
+                raise complaint(self.text, token.start, "expected a whole number")
+            numbers.append(int(token.value[:10]))
+        return numbers

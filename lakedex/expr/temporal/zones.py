@@ -1,0 +1,83 @@
+"""Session time zones: instants to wall-clock time and back, in microseconds.
+
+Zones of a fixed offset (`UTC`, `+02:00`) are arithmetic; regions go through the time zone
+database. Back from wall-clock time Java's rules hold: in an overlap the earlier instant, in a
+gap the instant that the offset before the gap gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.expr.arrays import MICROS_PER_SECOND
+
+_UTC_NAMES = frozenset({"UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu"})
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+
+LARGEST_SHIFT = 25 * 3600 * MICROS_PER_SECOND
+"""No region ever set its clocks back by more than this, changes of the date line included."""
+
+
+def fixed_offset(zone: str) -> int | None:
+    """The offset in microseconds of a zone that has one for ever, else None.
+
+    Example:
+        >>> fixed_offset("UTC"), fixed_offset("-01:30"), fixed_offset("Europe/Berlin")
+        (0, -5400000000, None)
+    """
+    if zone in _UTC_NAMES:
+        return 0
+    found = _OFFSET.fullmatch(zone)
+    if found is None:
+        return None
+    sign, hours, minutes, seconds = found.groups()
+    total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return (-total if sign == "-" else total) * MICROS_PER_SECOND
+
+
+def to_local(instants: np.ndarray, zone: str) -> np.ndarray:
+    """The wall-clock time of instants, both as microseconds since 1970-01-01 00:00."""
+    offset = fixed_offset(zone)
+    if offset is not None:
+        return instants + offset
+    return _through_region(instants, zone)
+
+
+def from_local(local: np.ndarray, zone: str) -> np.ndarray:
+    """The instants of wall-clock times, by Java's rules for gaps and overlaps."""
+    offset = fixed_offset(zone)
+    if offset is not None:
+        return local - offset
+    naive = pa.array(local).view(pa.timestamp("us"))
+    zoned = _checked(zone, lambda: _zoned(naive, zone))
+    instants: np.ndarray = zoned.view(pa.int64()).to_numpy()
+    in_gap = _through_region(instants, zone) != local
+    if not in_gap.any():
+        return instants
+    before = instants - 1
+    offset_before = _through_region(before, zone) - before
+    return np.where(in_gap, local - offset_before, instants)
+
+
+def _through_region(instants: np.ndarray, zone: str) -> np.ndarray:
+    zoned = pa.array(instants).view(pa.timestamp("us", zone))
+    local = _checked(zone, lambda: pc.local_timestamp(zoned))
+    values: np.ndarray = local.view(pa.int64()).to_numpy()
+    return values
+
+
+def _checked(zone: str, work: Callable[[], pa.Array]) -> pa.Array:
+    try:
+        return work()
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"time zone {zone!r} cannot be used: {error}") from error
+
+
+def _zoned(naive: pa.Array, zone: str) -> pa.Array:
+    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")

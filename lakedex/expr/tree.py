@@ -1,0 +1,236 @@
+"""The engine-free expression tree: predicates and the scalar expressions inside them.
+
+The same tree comes out of SQL text, of `pyarrow.compute` expressions and of Spark's optimiser,
+and goes into pruning and into exact filtering. Its meaning is Spark SQL's:
+
+* three-valued logic: a comparison with null is null, and a row is kept only when the
+  predicate is true;
+* floats: NaN equals NaN and is greater than every other value; -0.0 equals 0.0;
+* strings and binary compare by unsigned UTF-8 bytes; timestamps by instant.
+
+What a translator does not understand becomes `Unknown`, which may be true for any row: it keeps
+every file, and so does NOT over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+MAX_DEPTH = 200
+"""Deeper trees are refused: walking them would exhaust the interpreter's stack."""
+
+
+class Op(Enum):
+    """The comparison operators."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LTE = "<="
+    GT = ">"
+    GTE = ">="
+    EQ_NULL_SAFE = "<=>"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, or a field inside struct columns: `("address", "zip")`.
+
+    `type` is None until the tree is bound to a schema.
+    """
+
+    path: tuple[str, ...]
+    type: pa.DataType | None = None
+
+    @property
+    def name(self) -> str:
+        """The dotted name."""
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant: int, float, Decimal, str, bytes, bool, date, datetime or None.
+
+    Binding gives it the Arrow type in which it is compared. A timestamp literal holds a datetime
+    that is aware (UTC) for zoned timestamps and naive for timestamps without zone.
+    """
+
+    value: object
+    type: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A change of type, as SQL's CAST: what cannot be converted is null."""
+
+    child: Expr
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A scalar function by its lower-case Spark name."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison of two scalar expressions."""
+
+    op: Op
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Membership in a list of constants; a null among them makes a miss null, as in SQL."""
+
+    child: Expr
+    values: tuple[Literal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """True where the child is null, else false."""
+
+    child: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull:
+    """True where the child is not null, else false."""
+
+    child: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """SQL LIKE with `%` and `_`; `escape` is the escape character."""
+
+    child: Expr
+    pattern: str
+    escape: str = "\\"
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith:
+    """True where a string begins with the prefix."""
+
+    child: Expr
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All children; flat: no child is itself an `And`."""
+
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Any child; flat: no child is itself an `Or`."""
+
+    children: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """SQL's NOT: null stays null."""
+
+    child: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something that was not understood; it may be true for any row."""
+
+    reason: str
+
+
+Expr = (
+    Column
+    | Literal
+    | Cast
+    | Call
+    | Compare
+    | In
+    | IsNull
+    | IsNotNull
+    | Like
+    | StartsWith
+    | And
+    | Or
+    | Not
+    | Unknown
+)
+"""Any node of the tree."""
+
+
+def all_of(children: list[Expr]) -> Expr:
+    """The conjunction of `children`, flattened.
+
+    Example:
+        >>> all_of([IsNull(Column(("a",)))])
+        IsNull(child=Column(path=('a',), type=None))
+    """
+    flat = _flatten(children, And)
+    return flat[0] if len(flat) == 1 else And(tuple(flat))
+
+
+def any_of(children: list[Expr]) -> Expr:
+    """The disjunction of `children`, flattened.
+
+    Example:
+        >>> a = IsNull(Column(("a",)))
+        >>> len(any_of([any_of([a, a]), a]).children)
+        3
+    """
+    flat = _flatten(children, Or)
+    return flat[0] if len(flat) == 1 else Or(tuple(flat))
+
+
+def children_of(expr: Expr) -> tuple[Expr, ...]:
+    """The direct children of a node, in order."""
+    match expr:
+        case Compare(_, left, right):
+            return (left, right)
+        case And(children) | Or(children):
+            return children
+        case Call(_, arguments):
+            return arguments
+        case In(child, values):
+            return (child, *values)
+        case Column() | Literal() | Unknown():
+            return ()
+        case _:
+            return (expr.child,)
+
+
+def columns_of(expr: Expr) -> list[Column]:
+    """Every column that the tree mentions, each once, in order of first mention."""
+    found: dict[tuple[str, ...], Column] = {}
+    pending: list[Expr] = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Column):
+            found.setdefault(node.path, node)
+        pending.extend(reversed(children_of(node)))
+    return list(found.values())
+
+
+def _flatten(children: list[Expr], kind: type[And] | type[Or]) -> list[Expr]:
+    flat: list[Expr] = []
+    for child in children:
+        if isinstance(child, kind):
+            flat.extend(child.children)
+        else:
+            flat.append(child)
+    return flat

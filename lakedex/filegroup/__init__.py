@@ -1,0 +1,29 @@
+"""File groups and slices: names, what a query sees of them, and their merged rows."""
+
+from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY, ReadContext, partition_layout
+from lakedex.filegroup.names import (
+    BaseFile,
+    LogFile,
+    base_file_name,
+    log_file_name,
+    parse_data_file,
+)
+from lakedex.filegroup.reading import read_slice
+from lakedex.filegroup.slices import FileSlice, FileSliceId, Visibility, latest_slices
+
+__all__ = [
+    "META_COLUMNS",
+    "RECORD_KEY",
+    "BaseFile",
+    "FileSlice",
+    "FileSliceId",
+    "LogFile",
+    "ReadContext",
+    "Visibility",
+    "base_file_name",
+    "latest_slices",
+    "log_file_name",
+    "parse_data_file",
+    "partition_layout",
+    "read_slice",
+]

@@ -1,0 +1,126 @@
+"""What reading the slices of a table needs to know about the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.config import MergeMode, TableConfig
+from lakedex.errors import InvalidInput
+from lakedex.keys import PartitionLayout
+from lakedex.schema import SchemaHistory, apply_history, mapping, project
+from lakedex.storage import Storage
+
+RECORD_KEY = "_hoodie_record_key"
+META_COLUMNS = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    RECORD_KEY,
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
+DELETED_FLAG = "_hoodie_is_deleted"
+OPERATION = "_hoodie_operation"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadContext:
+    """A table as its slices are read: store, settings, schema and committed instants."""
+
+    storage: Storage
+    config: TableConfig
+    schema: pa.Schema
+    """All columns of the table in their newest form, the meta columns first."""
+    history: SchemaHistory | None
+    """How columns were renamed and retyped, if the table keeps that."""
+    is_committed: Callable[[str], bool]
+    """Which log blocks count."""
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """The columns that decide between versions of a row; none for commit-time ordering."""
+        if self.config.require_known_merge() is MergeMode.COMMIT_TIME_ORDERING:
+            return ()
+        return self.config.ordering_fields
+
+    def target(self, columns: Sequence[str]) -> pa.Schema:
+        """The schema of some columns; an unknown name is an error."""
+        unknown = [name for name in columns if name not in self.schema.names]
+        if unknown:
+            raise InvalidInput(f"table {self.config.name} has no column {unknown[0]!r}")
+        return pa.schema([self.schema.field(name) for name in columns])
+
+    def merge_columns(self) -> list[str]:
+        """The columns that merging needs whatever a query asks for."""
+        keys = [RECORD_KEY] if RECORD_KEY in self.schema.names else self.config.record_key_fields
+        optional = [name for name in (DELETED_FLAG, OPERATION) if name in self.schema.names]
+        return [*keys, *self.ordering_fields, *optional]
+
+    def stored_names(self, columns: Sequence[str], instant_time: str) -> list[str]:
+        """The names that columns have in files of an instant."""
+        if self.history is None:
+            return list(columns)
+        names = mapping(self.history.version_at(instant_time), self.history.newest)
+        known = {field.name for field in self.history.newest.record.fields}
+        return [names.get(name, name) for name in columns if name in names or name not in known]
+
+    def conform(
+        self, rows: pa.Table, instant_time: str, target: pa.Schema, partition: str
+    ) -> pa.Table:
+        """Rows of a file or log block of an instant as the newest schema has them."""
+        if self.config.drop_partition_columns:
+            rows = self._with_partition_values(rows, target, partition)
+        if self.history is not None:
+            version = self.history.version_at(instant_time)
+            return apply_history(rows, version, self.history.newest, target)
+        return project(rows, target)
+
+    def record_keys(self, rows: pa.Table) -> pa.Array:
+        """The record key of each row: the stored one, or made from the key columns."""
+        if RECORD_KEY in rows.column_names:
+            return _flat(rows[RECORD_KEY])
+        fields = self.config.record_key_fields
+        if not fields:
+            raise InvalidInput(f"table {self.config.name} has neither stored keys nor key columns")
+        texts = [rows[name].cast(pa.string()) for name in fields]
+        if len(texts) == 1:
+            return _flat(texts[0])
+        parts = []
+        for name, text in zip(fields, texts, strict=True):
+            spelled = pc.if_else(pc.equal(text, ""), "__empty__", text).fill_null("__null__")
+            parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
+        return _flat(pc.binary_join_element_wise(*parts, ","))
+
+    def _with_partition_values(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
+        layout = partition_layout(self.config)
+        types = {field.name: field.type for field in target}
+        for name, value in layout.values(partition, types).items():
+            if name in target.names and name not in rows.column_names:
+                constant = pa.scalar(value.value, target.field(name).type)
+                rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
+        return rows
+
+
+def partition_layout(config: TableConfig) -> PartitionLayout:
+    """How a table spells partition values in folder names."""
+    generator = f"{config.keygen_type or ''} {config.keygen_class or ''}".upper()
+    derived = {
+        name
+        for name, kind in zip(config.partition_fields, config.partition_kinds, strict=True)
+        if kind != "simple"
+    }
+    if "TIMESTAMP" in generator:
+        derived = set(config.partition_fields)
+    return PartitionLayout(
+        config.partition_fields,
+        hive_style=config.hive_style_partitioning,
+        url_encoded=config.url_encode_partitioning,
+        derived_fields=frozenset(derived),
+    )
+
+
+def _flat(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,0 +1,180 @@
+"""The log files of a slice as one set of changes: blocks decoded, newest version of each key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import UnsupportedFeature
+from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
+from lakedex.filegroup.slices import FileSlice
+from lakedex.format.logfile import (
+    BlockKind,
+    LogBlock,
+    decode_avro_block,
+    decode_delete_block,
+    decode_parquet_block,
+    effective_blocks,
+    read_blocks,
+)
+from lakedex.merge import ChangeSet, Entries, newest_per_key
+
+_Mask = npt.NDArray[np.bool_]
+_DELETE_OPERATION = "D"
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The entries of one block; a delete block has no rows."""
+
+    keys: pa.Array
+    ordering: tuple[pa.Array, ...]
+    is_delete: _Mask
+    is_unconditional: _Mask
+    rows: pa.Table | None
+
+
+def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
+    """The log blocks of a slice that count, oldest first."""
+    found: list[LogBlock] = []
+    for log in file_slice.logs:
+        path = file_slice.path_of(log.name)
+        found.extend(read_blocks(context.storage.source(path, log.size_bytes)))
+    return effective_blocks(found, is_committed=context.is_committed)
+
+
+def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema) -> ChangeSet:
+    """The newest change of each key in a slice's log files, rows with the `target` columns."""
+    parts = [
+        _deletes(context, block)
+        if block.kind is BlockKind.DELETE
+        else _data(context, block, target, file_slice.partition)
+        for block in slice_blocks(context, file_slice)
+    ]
+    entries = _joined(context, parts)
+    tables = [part.rows for part in parts if part.rows is not None]
+    rows = pa.concat_tables(tables).combine_chunks() if tables else target.empty_table()
+    return ChangeSet(entries, newest_per_key(entries), rows, _row_of_entry(parts))
+
+
+def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: str) -> _Part:
+    if block.is_partial:
+        raise UnsupportedFeature(f"partial updates, as in the log file {block.path},")
+    stored = context.stored_names(target.names, block.instant_time)
+    if block.kind is BlockKind.AVRO_DATA:
+        rows = pa.Table.from_batches([decode_avro_block(block, columns=stored)])
+    elif block.kind is BlockKind.PARQUET_DATA:
+        rows = decode_parquet_block(block, columns=stored)
+    else:
+        raise UnsupportedFeature(f"a {block.kind.name} block in the data log {block.path}")
+    rows = context.conform(rows, block.instant_time, target, partition)
+    is_delete = _marked_deleted(rows)
+    raw = [rows[name] for name in context.ordering_fields]
+    return _Part(
+        context.record_keys(rows),
+        tuple(ordering_values(values) for values in raw),
+        is_delete,
+        is_delete & _without_ordering(raw, rows.num_rows),
+        rows,
+    )
+
+
+def _deletes(context: ReadContext, block: LogBlock) -> _Part:
+    deletes = decode_delete_block(block)
+    count = len(deletes.keys)
+    fields = context.ordering_fields
+    types = [context.schema.field(name).type for name in fields]
+    found = deletes.ordering_values()
+    columns: list[pa.Array] | None = None
+    if found.values is not None and fields:
+        columns = _typed_ordering(found.values, types)
+    if columns is None:
+        unconditional = np.ones(count, dtype=np.bool_)
+        columns = [pa.nulls(count, data_type) for data_type in types]
+    else:
+        unconditional = found.unconditional
+    ordering = tuple(ordering_values(column) for column in columns)
+    return _Part(deletes.keys, ordering, np.ones(count, dtype=np.bool_), unconditional, None)
+
+
+def _typed_ordering(values: pa.Array, types: list[pa.DataType]) -> list[pa.Array] | None:
+    """Ordering values of deletes in the types of the ordering columns; None if they differ.
+
+    A delete whose value is of another type than the column counts as unconditional.
+    """
+    parts = values.flatten() if pa.types.is_struct(values.type) else [values]
+    if len(parts) != len(types):
+        return None
+    try:
+        return [part.cast(data_type) for part, data_type in zip(parts, types, strict=True)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def ordering_values(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Ordering values without nulls: a missing value counts as the lowest, numbers as 0."""
+    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if flat.null_count == 0:
+        return flat
+    if pa.types.is_string(flat.type):
+        return flat.fill_null("")
+    if pa.types.is_binary(flat.type):
+        return flat.fill_null(b"")
+    width = pa.int32() if pa.types.is_date32(flat.type) else pa.int64()
+    return flat.fill_null(pa.scalar(0, width).cast(flat.type))
+
+
+def _marked_deleted(rows: pa.Table) -> _Mask:
+    marked = np.zeros(rows.num_rows, dtype=np.bool_)
+    if DELETED_FLAG in rows.column_names:
+        marked |= rows[DELETED_FLAG].to_numpy() == np.True_
+    if OPERATION in rows.column_names:
+        marked |= pc.equal(rows[OPERATION], _DELETE_OPERATION).to_numpy() == np.True_
+    return marked
+
+
+def _without_ordering(columns: list[pa.ChunkedArray], count: int) -> _Mask:
+    """Rows that carry no ordering value: null, or Hudi's default, the int 0."""
+    without = np.ones(count, dtype=np.bool_)
+    for values in columns:
+        missing = values.is_null()
+        if pa.types.is_int32(values.type):
+            missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
+        without &= missing.to_numpy().astype(np.bool_)
+    return without
+
+
+def _joined(context: ReadContext, parts: list[_Part]) -> Entries:
+    if not parts:
+        none = np.zeros(0, dtype=np.bool_)
+        empty = tuple(
+            pa.nulls(0, context.schema.field(name).type) for name in context.ordering_fields
+        )
+        return Entries(pa.nulls(0, pa.string()), empty, none, none, none)
+    return Entries(
+        pa.concat_arrays([part.keys.cast(pa.string()) for part in parts]),
+        tuple(
+            pa.concat_arrays(list(columns))
+            for columns in zip(*(part.ordering for part in parts), strict=True)
+        ),
+        np.concatenate([part.is_delete for part in parts]),
+        np.concatenate([part.is_unconditional for part in parts]),
+        np.concatenate([np.full(len(part.keys), part.rows is None) for part in parts]),
+    )
+
+
+def _row_of_entry(parts: list[_Part]) -> npt.NDArray[np.int64]:
+    """Where the row of each entry lies among all rows; 0 for deletes, which have none."""
+    places = []
+    start = 0
+    for part in parts:
+        if part.rows is None:
+            places.append(np.zeros(len(part.keys), dtype=np.int64))
+        else:
+            places.append(np.arange(start, start + part.rows.num_rows, dtype=np.int64))
+            start += part.rows.num_rows
+    return np.concatenate(places) if places else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,183 @@
+"""From the files of a partition to the file slices that a query sees.
+
+A file group is all files with one file id. A slice is one base file and the log files written
+since; a query sees the newest slice of each group. Which slice a log file belongs to:
+
+* table versions 8 and later: the newest slice whose base instant is at or before the completion
+  time of the log's own deltacommit;
+* before: the slice whose base instant stands in the log's name.
+
+A pending compaction opens a slice that has no base file yet; a reader then takes the slice
+before it and appends the logs of the new one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
+
+
+class FileSliceId(NamedTuple):
+    """What names a file group in a table: its partition path and its file id."""
+
+    partition: str
+    file_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """What a query reads of one file group: a base file, its log files in order, or both."""
+
+    partition: str
+    file_id: str
+    base_instant: str
+    base: BaseFile | None
+    logs: tuple[LogFile, ...] = ()
+
+    @property
+    def id(self) -> FileSliceId:
+        """The file group that this is a slice of."""
+        return FileSliceId(self.partition, self.file_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the base file and of all log files."""
+        base = self.base.size_bytes if self.base else 0
+        return base + sum(log.size_bytes for log in self.logs)
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        """The names of the base file and of all log files."""
+        base = (self.base.name,) if self.base else ()
+        return base + tuple(log.name for log in self.logs)
+
+    def path_of(self, name: str) -> str:
+        """The path of one of its files, relative to the table."""
+        return f"{self.partition}/{name}" if self.partition else name
+
+
+@dataclass(frozen=True, slots=True)
+class Visibility:
+    """What the timeline says about instants and file groups, for one query instant."""
+
+    is_visible: Callable[[str], bool]
+    """Whether the write of an instant counts as committed for this query."""
+
+    completion_time: Callable[[str], str]
+    """When a committed instant completed."""
+
+    logs_name_own_instant: bool
+    """True from table version 8 on: a log's name holds its own deltacommit."""
+
+    replaced: frozenset[FileSliceId] = frozenset()
+    pending_compactions: Mapping[FileSliceId, str] = field(default_factory=dict)
+
+
+def latest_slices(
+    partition: str, files: Iterable[tuple[str, int]], visibility: Visibility
+) -> list[FileSlice]:
+    """The newest visible slice of each file group of a partition, by file id.
+
+    `files` are names with sizes; names that are no data files are passed over.
+    """
+    groups: dict[str, tuple[list[BaseFile], list[LogFile]]] = defaultdict(lambda: ([], []))
+    for name, size_bytes in files:
+        parsed = parse_data_file(name, size_bytes)
+        if isinstance(parsed, BaseFile):
+            groups[parsed.file_id][0].append(parsed)
+        elif parsed is not None and not parsed.is_cdc:
+            groups[parsed.file_id][1].append(parsed)
+    slices = []
+    for file_id in sorted(groups):
+        if FileSliceId(partition, file_id) in visibility.replaced:
+            continue
+        newest = _newest_slice(partition, file_id, *groups[file_id], visibility)
+        if newest is not None:
+            slices.append(newest)
+    return slices
+
+
+def _newest_slice(
+    partition: str,
+    file_id: str,
+    bases: list[BaseFile],
+    logs: list[LogFile],
+    visibility: Visibility,
+) -> FileSlice | None:
+    by_instant: dict[str, BaseFile | None] = {}
+    for base in bases:
+        if visibility.is_visible(base.instant_time):
+            known = by_instant.get(base.instant_time)
+            # Two attempts of one task may both have left a file; Hudi takes either, we the last.
+            if known is None or known.name < base.name:
+                by_instant[base.instant_time] = base
+    pending = visibility.pending_compactions.get(FileSliceId(partition, file_id))
+    if pending is not None:
+        by_instant.setdefault(pending, None)
+    if visibility.logs_name_own_instant:
+        by_slice = _logs_by_completion(by_instant, logs, visibility)
+    else:
+        by_slice = defaultdict(list)
+        for log in logs:
+            by_slice[log.instant_time].append(log)
+    return _assemble(partition, file_id, by_instant, by_slice, visibility)
+
+
+def _logs_by_completion(
+    by_instant: Mapping[str, BaseFile | None], logs: list[LogFile], visibility: Visibility
+) -> dict[str, list[LogFile]]:
+    by_slice: dict[str, list[LogFile]] = defaultdict(list)
+    visible = [
+        (visibility.completion_time(log.instant_time), log)
+        for log in logs
+        if visibility.is_visible(log.instant_time)
+    ]
+    if not visible:
+        return by_slice
+    # A group that starts with logs opens its first slice at its first log's instant.
+    first_log_instant = min(log.instant_time for _, log in visible)
+    starts = sorted(set(by_instant) | {first_log_instant})
+    for completed, log in visible:
+        at_or_before = [start for start in starts if start <= completed]
+        by_slice[at_or_before[-1] if at_or_before else first_log_instant].append(log)
+    return by_slice
+
+
+def _assemble(
+    partition: str,
+    file_id: str,
+    by_instant: Mapping[str, BaseFile | None],
+    by_slice: Mapping[str, list[LogFile]],
+    visibility: Visibility,
+) -> FileSlice | None:
+    instants = sorted(set(by_instant) | set(by_slice))
+    if not instants:
+        return None
+    start = len(instants) - 1
+    # Walk back over slices without a base file: their logs change an older base file.
+    while start > 0 and by_instant.get(instants[start]) is None:
+        start -= 1
+    logs: list[LogFile] = []
+    for instant in instants[start:]:
+        logs.extend(_in_order(by_slice.get(instant, []), visibility))
+    base = by_instant.get(instants[start])
+    if base is None and not logs:
+        return None
+    return FileSlice(partition, file_id, instants[start], base, tuple(logs))
+
+
+def _in_order(logs: list[LogFile], visibility: Visibility) -> list[LogFile]:
+    if visibility.logs_name_own_instant:
+        return sorted(
+            logs,
+            key=lambda log: (
+                visibility.completion_time(log.instant_time),
+                log.version,
+                log.token_parts,
+            ),
+        )
+    return sorted(logs, key=lambda log: (log.version, log.token_parts))

@@ -1,0 +1,183 @@
+"""Records that repeat: decode and encode each different one once.
+
+In the record index all keys of one file group that one commit wrote have the very same payload
+bytes. Whether records repeat is told from a sample, so that data that does not repeat costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.format.avro.decode import decode_records
+from lakedex.format.avro.encode import EncodedRecords, encode_records
+from lakedex.format.avro.lanes import I64
+from lakedex.schema.avro_type import AvroRecord
+
+_SAMPLE_ROWS = 2048
+_WORTH_ROWS = 512
+_WORTH_RATIO = 0.5
+
+
+def decode_distinct(
+    schema: AvroRecord,
+    values: pa.Array,
+    *,
+    columns: Collection[str] | None = None,
+    path: str,
+    base_offset: int = 0,
+) -> pa.RecordBatch:
+    r"""Decode an array of encoded records (binary or large_binary, no nulls).
+
+    Example:
+        >>> from lakedex.schema.avro_type import parse_avro_record
+        >>> schema = parse_avro_record(
+        ...     '{"type":"record","name":"r","fields":[{"name":"n","type":"int"}]}')
+        >>> decode_distinct(schema, pa.array([b"\x02"] * 3), path="x").to_pydict()
+        {'n': [1, 1, 1]}
+    """
+    if not _repeats(values):
+        return _decode_array(schema, values, columns, path, base_offset)
+    encoded = values.dictionary_encode()
+    # The offset of a distinct record says nothing about the file, so errors name its start.
+    batch = _decode_array(schema, encoded.dictionary, columns, path, base_offset)
+    if not batch.num_columns:
+        return pa.RecordBatch.from_struct_array(
+            pa.Array.from_buffers(pa.struct([]), len(values), [None])
+        )
+    return batch.take(encoded.indices)
+
+
+def encode_distinct(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> EncodedRecords:
+    """Encode the rows of a batch; rows that are alike are encoded once and copied.
+
+    Example:
+        >>> from lakedex.schema.avro_type import parse_avro_record
+        >>> schema = parse_avro_record(
+        ...     '{"type":"record","name":"r","fields":[{"name":"n","type":"int"}]}')
+        >>> encode_distinct(schema, pa.record_batch({"n": pa.array([1, 1, 3])})).data.tolist()
+        [2, 2, 6]
+    """
+    rows = batch.num_rows
+    if rows < _WORTH_ROWS:
+        return encode_records(schema, batch)
+    leaves: list[pa.Array] | None = []
+    for column in batch.columns:
+        leaves = _leaves(_one_array(column), leaves)
+    if leaves is None or not _rows_repeat(leaves, rows):
+        return encode_records(schema, batch)
+    codes, first = _row_codes(leaves, rows)
+    if len(first) > rows * _WORTH_RATIO:
+        return encode_records(schema, batch)
+    once = encode_records(schema, batch.take(pa.array(first)))
+    return _repeated(once, codes)
+
+
+def _decode_array(
+    schema: AvroRecord,
+    values: pa.Array,
+    columns: Collection[str] | None,
+    path: str,
+    base_offset: int,
+) -> pa.RecordBatch:
+    wide = pa.types.is_large_binary(values.type)
+    _, offsets, data = values.buffers()
+    if offsets is None:
+        bounds = np.zeros(1, np.int64)
+    else:
+        every = np.frombuffer(offsets, np.int64 if wide else np.int32)
+        bounds = every[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return decode_records(
+        schema, raw, bounds[:-1], bounds[1:], columns=columns, path=path, base_offset=base_offset
+    )
+
+
+def _sample(rows: int) -> pa.Array:
+    return pa.array(np.linspace(0, rows - 1, _SAMPLE_ROWS).astype(np.int64))
+
+
+def _repeats(values: pa.Array) -> bool:
+    if len(values) < _WORTH_ROWS:
+        return False
+    seen = values.take(_sample(len(values))) if len(values) > _SAMPLE_ROWS else values
+    return len(seen.unique()) <= len(seen) * _WORTH_RATIO
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
+
+
+def _leaves(array: pa.Array, found: list[pa.Array] | None) -> list[pa.Array] | None:
+    """The plain columns under a column, its own nulls among them; None when it has lists."""
+    if found is None:
+        return None
+    if pa.types.is_struct(array.type):
+        if array.null_count:
+            found.append(array.is_valid())
+        for number in range(array.type.num_fields):
+            child = array.field(number)
+            if _leaves(child, found) is None:
+                return None
+        return found
+    if pa.types.is_nested(array.type):
+        return None
+    if array.null_count < len(array):
+        found.append(array)
+    return found
+
+
+def _rows_repeat(leaves: list[pa.Array], rows: int) -> bool:
+    if rows <= _SAMPLE_ROWS:
+        return True
+    picked = _sample(rows)
+    _, first = _row_codes([leaf.take(picked) for leaf in leaves], _SAMPLE_ROWS)
+    return len(first) <= _SAMPLE_ROWS * _WORTH_RATIO
+
+
+def _row_codes(leaves: list[pa.Array], rows: int) -> tuple[I64, I64]:
+    """A number for each row, the same for rows alike, and the first row of each number."""
+    codes = np.zeros(rows, np.int64)
+    count = 1
+    for leaf in leaves:
+        own, own_count = _column_codes(leaf)
+        if own_count == 1:
+            continue
+        codes = codes * own_count + own
+        count *= own_count
+        if count > rows:
+            codes, count = _dense(codes)
+    codes, count = _dense(codes)
+    first = np.zeros(count, np.int64)
+    first[codes[::-1]] = np.arange(rows - 1, -1, -1, dtype=np.int64)
+    return codes, first
+
+
+def _column_codes(leaf: pa.Array) -> tuple[I64, int]:
+    if pa.types.is_dictionary(leaf.type):
+        leaf = leaf.dictionary_decode()
+    if pa.types.is_floating(leaf.type):
+        # By bits: -0.0 and 0.0 are different bytes, and so are the kinds of NaN.
+        width = pa.int64() if leaf.type == pa.float64() else pa.int32()
+        leaf = leaf.view(width) if leaf.type != pa.float16() else leaf.cast(pa.float32())
+    encoded = pc.dictionary_encode(leaf, null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), max(len(encoded.dictionary), 1)
+
+
+def _dense(codes: I64) -> tuple[I64, int]:
+    encoded = pa.array(codes).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), max(len(encoded.dictionary), 1)
+
+
+def _repeated(once: EncodedRecords, codes: I64) -> EncodedRecords:
+    whole = once.as_binary().take(pa.array(codes))
+    _, offsets, data = whole.buffers()
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int64)[: len(whole) + 1]
+    return EncodedRecords(raw[: bounds[-1]], bounds)

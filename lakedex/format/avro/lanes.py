@@ -1,0 +1,174 @@
+"""Many cursors over one buffer that move in lockstep: the engine under the Avro decoder.
+
+Lane i stands at `cur[i]` and must stay within `end[i]`. Every read is one numpy operation over all
+lanes. A strict set of lanes raises `CorruptFile` for the first lane that breaks a rule. A tolerant
+set only marks such lanes dead: it is used to try many positions of which few are real.
+
+An Avro number is a zigzag varint: seven bits a byte, lowest first, the high bit says "goes on".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lakedex.errors import CorruptFile
+
+I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+PADDING_BYTES = 16
+_HIGH_BITS = np.uint64(0x8080808080808080)
+_LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+# Multiplying 1 << 8k by this puts k + 1 into the top byte.
+_BYTE_NUMBERS = np.uint64(0x0102030405060708)
+
+
+@dataclass(slots=True)
+class Source:
+    """The bytes under the lanes, where they came from, and what decoding them may still cost."""
+
+    data: U8
+    words: U64
+    path: str
+    base_offset: int
+    empty_items_left: int = 1_000_000
+    cells_left: int = 1 << 26
+
+    def spend_cells(self, count: int) -> None:
+        """Count cells of Arrow arrays; a small file must not blow up to fill the memory."""
+        self.cells_left -= count
+        if self.cells_left < 0:
+            raise CorruptFile(
+                self.path,
+                self.base_offset,
+                expected="records of a sane number of values",
+                actual="too many nested columns for one batch",
+            )
+
+
+def open_source(data: U8, path: str, base_offset: int) -> Source:
+    """Copy the bytes with some padding, so that a word may be read at every position."""
+    padded = np.zeros(len(data) + PADDING_BYTES, np.uint8)
+    padded[: len(data)] = data
+    words: U64 = np.ndarray((len(data) + PADDING_BYTES - 7,), "<u8", padded.data, strides=(1,))
+    return Source(padded, words, path, base_offset, cells_left=(1 << 26) + 64 * len(data))
+
+
+class Lanes:
+    """Cursors with their ends; `alive` is None for a strict set."""
+
+    __slots__ = ("alive", "cur", "end", "source")
+
+    def __init__(self, source: Source, cur: I64, end: I64, alive: Mask | None = None) -> None:
+        """Take the arrays as they are; `cur` is replaced, never written into, by reads."""
+        self.source = source
+        self.cur = cur
+        self.end = end
+        self.alive = alive
+
+    def __len__(self) -> int:
+        return len(self.cur)
+
+    def require(self, ok: Mask, expected: str, actual: I64 | str) -> None:
+        """Raise for the first lane where `ok` is false, or mark such lanes dead."""
+        if self.alive is not None:
+            self.alive &= ok
+            return
+        if ok.all():
+            return
+        lane = int(np.argmin(ok))
+        found = actual if isinstance(actual, str) else int(actual[lane])
+        raise self.corrupt(int(self.cur[lane]), expected, found)
+
+    def corrupt(self, position: int, expected: str, actual: object) -> CorruptFile:
+        """The error for a position in the buffer."""
+        offset = self.source.base_offset + position
+        return CorruptFile(self.source.path, offset, expected=expected, actual=actual)
+
+    def subset(self, index: I64) -> Lanes:
+        """Some of the lanes, as a set of their own."""
+        alive = None if self.alive is None else self.alive[index]
+        return Lanes(self.source, self.cur[index], self.end[index], alive)
+
+    def put_back(self, index: I64, part: Lanes) -> None:
+        """Move the lanes of a subset to where it went."""
+        self.cur[index] = part.cur
+        if self.alive is not None and part.alive is not None:
+            self.alive[index] = part.alive
+
+    def advance(self, lengths: I64 | int, expected: str) -> None:
+        """Move each lane on by its length, which must lie within its record."""
+        left = self.end - self.cur
+        ok = lengths <= left
+        if not isinstance(lengths, int):
+            ok &= lengths >= 0
+        self.require(ok, expected, lengths if not isinstance(lengths, int) else "too few bytes")
+        if self.alive is None:
+            self.cur = self.cur + lengths
+        else:
+            self.cur = np.where(ok, self.cur + lengths, self.cur)
+
+    def byte(self, expected: str) -> U8:
+        """One byte from each lane."""
+        self.require(self.cur < self.end, expected, "the end of the record")
+        found = self.source.data.take(self.cur, mode="clip")
+        self.cur = np.minimum(self.cur + 1, self.end)
+        return found
+
+    def varint(self, expected: str) -> I64:
+        """One zigzag number of up to 64 bits from each lane."""
+        self.require(self.cur < self.end, expected, "the end of the record")
+        first = self.source.data.take(self.cur, mode="clip")
+        if not len(first) or first.max() < 0x80:
+            small = first.astype(np.int64)
+            self.cur = (
+                np.minimum(self.cur + 1, self.end) if self.alive is not None else self.cur + 1
+            )
+            return (small >> 1) ^ -(small & 1)
+        value, length = self._long_varint(expected)
+        self.advance(length, expected)
+        return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+
+    def _long_varint(self, expected: str) -> tuple[U64, I64]:
+        word = self.source.words[self.cur]
+        stop = ~word & _HIGH_BITS
+        stop &= ~stop + np.uint64(1)
+        length = (((stop >> np.uint64(7)) * _BYTE_NUMBERS) >> np.uint64(56)).view(np.int64)
+        word &= stop - np.uint64(1)
+        word &= _LOW_BITS
+        value = _squeeze(word)
+        longer = np.flatnonzero(stop == 0)
+        if len(longer):
+            self._finish_long(longer, value, length, expected)
+        return value, length
+
+    def _finish_long(self, longer: I64, value: U64, length: I64, expected: str) -> None:
+        """Bytes nine and ten of the few numbers that have them."""
+        at = self.cur[longer]
+        ninth = self.source.data[at + 8].astype(np.uint64)
+        tenth = self.source.data[at + 9].astype(np.uint64)
+        goes_on = ninth >= 0x80
+        ok = np.ones(len(value), np.bool_)
+        ok[longer] = ~goes_on | (tenth <= 1)
+        self.require(ok, expected, "a number of more than 64 bits")
+        value[longer] |= (ninth & np.uint64(0x7F)) << np.uint64(56)
+        value[longer] |= np.where(goes_on, tenth, np.uint64(0)) << np.uint64(63)
+        length[longer] = np.where(goes_on, 10, 9)
+
+
+def _squeeze(word: U64) -> U64:
+    """Eight groups of seven bits, one a byte, pushed together to 56 bits."""
+    word = (word & np.uint64(0x007F007F007F007F)) | (
+        (word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)
+    )
+    word = (word & np.uint64(0x00003FFF00003FFF)) | (
+        (word & np.uint64(0x3FFF00003FFF0000)) >> np.uint64(2)
+    )
+    return (word & np.uint64(0x000000000FFFFFFF)) | (
+        (word & np.uint64(0x0FFFFFFF00000000)) >> np.uint64(4)
+    )

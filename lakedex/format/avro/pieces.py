@@ -1,0 +1,110 @@
+"""Encoded pieces: one byte string for each row, for one part of a record.
+
+A record is the pieces of its fields joined row by row. Rows that have no value at some place get
+an empty piece there, so that all pieces have the same number of rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
+U64 = npt.NDArray[np.uint64]
+Mask = npt.NDArray[np.bool_]
+
+_EMPTY = pa.scalar(b"", pa.large_binary())
+_JOIN_AT_ONCE = 64
+
+
+def varints(values: npt.NDArray[np.signedinteger], valid: Mask | None) -> pa.Array:
+    r"""Zigzag numbers.
+
+    Example:
+        >>> varints(np.array([0, -1, 64]), None).to_pylist()
+        [b'\x00', b'\x01', b'\x80\x01']
+    """
+    signed = values.astype(np.int64, copy=False)
+    code = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    if not len(code) or int(code.max()) < 0x80:
+        return same_width(code.astype(np.uint8).reshape(-1, 1), valid)
+    width = (int(code.max()).bit_length() + 6) // 7
+    lengths = np.ones(len(code), np.int64)
+    rows = np.empty((len(code), width), np.uint8)
+    for number in range(width):
+        left = code >> np.uint64(7)
+        more = left != 0
+        rows[:, number] = (code & np.uint64(0x7F)).astype(np.uint8) | (more.view(np.uint8) << 7)
+        lengths += more
+        code = left
+    return ragged(rows, lengths, valid)
+
+
+def same_width(rows: U8, valid: Mask | None) -> pa.Array:
+    """Rows that all have the same number of bytes."""
+    count, width = rows.shape
+    if valid is None:
+        offsets = np.arange(0, (count + 1) * width, width) if width else np.zeros(count + 1, int)
+        return _pieces(np.ascontiguousarray(rows), offsets)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(valid, out=offsets[1:])
+    return _pieces(rows[valid], offsets * width)
+
+
+def ragged(rows: U8, lengths: I64, valid: Mask | None) -> pa.Array:
+    """The first `lengths[i]` bytes of row i."""
+    if valid is not None:
+        lengths = np.where(valid, lengths, 0)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    inside = np.arange(rows.shape[1]) < lengths[:, None]
+    return _pieces(rows[inside], offsets)
+
+
+def constant(value: bytes, count: int, valid: Mask | None) -> pa.Array:
+    """The same bytes for every row."""
+    rows = np.broadcast_to(np.frombuffer(value, np.uint8), (count, len(value)))
+    return same_width(rows, valid)
+
+
+def joined(pieces: list[pa.Array], rows: int) -> pa.Array:
+    """All pieces of each row in one."""
+    if not pieces:
+        return constant(b"", rows, None)
+    while len(pieces) > 1:
+        pieces = [
+            pc.binary_join_element_wise(*pieces[i : i + _JOIN_AT_ONCE], _EMPTY)
+            if len(pieces[i : i + _JOIN_AT_ONCE]) > 1
+            else pieces[i]
+            for i in range(0, len(pieces), _JOIN_AT_ONCE)
+        ]
+    return pieces[0]
+
+
+def grouped(items: pa.Array, counts: I64) -> pa.Array:
+    """The pieces of `counts[i]` items in a row as one piece for row i; nothing is copied."""
+    item_offsets = offsets_of(items)
+    ends = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return pa.Array.from_buffers(
+        pa.large_binary(),
+        len(counts),
+        [None, pa.py_buffer(item_offsets[ends]), items.buffers()[2] or pa.py_buffer(b"")],
+    )
+
+
+def offsets_of(array: pa.Array) -> I64:
+    """The n + 1 offsets of a large_binary array into its data buffer."""
+    every = np.frombuffer(array.buffers()[1], np.int64)
+    return every[array.offset : array.offset + len(array) + 1]
+
+
+def _pieces(data: U8, offsets: npt.NDArray[np.signedinteger]) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.large_binary(),
+        len(offsets) - 1,
+        [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)],
+    )

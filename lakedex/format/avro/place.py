@@ -1,0 +1,194 @@
+"""Arrow arrays from values that fill only some of the rows.
+
+A value inside a nullable record or a union branch is only on the wire for some rows. `Place` says
+which rows of how many; arrays are made at full length straight away, so nothing is moved twice.
+Rows without a value hold zeros; whether they are null is said by the level that has the null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakedex.errors import UnsupportedFeature
+from lakedex.format.avro.lanes import I64, Lanes, Mask, Source
+
+_MAX_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Lane k fills row `index[k]` of `rows`; without an index, row k."""
+
+    rows: int
+    index: I64 | None = None
+
+    def narrow(self, chosen: I64) -> Place:
+        """The place of some of the lanes."""
+        return Place(self.rows, chosen if self.index is None else self.index[chosen])
+
+    def spread(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """The values at their rows, zeros elsewhere."""
+        if self.index is None:
+            return values
+        full = np.zeros((self.rows, *values.shape[1:]), values.dtype)
+        full[self.index] = values
+        return full
+
+    def validity(self, present: Mask) -> pa.Buffer | None:
+        """A bitmap that is off in the rows of lanes that are not present."""
+        if present.all():
+            return None
+        full = present
+        if self.index is not None:
+            full = np.ones(self.rows, np.bool_)
+            full[self.index] = present
+        return bitmap(full)
+
+    def only(self, chosen: I64) -> pa.Buffer | None:
+        """A bitmap that is on in the rows of the chosen lanes only."""
+        full = np.zeros(self.rows, np.bool_)
+        full[chosen if self.index is None else self.index[chosen]] = True
+        return None if full.all() else bitmap(full)
+
+
+def bitmap(mask: Mask) -> pa.Buffer:
+    """A mask as Arrow's bits."""
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))
+
+
+def fixed_width(
+    dtype: pa.DataType,
+    values: npt.NDArray[np.generic],
+    place: Place,
+    validity: pa.Buffer | None,
+) -> pa.Array:
+    """An array of a type whose buffer is the values themselves."""
+    full = np.ascontiguousarray(place.spread(values))
+    return pa.Array.from_buffers(dtype, place.rows, [validity, pa.py_buffer(full)])
+
+
+def booleans(values: Mask, place: Place, validity: pa.Buffer | None) -> pa.Array:
+    """An array of bits."""
+    bits = bitmap(place.spread(values).astype(np.bool_))
+    return pa.Array.from_buffers(pa.bool_(), place.rows, [validity, bits])
+
+
+def variable_width(
+    lanes: Lanes, lengths: I64, place: Place, validity: pa.Buffer | None, *, text: bool
+) -> pa.Array:
+    """Byte strings that end at the lanes' cursors, as binary or checked text.
+
+    The buffer is seen as an array of pieces and gaps in turn, without a copy, and Arrow's own
+    `take` then copies the pieces: much faster than moving single bytes with numpy.
+    """
+    wide = len(lanes.source.data) > _MAX_INT32
+    count = len(lanes)
+    offsets = np.zeros(2 * count + 2, np.int64 if wide else np.int32)
+    offsets[0 : 2 * count : 2] = lanes.cur - lengths
+    offsets[1 : 2 * count + 1 : 2] = lanes.cur
+    if count:
+        offsets[2 * count :] = offsets[2 * count - 1]
+    pieces = pa.Array.from_buffers(
+        pa.large_binary() if wide else pa.binary(),
+        2 * count + 1,
+        [None, pa.py_buffer(offsets), pa.py_buffer(lanes.source.data)],
+    )
+    # Piece 2 * count is empty: it stands for rows without a value.
+    rows = 2 * np.arange(count, dtype=np.int64)
+    if place.index is not None:
+        rows = np.full(place.rows, 2 * count, np.int64)
+        rows[place.index] = 2 * np.arange(count, dtype=np.int64)
+    if int(lengths.sum()) > _MAX_INT32:
+        raise UnsupportedFeature("more than 2 GiB of text or bytes of one column in a batch")
+    found = pieces.take(pa.array(rows)).cast(pa.binary())
+    if text:
+        found = _as_text(found, lanes, lengths)
+    return found if validity is None else with_validity(found, validity)
+
+
+def lists(
+    dtype: pa.DataType, counts: I64, place: Place, validity: pa.Buffer | None, items: pa.Array
+) -> pa.Array:
+    """A list or map array from the number of items in each lane and all items in a row."""
+    if len(items) > _MAX_INT32:
+        raise UnsupportedFeature("more than 2^31 items of one column in a batch")
+    offsets = np.zeros(place.rows + 1, np.int32)
+    np.cumsum(place.spread(counts), out=offsets[1:])
+    return pa.Array.from_buffers(
+        dtype, place.rows, [validity, pa.py_buffer(offsets)], children=[items]
+    )
+
+
+def struct(
+    dtype: pa.DataType, children: list[pa.Array], rows: int, validity: pa.Buffer | None
+) -> pa.Array:
+    """A struct array; it may have no fields."""
+    return pa.Array.from_buffers(dtype, rows, [validity], children=children)
+
+
+def with_validity(array: pa.Array, validity: pa.Buffer) -> pa.Array:
+    """The same values with other nulls."""
+    return pa.Array.from_buffers(
+        array.type, len(array), [validity, *array.buffers()[1:]], offset=array.offset
+    )
+
+
+def empty_rows(dtype: pa.DataType, rows: int, source: Source, *, valid: bool = True) -> pa.Array:
+    """Rows that hold nothing: all null, or zeros for a level that is null further up.
+
+    All buffers are one block of zeros, so a wide type costs no more than a narrow one.
+    """
+    width = 16
+    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > width:
+        source.spend_cells(rows * (dtype.byte_width // 8))
+    zeros = pa.py_buffer(np.zeros((rows + 1) * width, np.uint8))
+    return _zero_rows(dtype, rows, zeros, valid=valid)
+
+
+def _zero_rows(dtype: pa.DataType, rows: int, zeros: pa.Buffer, *, valid: bool) -> pa.Array:
+    validity = None if valid else zeros
+    if pa.types.is_null(dtype):
+        return pa.nulls(rows)
+    if pa.types.is_struct(dtype):
+        fields = [dtype.field(number) for number in range(dtype.num_fields)]
+        inner = [_zero_rows(f.type, rows, zeros, valid=not f.nullable) for f in fields]
+        return struct(dtype, inner, rows, validity)
+    if pa.types.is_map(dtype) or pa.types.is_list(dtype):
+        child = pa.nulls(0, dtype.field(0).type)
+        return pa.Array.from_buffers(dtype, rows, [validity, zeros], children=[child])
+    if pa.types.is_string(dtype) or pa.types.is_binary(dtype):
+        return pa.Array.from_buffers(dtype, rows, [validity, zeros, zeros])
+    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > 16:
+        zeros = pa.py_buffer(np.zeros(rows * dtype.byte_width, np.uint8))
+        return pa.Array.from_buffers(dtype, rows, [None if valid else zeros, zeros])
+    return pa.Array.from_buffers(dtype, rows, [validity, zeros])
+
+
+def _as_text(found: pa.Array, lanes: Lanes, lengths: I64) -> pa.Array:
+    try:
+        return found.cast(pa.string())
+    except pa.ArrowInvalid:
+        lane = _first_bad_text(lanes, lengths)
+    start = int(lanes.cur[lane] - lengths[lane])
+    raise lanes.corrupt(start, "text in UTF-8", "other bytes")
+
+
+def _first_bad_text(lanes: Lanes, lengths: I64) -> int:
+    """Halve the lanes until one is left; the rest were all fine as a whole."""
+    low, high = 0, len(lanes)
+    while high - low > 1:
+        middle = (low + high) // 2
+        index = np.arange(low, middle, dtype=np.int64)
+        part = lanes.subset(index)
+        try:
+            found = variable_width(part, lengths[index], Place(len(index)), None, text=False)
+            found.cast(pa.string())
+        except pa.ArrowInvalid:
+            high = middle
+        else:
+            low = middle
+    return low

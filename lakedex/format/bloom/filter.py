@@ -1,0 +1,245 @@
+"""Simple and dynamic bloom filters.
+
+A key has `hash_count` bits in a row of `bit_count` bits. A simple filter is one row; a dynamic
+one starts a new row whenever the last has taken `entries_per_row` keys, up to a bound.
+A filter may say yes for a key it never saw; it never says no for a key it did see.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.format.bloom import wire
+from lakedex.format.bloom.murmur import bloom_hashes
+
+BoolArray = npt.NDArray[np.bool_]
+Bits = npt.NDArray[np.uint8]
+
+
+class BloomFilter(ABC):
+    """A set of keys that may answer yes too often, never no.
+
+    Example:
+        >>> bloom = BloomFilter.create_simple(10, 0.01)
+        >>> bloom.add(pa.array(["k1"]))
+        >>> bloom.encode()
+        '/////wAAAAcBAAAAYBIAAAAgAEACAAIAQA=='
+        >>> BloomFilter.decode(bloom.encode()).contains(pa.array(["k1", "k2"])).tolist()
+        [True, False]
+    """
+
+    type_code: ClassVar[str]
+
+    def __init__(self, hash_count: int, bit_count: int, rows: list[Bits]) -> None:
+        """Take the two sizes and the rows of bits, each of `ceil(bit_count / 8)` bytes."""
+        self.hash_count = hash_count
+        self.bit_count = bit_count
+        self.rows = rows
+
+    @staticmethod
+    def decode(
+        text: bytes | str, *, type_code: str | None = None, path: str = "<bloom filter>"
+    ) -> BloomFilter:
+        """Read the base64 text; a missing `type_code` means `SIMPLE`."""
+        parts = wire.decode_parts(text, type_code=type_code, path=path)
+        if parts.dynamic is None:
+            return SimpleBloomFilter(parts.hash_count, parts.bit_count, parts.rows)
+        return DynamicBloomFilter(
+            parts.hash_count,
+            parts.bit_count,
+            parts.rows,
+            entries_per_row=parts.dynamic.entries_per_row,
+            last_row_entries=parts.dynamic.last_row_entries,
+        )
+
+    @staticmethod
+    def create_simple(entries: int, fpp: float) -> SimpleBloomFilter:
+        """An empty filter that has at most `fpp` false positives up to `entries` keys."""
+        hash_count, bit_count = _sizes(entries, fpp)
+        return SimpleBloomFilter(hash_count, bit_count, [_empty_row(bit_count)])
+
+    @staticmethod
+    def create_dynamic(entries: int, fpp: float, max_entries: int) -> DynamicBloomFilter:
+        """An empty filter with rows for `entries` keys each, that grows up to `max_entries`."""
+        hash_count, bit_count = _sizes(entries, fpp)
+        return DynamicBloomFilter(
+            hash_count,
+            bit_count,
+            [_empty_row(bit_count)],
+            entries_per_row=entries,
+            max_entries=max_entries,
+        )
+
+    def encode(self) -> str:
+        """The base64 text."""
+        return base64.b64encode(self.to_bytes()).decode("ascii")
+
+    def contains(self, keys: pa.Array | pa.ChunkedArray) -> BoolArray:
+        """For each key whether it may be in the set; null and empty keys may always be."""
+        flat = _one_array(keys)
+        answer: BoolArray = np.ones(len(flat), dtype=np.bool_)
+        asked = _askable(flat)
+        if not asked.all():
+            flat = flat.filter(pa.array(asked))
+        found: BoolArray = np.zeros(len(flat), dtype=np.bool_)
+        for start, positions in bloom_hashes(flat, self.hash_count, self.bit_count):
+            part = found[start : start + positions.shape[1]]
+            for row in self.rows:
+                pending = np.flatnonzero(~part)
+                part[_having_all_bits(row, positions, pending)] = True
+        answer[asked] = found
+        return answer
+
+    def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        """Put keys into the set; none may be null or empty."""
+        flat = _one_array(keys)
+        if not _askable(flat).all():
+            raise InvalidInput("a bloom filter takes no null and no empty key")
+        for _, positions in bloom_hashes(flat, self.hash_count, self.bit_count):
+            self._add_positions(positions)
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """The bytes behind the text."""
+
+    @abstractmethod
+    def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
+        """Set the bits of some keys, one column for each key."""
+
+
+class SimpleBloomFilter(BloomFilter):
+    """One row of bits (type code `SIMPLE`)."""
+
+    type_code = "SIMPLE"
+
+    def to_bytes(self) -> bytes:
+        """The bytes behind the text."""
+        return wire.encode_row(self.hash_count, self.bit_count, self.rows[0])
+
+    def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
+        _set_bits(self.rows[0], positions)
+
+
+class DynamicBloomFilter(BloomFilter):
+    """Rows of bits that are added as keys come (type code `DYNAMIC_V0`).
+
+    When the bound is reached the first row takes one key more, then all rows in turn, starting
+    with the first: more false positives, still no false negatives. The bound is not stored, so
+    a decoded filter does not grow.
+    """
+
+    type_code = "DYNAMIC_V0"
+
+    def __init__(
+        self,
+        hash_count: int,
+        bit_count: int,
+        rows: list[Bits],
+        *,
+        entries_per_row: int,
+        last_row_entries: int = 0,
+        max_entries: int = 0,
+    ) -> None:
+        """Take the rows and how many keys each may have, the last has, and all may have."""
+        super().__init__(hash_count, bit_count, rows)
+        self.entries_per_row = entries_per_row
+        self.last_row_entries = last_row_entries
+        self.max_entries = max_entries
+        self._reused = 0
+
+    def to_bytes(self) -> bytes:
+        """The bytes behind the text."""
+        head = wire.encode_dynamic_head(
+            self.hash_count,
+            self.bit_count,
+            wire.DynamicPart(self.entries_per_row, self.last_row_entries),
+            len(self.rows),
+        )
+        rows = (wire.encode_row(self.hash_count, self.bit_count, row) for row in self.rows)
+        return head + b"".join(rows)
+
+    def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
+        done, total = 0, positions.shape[1]
+        while done < total:
+            room = max(0, self.entries_per_row - self.last_row_entries)
+            if room == 0 and not self._add_row():
+                self._add_in_turn(positions[:, done:])
+                return
+            taken = min(room or self.entries_per_row, total - done)
+            _set_bits(self.rows[-1], positions[:, done : done + taken])
+            self.last_row_entries += taken
+            done += taken
+
+    def _add_row(self) -> bool:
+        """Start a new row, unless the bound is reached."""
+        if len(self.rows) * self.entries_per_row >= self.max_entries:
+            return False
+        self.rows.append(_empty_row(self.bit_count))
+        self.last_row_entries = 0
+        return True
+
+    def _add_in_turn(self, positions: npt.NDArray[np.int64]) -> None:
+        turns = np.maximum(self._reused + np.arange(positions.shape[1]) - 1, 0) % len(self.rows)
+        for number, row in enumerate(self.rows):
+            _set_bits(row, positions[:, turns == number])
+        self._reused += positions.shape[1]
+        self.last_row_entries += positions.shape[1]
+
+
+def _sizes(entries: int, fpp: float) -> tuple[int, int]:
+    """How many hashes and bits give at most `fpp` false positives for `entries` keys."""
+    if entries < 1 or not 0 < fpp < 1:
+        raise InvalidInput(f"no bloom filter for {entries} entries with error rate {fpp}")
+    bit_count = math.ceil(entries * (-math.log(fpp) / (math.log(2) * math.log(2))))
+    hash_count = math.ceil(math.log(2) * bit_count / entries)
+    if bit_count > wire.MAX_BITS or hash_count > wire.MAX_HASHES:
+        raise InvalidInput(f"a bloom filter for {entries} entries at {fpp} is too large")
+    return hash_count, bit_count
+
+
+def _empty_row(bit_count: int) -> Bits:
+    return np.zeros((bit_count + 7) // 8, dtype=np.uint8)
+
+
+def _set_bits(row: Bits, positions: npt.NDArray[np.int64]) -> None:
+    flat = positions.ravel()
+    masks = np.left_shift(np.uint8(1), (flat & 7).astype(np.uint8))
+    np.bitwise_or.at(row, flat >> 3, masks)
+
+
+def _having_all_bits(
+    row: Bits, positions: npt.NDArray[np.int64], pending: npt.NDArray[np.intp]
+) -> npt.NDArray[np.intp]:
+    """Those of the pending columns whose positions are all set."""
+    for hashed in positions:
+        if not len(pending):
+            break
+        at = hashed[pending]
+        pending = pending[(row[at >> 3] >> (at & 7).astype(np.uint8)) & 1 == 1]
+    return pending
+
+
+def _one_array(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    flat = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    try:
+        return flat.cast(pa.large_binary())
+    except pa.ArrowException as error:
+        raise InvalidInput(
+            f"bloom filter keys must be strings or bytes, not {keys.type}"
+        ) from error
+
+
+def _askable(keys: pa.Array) -> BoolArray:
+    """Which keys are neither null nor empty."""
+    lengths = pc.fill_null(pc.binary_length(keys), 0)
+    result: BoolArray = lengths.to_numpy(zero_copy_only=False) > 0
+    return result

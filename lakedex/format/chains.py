@@ -1,0 +1,184 @@
+"""Finds the items of a chain, where only the bytes of an item tell where the next one starts.
+
+Walking such a chain item by item is slow. Here many walkers start at guessed places and step
+together, as vectors. A guess is *proved* when the chain before it lands exactly on it: the chain
+from the first item is right by construction, so is every chain that a right chain lands on. A
+guess that nobody lands on is dropped, and the chain before it simply goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Positions = npt.NDArray[np.int64]
+Step = Callable[[Positions], Positions]
+StepOne = Callable[[int], int]
+
+_FEW_ITEMS = 64
+_SAMPLE_ITEMS = 16
+_MOST_WINDOWS = 2048
+_MOST_CELLS = 1 << 18
+_PROBE_STEPS = 4
+_GUESSES_PER_WINDOW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRules:
+    """How to get from an item to the next.
+
+    `step` takes the starts of items (all below `end`) and gives where they end, or -1 where no
+    item can start. `step_one` does the same for one item.
+    """
+
+    step: Step
+    end: int
+    step_one: StepOne
+
+
+def walk_chain(rules: ChainRules, first: int, count: int) -> Positions:
+    r"""The `count` starts of the items from `first` on, and the end of the last item.
+
+    That is `count + 1` numbers. A broken chain gives fewer; its last is where no item starts.
+
+    Example:
+        >>> data = b"\x02ab\x00\x01c"
+        >>> rules = ChainRules(lambda at: at, 6, lambda at: at + 1 + data[at])
+        >>> walk_chain(rules, 0, 3).tolist()
+        [0, 3, 4, 6]
+    """
+    parts: list[Positions] = []
+    at, left = first, count
+    while True:
+        if left < _FEW_ITEMS:
+            return _joined(parts, _walk_alone(rules, at, left))
+        found, whole = _walk_together(rules, at, left)
+        if whole or len(found) > left:
+            return _joined(parts, found[: left + 1])
+        parts.append(found[:-1])
+        at, left = int(found[-1]), left - (len(found) - 1)
+        if len(found) < left // _SAMPLE_ITEMS:
+            return _joined(parts, _walk_alone(rules, at, left))
+
+
+def _joined(parts: list[Positions], last: Positions) -> Positions:
+    return np.concatenate([*parts, last]) if parts else last
+
+
+def _walk_alone(rules: ChainRules, at: int, count: int) -> Positions:
+    """One item after the other: for few items, and where guessing does not help."""
+    positions = [at]
+    for _ in range(count):
+        if at >= rules.end:
+            break
+        following = rules.step_one(at)
+        if not at < following <= rules.end:
+            break
+        at = following
+        positions.append(at)
+    return np.array(positions, dtype=np.int64)
+
+
+def _walk_together(rules: ChainRules, at: int, count: int) -> tuple[Positions, bool]:
+    """Walk from guessed starts; the positions that are proved, and whether the chain ended."""
+    sample = _walk_alone(rules, at, _SAMPLE_ITEMS)
+    if len(sample) <= _SAMPLE_ITEMS:
+        return sample, True
+    width = 2 * int(np.diff(sample).max()) + 16
+    windows = max(1, min(count // 32, _MOST_WINDOWS, _MOST_CELLS // width))
+    targets = np.linspace(int(sample[-1]), rules.end, windows, endpoint=False).astype(np.int64)
+    guesses = _guesses(rules, targets, width)
+    starts = np.concatenate([sample[-1:], guesses[guesses > sample[-1]]])
+    runners = _Runners(rules, starts)
+    runners.run(4 * (count // windows + 1) + _FEW_ITEMS)
+    found, whole = runners.proved()
+    return np.concatenate([sample[:-1], found]), whole
+
+
+def _guesses(rules: ChainRules, targets: Positions, width: int) -> Positions:
+    """Likely item starts: where some walkers from a window of bytes after each target meet.
+
+    A walker from a wrong byte soon meets bytes that no item can start with, or falls in step
+    with the right chain. What is left after a few steps is tried, a few for each window.
+    """
+    cells = (targets[:, None] + np.arange(width)).ravel()
+    window = np.repeat(np.arange(len(targets)), width)
+    for _ in range(_PROBE_STEPS):
+        keep = cells < rules.end
+        cells, window = cells[keep], window[keep]
+        following = rules.step(cells)
+        keep = (following > cells) & (following < rules.end)
+        cells, window = following[keep], window[keep]
+    landed, at = np.unique(cells, return_index=True)
+    window = window[at]
+    order = np.lexsort((landed, window))
+    landed, window = landed[order], window[order]
+    rank = np.arange(len(window)) - np.searchsorted(window, window)
+    return np.sort(landed[rank < _GUESSES_PER_WINDOW])
+
+
+class _Runners:
+    """Walkers that step together, each until it lands on the start of another."""
+
+    def __init__(self, rules: ChainRules, starts: Positions) -> None:
+        self._rules = rules
+        self._starts = starts
+        self._limits = np.append(starts, rules.end)
+        self._goal = np.full(len(starts), -1, dtype=np.int64)
+        self._broken = np.zeros(len(starts), dtype=np.bool_)
+        self._at = starts.copy()
+        self._trail: list[tuple[Positions, Positions]] = []
+
+    def run(self, most_steps: int) -> None:
+        """Step until everybody has landed, broken down, or made `most_steps`."""
+        runners = np.arange(len(self._starts))
+        at = self._starts
+        limits = self._limits[runners + 1]
+        for _ in range(most_steps):
+            if not len(runners):
+                return
+            self._trail.append((runners, at))
+            following = self._rules.step(at)
+            good = (following > at) & (following <= self._rules.end)
+            if not good.all():
+                self._broken[runners[~good]] = True
+                runners, following, limits = runners[good], following[good], limits[good]
+            self._at[runners] = following
+            running = following < limits
+            if not running.all():
+                running, limits = self._land(runners, following, limits)
+            runners, at, limits = runners[running], following[running], limits[running]
+
+    def _land(
+        self, runners: Positions, at: Positions, limits: Positions
+    ) -> tuple[npt.NDArray[np.bool_], Positions]:
+        """Note who landed on a start; who overran one gets the next start as its limit."""
+        arrived = np.flatnonzero(at >= limits)
+        target = np.searchsorted(self._limits, at[arrived])
+        limits = limits.copy()
+        limits[arrived] = self._limits[target]
+        landed = self._limits[target] == at[arrived]
+        self._goal[runners[arrived[landed]]] = target[landed]
+        running = np.ones(len(runners), dtype=np.bool_)
+        running[arrived[landed]] = False
+        return running, limits
+
+    def proved(self) -> tuple[Positions, bool]:
+        """The positions of the chain from the first start, and whether it ended there."""
+        goals = self._goal.tolist()
+        on_path = np.zeros(len(goals), dtype=np.bool_)
+        current = 0
+        while True:
+            on_path[current] = True
+            if not 0 <= goals[current] < len(goals):
+                break
+            current = goals[current]
+        steps = [at[on_path[runners]] for runners, at in self._trail]
+        found = np.sort(np.concatenate(steps))
+        whole = bool(goals[current] == len(goals) or self._broken[current])
+        if self._broken[current]:
+            return found, True
+        return np.append(found, self._at[current]), whole

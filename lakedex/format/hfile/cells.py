@@ -1,0 +1,108 @@
+"""Cells, the key-value pairs of an HFile, as Arrow columns and as a group of raw blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakedex.format.hfile.sorted_keys import SortedKeys
+from lakedex.format.hfile.walk import CONTENT_START, KEY_SUFFIX
+from lakedex.format.hfile.words import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Key-value pairs; an empty value is a pair like any other (Hudi reads it as deleted).
+
+    `query` says for each pair which of the keys that were asked for it answers.
+    """
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    query: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return len(self.keys)
+
+
+def empty_cells() -> Cells:
+    """No cells."""
+    return Cells(pa.array([], pa.binary()), pa.array([], pa.binary()))
+
+
+def concat_cells(parts: Sequence[Cells]) -> Cells:
+    """The pairs of all parts, in order; `query` is not kept."""
+    if not parts:
+        return empty_cells()
+    return Cells(
+        pa.concat_arrays([part.keys for part in parts]),
+        pa.concat_arrays([part.values for part in parts]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CellGroup:
+    """Some raw data blocks end to end in one buffer, with the starts of all their cells.
+
+    The buffer is used again for the next group: take out what you need before.
+    """
+
+    data: bytearray
+    starts: Ints
+    end: int
+    blocks: npt.NDArray[np.int64]
+    """The numbers of the blocks, ascending."""
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+        return len(self.starts)
+
+    @property
+    def keys(self) -> SortedKeys:
+        """The keys, to search in."""
+        return SortedKeys(np.frombuffer(self.data, np.uint8), self.starts + CONTENT_START)
+
+    def cells(self, rows: npt.NDArray[np.int64] | None = None) -> Cells:
+        """The cells at `rows`, or all, as Arrow columns of their own memory."""
+        starts = self.starts
+        ends = np.append(starts[1:], self.end)
+        if rows is not None:
+            starts, ends = starts[rows], ends[rows]
+        data = np.frombuffer(self.data, np.uint8)
+        content = starts + CONTENT_START
+        lengths = (data[content - 2].astype(np.int64) << 8) | data[content - 1]
+        key_ends = content + lengths
+        value_starts = key_ends + len(KEY_SUFFIX)
+        return Cells(
+            _gather(self.data, content, key_ends), _gather(self.data, value_starts, ends - 1)
+        )
+
+
+def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:
+    """The bytes of each range as one array; ranges may be in any order.
+
+    Arrow views the buffer as an array with one slot for each range and one for each gap that
+    follows it; taking the former copies them together. Ranges that go back need their order
+    first, which a sort by start gives.
+    """
+    count = len(starts)
+    order: Ints | None = None
+    if count > 1 and not (starts[1:] >= ends[:-1]).all():
+        unique, order = np.unique(starts, return_inverse=True)
+        lengths = np.zeros(len(unique), np.int64)
+        lengths[order] = ends - starts
+        starts, ends = unique, unique + lengths
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2], offsets[1::2] = starts, ends
+    slots = pa.BinaryArray.from_buffers(
+        pa.binary(),
+        max(len(offsets) - 1, 0),
+        [None, pa.py_buffer(offsets), pa.py_buffer(data)],
+    )
+    rows = np.arange(0, len(offsets), 2) if order is None else order * 2
+    return slots.take(pa.array(rows))

@@ -1,0 +1,122 @@
+"""Finding keys and prefixes: which blocks they touch, and which cells of those blocks.
+
+A key belongs to the last block whose index key is not greater. Index keys may be shorter
+than the first key of their block, so a key can be sent to a block and sort before all of its
+cells: then it is not in the file. Equal keys never span two blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.format.hfile.block_index import BlockIndex
+from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
+from lakedex.format.hfile.words import Ints, key_column
+
+_KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
+
+
+class KeyLookup:
+    """Keys to look up, in any order, with repetitions and nulls (which are never found)."""
+
+    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        """Take the keys, which must be binary or string."""
+        if keys.type not in _KEY_TYPES:
+            raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
+        array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        self._keys = array.cast(pa.binary())
+        self._row_of = np.arange(len(array))
+        if array.null_count:
+            self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
+            self._keys = self._keys.drop_null()
+        self._column = key_column(self._keys)
+        order = np.argsort(self._column.words(0), kind="stable")
+        self._order = order
+        self._sorted = self._column.take(order)
+
+    def touched(self, index: BlockIndex) -> Ints:
+        """The rows of the index that may hold one of the keys, ascending."""
+        rows = np.unique(index.keys.upper_bound(self._sorted) - 1)
+        return rows[rows >= 0]
+
+    def find(self, index: BlockIndex, groups: Iterator[CellGroup]) -> Cells:
+        """The cells of the keys that are found, by ascending `query`.
+
+        Of several cells with the same key the first is found.
+        """
+        homes = index.keys.upper_bound(self._sorted) - 1
+        parts = []
+        for group in groups:
+            mine = np.flatnonzero((homes >= group.blocks[0]) & (homes <= group.blocks[-1]))
+            parts.append(self._find_in(group, mine))
+        if not parts:
+            empty = empty_cells()
+            return Cells(empty.keys, empty.values, np.zeros(0, np.int64))
+        rows = np.concatenate([rows for rows, _ in parts])
+        order = np.argsort(rows, kind="stable")
+        values = pa.concat_arrays([values for _, values in parts]).take(pa.array(order))
+        rows = rows[order]
+        return Cells(self._keys.take(pa.array(rows)), values, self._row_of[rows])
+
+    def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
+        """Which keys, of those at `mine`, are in the group, and their values."""
+        rows = group.keys.candidates(self._sorted.take(mine))
+        possible = rows >= 0
+        asked = self._order[mine[possible]]
+        cells = group.cells(rows[possible])
+        same = pc.equal(cells.keys, self._keys.take(pa.array(asked)))
+        return asked[same.to_numpy(zero_copy_only=False)], cells.values.filter(same)
+
+
+class PrefixLookup:
+    """Key prefixes whose cells are wanted, each cell once."""
+
+    def __init__(self, prefixes: Sequence[bytes]) -> None:
+        """Take the prefixes; those that start with another one add nothing and are dropped."""
+        kept: list[bytes] = []
+        for prefix in sorted(set(prefixes)):
+            if not kept or not prefix.startswith(kept[-1]):
+                kept.append(prefix)
+        ends = [_after(prefix) for prefix in kept]
+        self._open_end = bool(ends) and ends[-1] is None
+        self._starts = key_column(pa.array(kept, pa.binary()))
+        self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
+
+    def touched(self, index: BlockIndex) -> Ints:
+        """The rows of the index that may hold a key with one of the prefixes, ascending."""
+        first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
+        return _join_ranges(first, self._close(index.keys.lower_bound(self._ends), len(index)))
+
+    def find(self, groups: Iterator[CellGroup]) -> Iterator[Cells]:
+        """The cells that have one of the prefixes, in key order."""
+        for group in groups:
+            keys = group.keys
+            first = keys.lower_bound(self._starts)
+            rows = _join_ranges(first, self._close(keys.lower_bound(self._ends), len(group)))
+            if len(rows):
+                yield group.cells(rows)
+
+    def _close(self, bounds: Ints, count: int) -> Ints:
+        """Bounds of the ranges' ends; a prefix of 0xff bytes, or the empty one, has no end."""
+        if self._open_end:
+            bounds[-1] = count
+        return bounds
+
+
+def _after(prefix: bytes) -> bytes | None:
+    """The smallest key that is greater than all keys with the prefix."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
+
+
+def _join_ranges(starts: Ints, stops: Ints) -> Ints:
+    """All rows of some ascending ranges, each once."""
+    lengths = np.maximum(stops - starts, 0)
+    before = np.cumsum(lengths) - lengths
+    rows = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return np.unique(rows)

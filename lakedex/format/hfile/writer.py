@@ -1,0 +1,266 @@
+"""Writing an HFile from two Arrow columns.
+
+All cells are laid out by one join of columns (lengths, key, suffix, value, zero), cut into
+blocks where the cumulated size passes the block size, and compressed block by block. Index
+keys are written whole, with the 10 bytes that end keys, so that HBase readers (Hudi 0.x) can
+search them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.format.hfile.block import (
+    DATA_MAGIC,
+    FILE_INFO_MAGIC,
+    META_MAGIC,
+    ONE_CHECKSUM,
+    ROOT_INDEX_MAGIC,
+    BlockFormat,
+    encode_block,
+)
+from lakedex.format.hfile.block_index import encode_root_index
+from lakedex.format.hfile.file_info import (
+    AVERAGE_KEY_LENGTH,
+    AVERAGE_VALUE_LENGTH,
+    CREATE_TIME,
+    KEY_VALUE_VERSION,
+    LAST_KEY,
+    MAX_MEMSTORE_TIMESTAMP,
+    encode_file_info,
+)
+from lakedex.format.hfile.trailer import Codec, Trailer, encode_trailer
+from lakedex.format.hfile.walk import KEY_SUFFIX
+from lakedex.format.hfile.words import Ints
+
+MAX_KEY_BYTES = 32767
+_MAX_BLOCK_SIZE = 64 * 1024 * 1024
+_HEADER_SIZE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class HFileOptions:
+    """How a file is written; the defaults suit point lookups in the metadata table."""
+
+    block_size: int = 64 * 1024
+    codec: Codec = Codec.GZIP
+    level: int = 1
+    bytes_per_checksum: int = ONE_CHECKSUM
+    create_time_ms: int | None = None
+    index_key_suffix: bool = True
+    allow_duplicates: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that make no file."""
+        if not 1 <= self.block_size <= _MAX_BLOCK_SIZE:
+            raise InvalidInput(f"HFile block size {self.block_size} is not 1 to {_MAX_BLOCK_SIZE}")
+        if not 1 <= self.bytes_per_checksum <= ONE_CHECKSUM:
+            raise InvalidInput(f"bytes per checksum {self.bytes_per_checksum} is out of range")
+
+
+_DEFAULT_OPTIONS = HFileOptions()
+
+
+def write_hfile(
+    keys: pa.Array,
+    values: pa.Array,
+    *,
+    file_info: Mapping[str, bytes] | None = None,
+    meta_blocks: Mapping[str, bytes] | None = None,
+    options: HFileOptions = _DEFAULT_OPTIONS,
+) -> bytes:
+    """The bytes of an HFile with these cells.
+
+    Args:
+        keys: binary or string, strictly ascending by bytes (UTF-8 order).
+        values: as many, binary; may be empty but not null.
+        file_info: entries added to those that every file has, such as `schema`.
+        meta_blocks: meta blocks by name, such as `bloomFilter`.
+        options: block size, codec and the like.
+
+    Raises:
+        InvalidInput: keys out of order, repeated, null or too long; null values.
+
+    Example:
+        >>> len(write_hfile(pa.array(["k1"]), pa.array([b"v"]))) > 4096
+        True
+    """
+    key_column, value_column = _check_columns(keys, values)
+    duplicate = _check_order(key_column, allow_duplicates=options.allow_duplicates)
+    form = BlockFormat(options.codec, options.level, options.bytes_per_checksum)
+    file = _FileBuilder(form)
+    cells, bounds = _lay_out(key_column, value_column)
+    cuts = _cut_blocks(bounds, duplicate, options.block_size)
+    file.add_data(cells, bounds[cuts], _index_keys(key_column, cuts, options))
+    for name in sorted(meta_blocks or {}):
+        file.add_meta(name, (meta_blocks or {})[name])
+    info = _file_info(key_column, value_column, options) | dict(file_info or {})
+    return file.finish(info, entry_count=len(key_column), raw_bytes=int(bounds[-1]))
+
+
+class _FileBuilder:
+    """Collects blocks and remembers where each one starts."""
+
+    def __init__(self, form: BlockFormat) -> None:
+        """Start an empty file."""
+        self._form = form
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._data: list[tuple[int, int, bytes]] = []
+        self._meta: list[tuple[int, int, bytes]] = []
+
+    def add_data(self, cells: memoryview, bounds: Ints, index_keys: list[bytes]) -> None:
+        """Add data blocks: block i holds the cells between `bounds[i]` and the next one."""
+        limits = bounds.tolist()
+        previous = -1
+        for start, stop, key in zip(limits[:-1], limits[1:], index_keys, strict=True):
+            offset, size = self._add(DATA_MAGIC, cells[start:stop], previous)
+            self._data.append((offset, size, key))
+            previous = offset
+
+    def add_meta(self, name: str, content: bytes) -> None:
+        """Add a meta block."""
+        offset, size = self._add(META_MAGIC, memoryview(content))
+        self._meta.append((offset, size, name.encode()))
+
+    def finish(self, info: Mapping[str, bytes], *, entry_count: int, raw_bytes: int) -> bytes:
+        """Add indexes, file info and trailer; return the file."""
+        load_on_open, _ = self._add(ROOT_INDEX_MAGIC, _index_payload(self._data))
+        self._add(ROOT_INDEX_MAGIC, _index_payload(self._meta))
+        file_info, _ = self._add(FILE_INFO_MAGIC, memoryview(encode_file_info(info)))
+        trailer = Trailer(
+            file_info_offset=file_info,
+            load_on_open_offset=load_on_open,
+            data_index_count=len(self._data),
+            meta_index_count=len(self._meta),
+            entry_count=entry_count,
+            codec=self._form.codec,
+            total_raw_bytes=raw_bytes,
+            first_data_block_offset=self._data[0][0] if self._data else 0,
+            last_data_block_offset=self._data[-1][0] if self._data else 0,
+        )
+        return b"".join([*self._parts, encode_trailer(trailer)])
+
+    def _add(self, magic: bytes, raw: memoryview, previous: int = -1) -> tuple[int, int]:
+        """Append one block; return its offset and size."""
+        block = encode_block(magic, raw, previous, self._form)
+        self._parts.append(block)
+        self._size += len(block)
+        return self._size - len(block), len(block)
+
+
+def _index_payload(entries: list[tuple[int, int, bytes]]) -> memoryview:
+    """A root index of `(offset, size, key)` entries."""
+    offsets, sizes, keys = zip(*entries, strict=True) if entries else ((), (), ())
+    return memoryview(encode_root_index(offsets, sizes, keys))
+
+
+def _check_columns(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Both columns as large binary, equally long, without nulls, keys not too long."""
+    columns = []
+    for name, column in (("keys", keys), ("values", values)):
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if array.null_count:
+            row = pc.index(pc.is_null(array), pa.scalar(value=True)).as_py()
+            raise InvalidInput(f"HFile {name} must not be null; row {row} is")
+        try:
+            columns.append(array.cast(pa.large_binary()))
+        except pa.ArrowException:
+            raise InvalidInput(f"HFile {name} must be binary, not {array.type}") from None
+    if len(columns[0]) != len(columns[1]):
+        raise InvalidInput(f"{len(columns[0])} HFile keys for {len(columns[1])} values")
+    longest = pc.max(pc.binary_length(columns[0])).as_py() or 0
+    if longest > MAX_KEY_BYTES:
+        raise InvalidInput(
+            f"an HFile key of {longest} bytes; at most {MAX_KEY_BYTES} can be stored"
+        )
+    return columns[0], columns[1]
+
+
+def _check_order(
+    keys: pa.Array, *, allow_duplicates: bool
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Raise unless keys ascend; return which keys equal the one before."""
+    before, after = keys[:-1], keys[1:]
+    ascending = pc.less(before, after).to_numpy(zero_copy_only=False)
+    if ascending.all():
+        return np.zeros(len(keys), np.bool_)
+    equal = pc.equal(before, after).to_numpy(zero_copy_only=False)
+    wrong = ~ascending if not allow_duplicates else ~(ascending | equal)
+    if wrong.any():
+        row = int(wrong.argmax()) + 1
+        what = "repeats" if equal[row - 1] else "sorts before"
+        raise InvalidInput(f"HFile key {keys[row].as_py()!r} at row {row} {what} the key before it")
+    return np.append(np.zeros(1, np.bool_), equal)
+
+
+def _lay_out(keys: pa.Array, values: pa.Array) -> tuple[memoryview, Ints]:
+    """All cells end to end, and where each one starts (and the last one ends)."""
+    lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
+    header = np.empty(
+        len(keys), np.dtype([("key", ">u4"), ("value", ">u4"), ("content", ">u2")], align=False)
+    )
+    header["key"] = lengths + 2 + len(KEY_SUFFIX)
+    header["value"] = pc.binary_length(values).to_numpy(zero_copy_only=False)
+    header["content"] = lengths
+    offsets = np.arange(len(keys) + 1, dtype=np.int64) * _HEADER_SIZE
+    headers = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(keys), [None, pa.py_buffer(offsets), pa.py_buffer(header)]
+    )
+    suffix, end, nothing = (pa.scalar(b, pa.large_binary()) for b in (KEY_SUFFIX, b"\0", b""))
+    cells = pc.binary_join_element_wise(headers, keys, suffix, values, end, nothing)
+    if not len(cells):
+        return memoryview(b""), np.zeros(1, np.int64)
+    bounds = np.frombuffer(cells.buffers()[1], np.int64)[: len(cells) + 1]
+    return memoryview(cells.buffers()[2]), bounds
+
+
+def _cut_blocks(
+    bounds: Ints, duplicate: np.ndarray[tuple[int], np.dtype[np.bool_]], block_size: int
+) -> Ints:
+    """The row each block starts with, and the row count; equal keys stay together."""
+    count = len(bounds) - 1
+    allowed = np.append(np.flatnonzero(~duplicate), count)
+    cuts = [0]
+    while cuts[-1] < count:
+        full = int(np.searchsorted(bounds, bounds[cuts[-1]] + block_size, "right")) - 1
+        at = int(np.searchsorted(allowed, full, "right")) - 1
+        if allowed[at] <= cuts[-1]:
+            at = int(np.searchsorted(allowed, cuts[-1], "right"))
+        cuts.append(int(allowed[at]))
+    return np.array(cuts, np.int64)
+
+
+def _index_keys(keys: pa.Array, cuts: Ints, options: HFileOptions) -> list[bytes]:
+    """The first key of each block as it stands in the index."""
+    firsts = keys.take(pa.array(cuts[:-1])).to_pylist()
+    return [_stored_key(key, with_suffix=options.index_key_suffix) for key in firsts]
+
+
+def _stored_key(key: bytes, *, with_suffix: bool) -> bytes:
+    """A key with its length before it and, if wanted, the suffix after it."""
+    return len(key).to_bytes(2, "big") + key + (KEY_SUFFIX if with_suffix else b"")
+
+
+def _file_info(keys: pa.Array, values: pa.Array, options: HFileOptions) -> dict[str, bytes]:
+    """The entries that every file has."""
+    info = {
+        KEY_VALUE_VERSION: (1).to_bytes(4, "big"),
+        MAX_MEMSTORE_TIMESTAMP: bytes(8),
+    }
+    count = len(keys)
+    if count:
+        last = keys[count - 1].as_py()
+        info[LAST_KEY] = _stored_key(last, with_suffix=options.index_key_suffix)
+    for name, column in ((AVERAGE_KEY_LENGTH, keys), (AVERAGE_VALUE_LENGTH, values)):
+        total = pc.sum(pc.binary_length(column)).as_py() or 0
+        info[name] = (total // max(count, 1)).to_bytes(4, "big")
+    if options.create_time_ms is not None:
+        info[CREATE_TIME] = options.create_time_ms.to_bytes(8, "big")
+    return info

@@ -1,0 +1,43 @@
+"""Hudi's log files: blocks of changes that lie beside a base file.
+
+`read_blocks` finds the blocks without reading their contents, `effective_blocks` says which of
+them count, and the `decode_*` functions read one block. The `encode_*` functions make blocks.
+"""
+
+from __future__ import annotations
+
+from lakedex.format.logfile.block import LogBlock
+from lakedex.format.logfile.block_kind import ROLLBACK_COMMAND, BlockKind, HeaderKey
+from lakedex.format.logfile.delete_writer import encode_delete_content
+from lakedex.format.logfile.deletes import DeleteRecords, OrderingValues, decode_delete_block
+from lakedex.format.logfile.reader import read_blocks
+from lakedex.format.logfile.records import decode_avro_block, decode_parquet_block, hfile_of
+from lakedex.format.logfile.visible import effective_blocks
+from lakedex.format.logfile.writer import (
+    empty_init_block,
+    encode_avro_content,
+    encode_block,
+    encode_parquet_content,
+    encode_rollback_block,
+)
+
+__all__ = [
+    "ROLLBACK_COMMAND",
+    "BlockKind",
+    "DeleteRecords",
+    "HeaderKey",
+    "LogBlock",
+    "OrderingValues",
+    "decode_avro_block",
+    "decode_delete_block",
+    "decode_parquet_block",
+    "effective_blocks",
+    "empty_init_block",
+    "encode_avro_content",
+    "encode_block",
+    "encode_delete_content",
+    "encode_parquet_content",
+    "encode_rollback_block",
+    "hfile_of",
+    "read_blocks",
+]

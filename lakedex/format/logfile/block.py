@@ -1,0 +1,70 @@
+"""One block of a log file: its header decoded, its content not yet read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakedex.errors import CorruptFile, UnsupportedFeature
+from lakedex.format.logfile.block_kind import ROLLBACK_COMMAND, BlockKind, HeaderKey
+from lakedex.storage.source import SourceWindow
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """A block, where it lies, and a window on its content.
+
+    A `CORRUPT` block has no header; its content is every byte up to the next block.
+    """
+
+    kind: BlockKind
+    header: Mapping[HeaderKey, str]
+    offset: int
+    content: SourceWindow
+
+    @property
+    def path(self) -> str:
+        """The log file that the block lies in."""
+        return self.content.path
+
+    @property
+    def instant_time(self) -> str:
+        """The instant that wrote the block."""
+        return self._required(HeaderKey.INSTANT_TIME)
+
+    @property
+    def target_instant_time(self) -> str:
+        """The instant that a rollback command undoes."""
+        return self._required(HeaderKey.TARGET_INSTANT_TIME)
+
+    @property
+    def schema_text(self) -> str:
+        """The Avro schema of the records, as JSON."""
+        return self._required(HeaderKey.SCHEMA)
+
+    @property
+    def compacted_times(self) -> tuple[str, ...]:
+        """The instants whose blocks this block replaces; empty unless log-compacted."""
+        text = self.header.get(HeaderKey.COMPACTED_BLOCK_TIMES, "")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the records hold only the columns that changed."""
+        return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
+
+    def check_rollback(self) -> None:
+        """Refuse a command block that is anything but a rollback."""
+        command = self._required(HeaderKey.COMMAND_BLOCK_TYPE)
+        if command != ROLLBACK_COMMAND:
+            raise UnsupportedFeature(f"log command {command[:40]!r} in {self.path}")
+
+    def _required(self, key: HeaderKey) -> str:
+        if key not in self.header:
+            raise CorruptFile(
+                self.path,
+                self.offset,
+                expected=f"a {self.kind.name} block with {key.name} in its header",
+                actual=[present.name for present in self.header],
+            )
+        return self.header[key]

@@ -1,0 +1,151 @@
+"""Finds the blocks of a log file by their headers, without reading their contents.
+
+A log file is blocks one after the other, all numbers big-endian:
+
+    6  magic "#HUDI#"
+    8  block length: the bytes after this field
+    4  log format version (1)
+    4  block type
+    .. header: int count, then for each entry int key, int length, UTF-8 value
+    8  content length
+    .. content
+    .. footer, in the form of the header
+    8  block length + 6
+
+Where the magic is missing, the block runs past the end of the file, or the two lengths differ,
+a writer died half way: the bytes up to the next magic become a `CORRUPT` block.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from lakedex.errors import CorruptFile, UnsupportedFeature
+from lakedex.format.logfile.block import LogBlock
+from lakedex.format.logfile.block_kind import BlockKind, HeaderKey
+from lakedex.format.logfile.window import ReadWindow
+from lakedex.storage.source import ByteSource, SourceWindow
+
+MAGIC = b"#HUDI#"
+LOG_FORMAT_VERSION = 1
+
+_LEAD = len(MAGIC) + 8
+_SMALLEST_LENGTH = 32  # version, type, two empty maps, content length, trailing length
+_TRAILER = 8
+
+
+def read_blocks(source: ByteSource) -> list[LogBlock]:
+    """All blocks of a log file in order, torn ones as `CORRUPT` blocks.
+
+    Example:
+        >>> from lakedex.format.logfile.writer import encode_rollback_block
+        >>> from lakedex.storage.source import MemorySource
+        >>> data = encode_rollback_block("20260102", "20260101") + b"#HUDI# torn"
+        >>> rollback, torn = read_blocks(MemorySource(data))
+        >>> rollback.kind.name, rollback.target_instant_time, torn.kind.name
+        ('COMMAND', '20260101', 'CORRUPT')
+    """
+    window = ReadWindow(source)
+    blocks: list[LogBlock] = []
+    offset = 0
+    while offset < source.size:
+        length = _whole_block_length(window, offset)
+        if length is None:
+            end = _next_magic(window, offset)
+            blocks.append(_corrupt_block(source, offset, end))
+        else:
+            end = offset + _LEAD + length
+            blocks.append(_Frame(source, window, offset, end).block())
+        offset = end
+    return blocks
+
+
+def _whole_block_length(window: ReadWindow, offset: int) -> int | None:
+    """The block length if a whole block stands at `offset`, else None."""
+    size = window.source.size
+    if offset + _LEAD > size:
+        return None
+    lead = window.read(offset, _LEAD)
+    length = int.from_bytes(lead[len(MAGIC) :], "big", signed=True)
+    if not lead.startswith(MAGIC) or not _SMALLEST_LENGTH <= length <= size - offset - _LEAD:
+        return None
+    trailing = window.read(offset + _LEAD + length - _TRAILER, _TRAILER)
+    if int.from_bytes(trailing, "big", signed=True) != length + len(MAGIC):
+        return None
+    return length
+
+
+def _next_magic(window: ReadWindow, offset: int) -> int:
+    """Where the next block may start after the torn one at `offset`; at worst the end."""
+    return window.find(MAGIC, offset + 1)
+
+
+def _corrupt_block(source: ByteSource, offset: int, end: int) -> LogBlock:
+    return LogBlock(BlockKind.CORRUPT, {}, offset, SourceWindow(source, offset, end - offset))
+
+
+@dataclass(slots=True)
+class _Frame:
+    """The inside of a block whose outer lengths are right; every field must fit in it."""
+
+    source: ByteSource
+    window: ReadWindow
+    offset: int
+    end: int
+
+    def block(self) -> LogBlock:
+        """Decode header and footer, and put a window on the content."""
+        at = self.offset + _LEAD
+        version, kind_number = struct.unpack(">ii", self._take(at, 8))
+        if version != LOG_FORMAT_VERSION:
+            raise UnsupportedFeature(f"log format version {version} in {self.source.path}")
+        kind = self._kind(kind_number)
+        header, at = self._entries(at + 8)
+        (content_length,) = struct.unpack(">q", self._take(at, 8))
+        start = at + 8
+        if not 0 <= content_length <= self.end - _TRAILER - 4 - start:
+            self._fail(at, "a content that fits in its block", content_length)
+        _, at = self._entries(start + content_length)
+        if at != self.end - _TRAILER:
+            self._fail(at, f"the footer to end at {self.end - _TRAILER}", at)
+        return LogBlock(kind, header, self.offset, SourceWindow(self.source, start, content_length))
+
+    def _kind(self, number: int) -> BlockKind:
+        try:
+            return BlockKind(number)
+        except ValueError:
+            raise UnsupportedFeature(f"log block type {number} in {self.source.path}") from None
+
+    def _entries(self, at: int) -> tuple[dict[HeaderKey, str], int]:
+        """The entries of a header or footer, and where it ends; unknown keys are left out."""
+        (count,) = struct.unpack(">i", self._take(at, 4))
+        at += 4
+        if not 0 <= count <= (self.end - at) // 8:
+            self._fail(at - 4, "an entry count that fits in the block", count)
+        entries: dict[HeaderKey, str] = {}
+        for _ in range(count):
+            number, length = struct.unpack(">ii", self._take(at, 8))
+            value = self._take(at + 8, length)
+            if 0 <= number < len(HeaderKey):
+                entries[HeaderKey(number)] = self._text(value, at + 8)
+            at += 8 + length
+        return entries, at
+
+    def _take(self, at: int, length: int) -> bytes:
+        if length < 0 or at + length > self.end - _TRAILER:
+            self._fail(at, "a field that fits in its block", f"a length of {length}")
+        return self.window.read(at, length)
+
+    def _text(self, value: bytes, at: int) -> str:
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self._error(at, "UTF-8 text", error.reason) from error
+
+    def _fail(self, at: int, expected: str, actual: object) -> None:
+        raise self._error(at, expected, actual)
+
+    def _error(self, at: int, expected: str, actual: object) -> CorruptFile:
+        place = self.source.base_offset + at
+        return CorruptFile(self.source.path, place, expected=expected, actual=actual)

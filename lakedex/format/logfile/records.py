@@ -1,0 +1,83 @@
+"""The records of a data block.
+
+Avro and CDC blocks hold `int block version (3) | int record count | records`, each record behind
+an int of its length and encoded by the schema in the block's header. HFile and Parquet blocks
+hold the bytes of such a file as they are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakedex.format.avro import decode_records
+from lakedex.format.chains import walk_chain
+from lakedex.format.hfile import HFileReader
+from lakedex.format.logfile.block import LogBlock
+from lakedex.format.logfile.block_kind import BlockKind
+from lakedex.format.logfile.lengths import length_prefixed_rules
+from lakedex.format.parquet.content import read_parquet_bytes
+from lakedex.schema.avro_type import parse_avro_record
+
+_HEAD = struct.Struct(">ii")
+_READABLE_VERSIONS = range(1, 4)
+
+
+def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+    """The records of an Avro block, or the changes of a CDC block, in their order.
+
+    Of `columns` those are read that the block has: older blocks may know fewer.
+    """
+    check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
+    path, base = block.path, block.content.base_offset
+    schema = parse_avro_record(block.schema_text, path=path)
+    content = block.content.read(0, block.content.size)
+    if len(content) < _HEAD.size:
+        raise CorruptFile(path, base, expected="an Avro block", actual=f"{len(content)} bytes")
+    version, count = _HEAD.unpack_from(content)
+    if version not in _READABLE_VERSIONS:
+        raise UnsupportedFeature(f"Avro log block version {version} in {path}")
+    if not 0 <= count <= (len(content) - _HEAD.size) // 4:
+        raise CorruptFile(
+            path, base + 4, expected="a record count that fits in the block", actual=count
+        )
+    data = np.frombuffer(content, dtype=np.uint8)
+    found = walk_chain(length_prefixed_rules(data, len(data)), _HEAD.size, count)
+    if len(found) != count + 1 or found[-1] != len(data):
+        raise CorruptFile(
+            path,
+            base + int(found[-1]),
+            expected=f"{count} records up to the end of the block",
+            actual=f"{len(found) - 1} up to here",
+        )
+    names = {field.name for field in schema.fields}
+    wanted = None if columns is None else [name for name in columns if name in names]
+    return decode_records(
+        schema, data, found[:-1] + 4, found[1:], columns=wanted, path=path, base_offset=base
+    )
+
+
+def hfile_of(block: LogBlock) -> HFileReader:
+    """The HFile that is the content of an HFile block; nothing is read yet."""
+    check_kind(block, BlockKind.HFILE_DATA)
+    return HFileReader(block.content)
+
+
+def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
+    """The records of a Parquet block."""
+    check_kind(block, BlockKind.PARQUET_DATA)
+    content = block.content.read(0, block.content.size)
+    return read_parquet_bytes(
+        content, columns, path=block.path, base_offset=block.content.base_offset
+    )
+
+
+def check_kind(block: LogBlock, *kinds: BlockKind) -> None:
+    """Refuse a block of another kind than the caller can decode."""
+    if block.kind not in kinds:
+        names = " or ".join(kind.name for kind in kinds)
+        raise InvalidInput(f"{block.path} at {block.offset}: not {names}, but {block.kind.name}")

@@ -1,0 +1,129 @@
+"""What the footer of a base file says about its records."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import BinaryIO, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakedex.errors import CorruptFile, FileMissing, StorageError
+from lakedex.format.bloom import BloomFilter
+from lakedex.format.parquet import keys
+from lakedex.format.parquet.tail import PARQUET_ERRORS, read_metadata
+from lakedex.storage.source import ByteSource, check_range
+
+FooterInput: TypeAlias = str | os.PathLike[str] | pa.NativeFile | BinaryIO | ByteSource
+
+
+@dataclass(frozen=True)
+class ParquetFooter:
+    """The footer of a base file: schema, sizes, and Hudi's own entries.
+
+    `min_key` and `max_key` bound the record keys; all of Hudi's entries may be missing.
+    """
+
+    path: str
+    schema: pa.Schema
+    row_count: int
+    metadata: pq.FileMetaData
+    entries: Mapping[bytes, bytes]
+
+    @property
+    def min_key(self) -> str | None:
+        """The smallest record key."""
+        return self._text(keys.MIN_RECORD_KEY)
+
+    @property
+    def max_key(self) -> str | None:
+        """The largest record key."""
+        return self._text(keys.MAX_RECORD_KEY)
+
+    @property
+    def avro_schema_text(self) -> str | None:
+        """The Avro schema that the file was written with, if its writer left one."""
+        return self._text(keys.AVRO_SCHEMA)
+
+    @property
+    def bloom_text(self) -> bytes | None:
+        """The bloom filter of the record keys as base64 text."""
+        return self.entries.get(keys.BLOOM_FILTER)
+
+    @property
+    def bloom_type_code(self) -> str:
+        """The type of the bloom filter; a missing entry means `SIMPLE`."""
+        return self._text(keys.BLOOM_TYPE_CODE) or "SIMPLE"
+
+    @cached_property
+    def bloom(self) -> BloomFilter | None:
+        """The bloom filter of the record keys, decoded when first asked for."""
+        text = self.bloom_text
+        if text is None:
+            return None
+        return BloomFilter.decode(text, type_code=self.bloom_type_code, path=self.path)
+
+    def _text(self, key: bytes) -> str | None:
+        value = self.entries.get(key)
+        try:
+            return None if value is None else value.decode("utf-8")
+        except UnicodeDecodeError as error:
+            expected = f"UTF-8 text in footer entry {key.decode('ascii')}"
+            raise CorruptFile(self.path, 0, expected=expected, actual=error.reason) from error
+
+
+def read_footer(file: FooterInput, *, path: str | None = None) -> ParquetFooter:
+    """Read the footer of a Parquet file: a path, an open file, or any source of bytes.
+
+    `path` is the name to use in errors.
+    """
+    if isinstance(file, ByteSource):
+        return _footer(file, path or file.path)
+    name = path or (str(file) if isinstance(file, str | os.PathLike) else "<parquet>")
+    try:
+        if isinstance(file, str | os.PathLike):
+            with open(file, "rb") as opened:  # noqa: PTH123 - a caller's path may be any PathLike
+                return _footer(_OpenFile(opened, name), name)
+        return _footer(_OpenFile(file, name), name)
+    except FileNotFoundError as error:
+        raise FileMissing(f"{name}: no such file") from error
+    except (OSError, pa.ArrowException, io.UnsupportedOperation) as error:
+        raise StorageError(f"{name}: {error}") from error
+
+
+def _footer(source: ByteSource, path: str) -> ParquetFooter:
+    metadata = read_metadata(source)
+    try:
+        schema = metadata.schema.to_arrow_schema()
+        entries = dict(metadata.metadata or {})
+        rows = int(metadata.num_rows)
+    except PARQUET_ERRORS as error:
+        raise CorruptFile(path, 0, expected="a readable Parquet schema", actual=error) from error
+    if rows < 0:
+        raise CorruptFile(path, source.size, expected="a row count", actual=rows)
+    return ParquetFooter(path, schema.remove_metadata(), rows, metadata, entries)
+
+
+class _OpenFile:
+    """An open, seekable file as a source of bytes."""
+
+    def __init__(self, file: pa.NativeFile | BinaryIO, path: str) -> None:
+        self._file = file
+        self.path = path
+        self.base_offset = 0
+        self.size = int(file.seek(0, io.SEEK_END))
+
+    def read(self, start: int, length: int) -> bytes:
+        check_range(self, start, length)
+        self._file.seek(start)
+        data = bytes(self._file.read(length))
+        if len(data) != length:
+            raise CorruptFile(self.path, start, expected=f"{length} bytes", actual=len(data))
+        return data
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read(start, length) for start, length in ranges]

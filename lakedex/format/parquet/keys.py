@@ -1,0 +1,10 @@
+"""The key-value entries that Hudi puts in the footer of a base file."""
+
+from __future__ import annotations
+
+BLOOM_FILTER = b"org.apache.hudi.bloomfilter"
+BLOOM_TYPE_CODE = b"hoodie_bloom_filter_type_code"
+MIN_RECORD_KEY = b"hoodie_min_record_key"
+MAX_RECORD_KEY = b"hoodie_max_record_key"
+AVRO_SCHEMA = b"parquet.avro.schema"
+WRITER_MODEL = b"writer.model.name"

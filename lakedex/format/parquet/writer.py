@@ -1,0 +1,81 @@
+"""Writes base files as Hudi does: its footer entries, its physical types.
+
+Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages
+are of version 1.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakedex.errors import InvalidInput
+from lakedex.format.bloom import BloomFilter
+from lakedex.format.parquet import keys
+
+_WRITER_MODEL = "avro"
+
+
+def write_base_file(
+    table: pa.Table,
+    sink: str | pa.NativeFile | BinaryIO,
+    *,
+    avro_schema_text: str,
+    bloom: BloomFilter | None = None,
+    min_key: str | None = None,
+    max_key: str | None = None,
+    compression: str = "gzip",
+) -> pq.FileMetaData:
+    """Write a table as one base file and return the metadata of the file.
+
+    Example:
+        >>> sink = pa.BufferOutputStream()
+        >>> table = pa.table({"_hoodie_record_key": ["k1"]})
+        >>> bloom = BloomFilter.create_simple(10, 0.01)
+        >>> written = write_base_file(table, sink, avro_schema_text="{}", bloom=bloom)
+        >>> written.num_rows
+        1
+    """
+    collected: list[pq.FileMetaData] = []
+    try:
+        writer = pq.ParquetWriter(
+            sink,
+            table.schema.remove_metadata(),
+            compression=compression,
+            version="2.6",
+            data_page_version="1.0",
+            coerce_timestamps="us",
+            store_schema=False,
+            store_decimal_as_integer=False,
+            metadata_collector=collected,
+        )
+        with writer:
+            writer.write_table(table.replace_schema_metadata(None))
+            writer.add_key_value_metadata(
+                _entries(bloom, min_key, max_key, avro_schema_text)  # type: ignore[arg-type]
+            )
+    except pa.ArrowException as error:
+        raise InvalidInput(f"a column cannot be written to Parquet: {error}") from error
+    return collected[0]
+
+
+def _entries(
+    bloom: BloomFilter | None, min_key: str | None, max_key: str | None, avro_schema_text: str
+) -> dict[bytes, bytes]:
+    """Hudi's footer entries; those that the caller has no value for are left out."""
+    values = {
+        keys.BLOOM_FILTER: None if bloom is None else bloom.encode(),
+        keys.BLOOM_TYPE_CODE: _type_code(bloom),
+        keys.MIN_RECORD_KEY: min_key,
+        keys.MAX_RECORD_KEY: max_key,
+        keys.AVRO_SCHEMA: avro_schema_text,
+        keys.WRITER_MODEL: _WRITER_MODEL,
+    }
+    return {key: value.encode("utf-8") for key, value in values.items() if value is not None}
+
+
+def _type_code(bloom: BloomFilter | None) -> str | None:
+    """A simple filter is marked by having no type code."""
+    return None if bloom is None or bloom.type_code == "SIMPLE" else bloom.type_code

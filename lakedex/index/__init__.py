@@ -1,0 +1,1 @@
+"""Every index kind, and the metadata table that stores them."""

@@ -1,0 +1,96 @@
+"""What is asked of an index and what it answers: the contract of every index kind.
+
+An index is asked which file slices may hold a row for which a predicate is true. It answers
+with the candidates and with the slices that it covers; what it does not cover is kept. A set of
+slices is never complemented: a slice can hold rows for a predicate and for its negation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lakedex.expr.tree import Expr
+from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import MetadataTable
+from lakedex.timeline import Timeline
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedTable:
+    """What index kinds may know of the table that is asked about."""
+
+    read: ReadContext
+    timeline: Timeline
+    metadata: MetadataTable
+    definitions: Mapping[str, IndexDefinition]
+    slices: tuple[FileSlice, ...]
+    """All slices of the snapshot, pruned ones too."""
+    is_latest: bool
+    """Whether the snapshot is the newest one, which key and partition indexes describe."""
+    time_zone: str = "UTC"
+    expression_time_zone: str | None = None
+    """The session zone in which other engines built expression indexes, if the caller says."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """What an index found out about the whole table and need not find out again."""
+
+    def is_live(self, partition: str) -> bool:
+        """Whether queries may use that partition of the metadata table."""
+        return partition in self.read.config.metadata_partitions
+
+    @property
+    def slice_ids(self) -> frozenset[FileSliceId]:
+        """The file groups of the snapshot."""
+        if "slice_ids" not in self.kept:
+            self.kept["slice_ids"] = frozenset(file_slice.id for file_slice in self.slices)
+        found: frozenset[FileSliceId] = self.kept["slice_ids"]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A predicate, bound and in normal form, over the slices that are still candidates."""
+
+    predicate: Expr
+    slices: tuple[FileSlice, ...]
+    table: IndexedTable
+
+    @property
+    def partitions(self) -> list[str]:
+        """The partition paths of the slices, each once."""
+        return list(dict.fromkeys(file_slice.partition for file_slice in self.slices))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Which of the question's slices may match; those not covered are kept."""
+
+    candidates: Mask
+    covered: Mask
+    reason: str
+
+    @property
+    def keep(self) -> Mask:
+        """The slices that must be read."""
+        return self.candidates | ~self.covered
+
+
+class IndexKind(Protocol):
+    """One kind of index, as the planner uses it."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind, for reports."""
+
+    def names(self, table: IndexedTable) -> list[str]:
+        """The indexes of this kind that the table has, live or not."""
+
+    def lookup(self, name: str, question: Question) -> Answer | str:
+        """The answer, or in words why the index has none (and every slice is kept)."""

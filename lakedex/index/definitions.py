@@ -1,0 +1,96 @@
+"""Index definitions: what `.hoodie/.index_defs/index.json` says about each index.
+
+The file maps index names to `{indexName, indexType, indexFunction, sourceFields, indexOptions,
+version}`. Files, bloom filters and partition stats have no entry. An entry alone does not make an
+index usable: its partition must also stand in the table's list of metadata partitions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakedex.errors import CorruptFile
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """One index, as its definition tells it."""
+
+    name: str
+    index_type: str
+    function: str
+    source_fields: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    version: int = 1
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether a record index has file groups of its own for each data partition."""
+        return self.options.get("isPartitioned", "false").lower() == "true"
+
+
+def parse_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:
+    """The definitions in an `index.json`, by index name.
+
+    Example:
+        >>> text = b'{"indexDefinitions": {"secondary_index_i": {"indexName": "secondary_index_i", \
+"indexType": "secondary_index", "sourceFields": ["rider"], "version": "V2"}}}'
+        >>> parse_definitions(text, path="index.json")["secondary_index_i"].version
+        2
+    """
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, 0, expected="index definitions as JSON", actual=error) from error
+    entries = document.get("indexDefinitions") if isinstance(document, dict) else None
+    if not isinstance(entries, dict):
+        raise CorruptFile(path, 0, expected="an object `indexDefinitions`", actual=type(entries))
+    return {name: _definition(name, entry, path) for name, entry in entries.items()}
+
+
+def format_definitions(definitions: Mapping[str, IndexDefinition]) -> bytes:
+    """The bytes of an `index.json` that holds the definitions.
+
+    Example:
+        >>> one = IndexDefinition("secondary_index_i", "secondary_index", "identity", ("rider",))
+        >>> parse_definitions(format_definitions({one.name: one}), path="x")[one.name] == one
+        True
+    """
+    entries = {
+        name: {
+            "indexName": definition.name,
+            "indexType": definition.index_type,
+            "indexFunction": definition.function,
+            "sourceFields": list(definition.source_fields),
+            "indexOptions": dict(definition.options),
+            "version": f"V{definition.version}",
+        }
+        for name, definition in definitions.items()
+    }
+    return json.dumps({"indexDefinitions": entries}, indent=2).encode()
+
+
+def _definition(name: str, entry: object, path: str) -> IndexDefinition:
+    if not isinstance(entry, dict):
+        raise CorruptFile(path, 0, expected=f"an object for index {name!r}", actual=type(entry))
+    fields = entry.get("sourceFields") or []
+    options = entry.get("indexOptions") or {}
+    version = str(entry.get("version") or "V1")
+    well_formed = (
+        isinstance(fields, list)
+        and all(isinstance(column, str) for column in fields)
+        and isinstance(options, dict)
+        and version in ("V1", "V2")
+    )
+    if not well_formed:
+        raise CorruptFile(path, 0, expected=f"a definition of index {name!r}", actual=entry)
+    return IndexDefinition(
+        name=str(entry.get("indexName") or name),
+        index_type=str(entry.get("indexType") or ""),
+        function=str(entry.get("indexFunction") or ""),
+        source_fields=tuple(fields),
+        options={str(key): str(value) for key, value in options.items()},
+        version=int(version[1:]),
+    )

@@ -1,0 +1,177 @@
+"""Reads the cells of one metadata file group, oldest first: base HFile, then log blocks.
+
+What to read is a selection: all cells, some keys, or some key prefixes. Only the HFile blocks
+that the selection touches are read; delete blocks are small and always read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import CorruptFile
+from lakedex.filegroup.slices import FileSlice
+from lakedex.format.avro import METADATA_RECORD, decode_distinct
+from lakedex.format.hfile import Cells, HFileReader
+from lakedex.format.logfile import (
+    BlockKind,
+    LogBlock,
+    decode_delete_block,
+    effective_blocks,
+    hfile_of,
+    read_blocks,
+)
+from lakedex.index.metadata_table.merging import CellBatch
+from lakedex.index.metadata_table.partitions import MetadataPartition
+from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
+from lakedex.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which cells to read; both None means all of them."""
+
+    keys: pa.Array | None = None
+    prefixes: tuple[str, ...] | None = None
+
+    def read(self, reader: HFileReader) -> Cells:
+        """The selected cells of an HFile."""
+        if self.keys is not None:
+            return reader.lookup(self.keys.cast(pa.binary()))
+        if self.prefixes is not None:
+            return reader.scan_prefixes([prefix.encode() for prefix in self.prefixes])
+        return reader.scan()
+
+    def chosen(self, keys: pa.Array) -> pa.Array:
+        """Those of the given keys that the selection names."""
+        if self.keys is not None:
+            return keys.filter(pc.is_in(keys, value_set=self.keys))
+        if self.prefixes is not None:
+            wanted = [pc.starts_with(keys, prefix) for prefix in self.prefixes]
+            mask = wanted[0] if wanted else pa.array([False] * len(keys))
+            for more in wanted[1:]:
+                mask = pc.or_(mask, more)
+            return keys.filter(mask)
+        return keys
+
+
+class GroupReader:
+    """The cells of one file group of the metadata table."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        partition: MetadataPartition,
+        group: FileSlice,
+        is_committed: Callable[[str], bool],
+    ) -> None:
+        """Open nothing yet; `is_committed` says which log blocks count."""
+        self._storage = storage
+        self._partition = partition
+        self._group = group
+        self._is_committed = is_committed
+        self._base: HFileReader | None = None
+        self._blocks: list[LogBlock] | None = None
+        self._hfiles: dict[int, HFileReader] = {}
+
+    @property
+    def base(self) -> HFileReader | None:
+        """The reader of the base HFile, if the group has one."""
+        if self._base is None and self._group.base is not None:
+            size = self._group.base.size_bytes
+            self._base = HFileReader(self._storage.source(self._base_path, size))
+        return self._base
+
+    @property
+    def _base_path(self) -> str:
+        return self._group.path_of(self._group.base.name) if self._group.base else ""
+
+    @property
+    def log_blocks(self) -> Sequence[LogBlock]:
+        """The log blocks that count, oldest first."""
+        if self._blocks is None:
+            found: list[LogBlock] = []
+            for log in self._group.logs:
+                path = self._group.path_of(log.name)
+                found.extend(read_blocks(self._storage.source(path, log.size_bytes)))
+            self._blocks = effective_blocks(found, is_committed=self._is_committed)
+        return self._blocks
+
+    def batches(self, selection: Selection) -> list[CellBatch]:
+        """The selected cells, oldest first."""
+        found: list[CellBatch] = []
+        if self.base is not None:
+            found.extend(self._decoded(self.base, selection, self._base_path, None))
+        for number, block in enumerate(self.log_blocks):
+            if block.kind is BlockKind.DELETE:
+                keys = selection.chosen(decode_delete_block(block).keys)
+                found.append(CellBatch(keys, None))
+            elif block.kind is BlockKind.HFILE_DATA:
+                if number not in self._hfiles:
+                    self._hfiles[number] = hfile_of(block)
+                found.extend(
+                    self._decoded(self._hfiles[number], selection, block.path, block.schema_text)
+                )
+            else:
+                path = block.content.path
+                raise CorruptFile(path, block.offset, expected="HFile block", actual=block.kind)
+        return found
+
+    def _decoded(
+        self, reader: HFileReader, selection: Selection, path: str, schema_text: str | None
+    ) -> list[CellBatch]:
+        cells = selection.read(reader)
+        if len(cells.keys) == 0:
+            return []
+        keys = _as_text(cells.keys, path)
+        emptied = pc.equal(pc.binary_length(cells.values), 0)
+        batches = []
+        if pc.any(emptied).as_py():
+            batches.append(CellBatch(keys.filter(emptied), None))
+            present = pc.invert(emptied)
+            keys, values = keys.filter(present), cells.values.filter(present)
+        else:
+            values = cells.values
+        text = schema_text or reader.file_info.get("schema", b"").decode("utf-8", "replace")
+        schema = record_schema(self._partition)
+        record = parsed_schema(text, path)
+        known = {field.name for field in record.fields}
+        wanted = [name for name in schema.names if name in known]
+        decoded = decode_distinct(record, values, columns=wanted, path=path)
+        batches.append(CellBatch(keys, project(pa.Table.from_batches([decoded]), schema)))
+        return batches
+
+
+def record_schema(partition: MetadataPartition) -> pa.Schema:
+    """`type` and the payload columns of a partition, in their newest form."""
+    full = arrow_schema(METADATA_RECORD)
+    names = ("type", *partition.payloads)
+    return pa.schema([pa.field(name, _relaxed(full.field(name).type)) for name in names])
+
+
+def _relaxed(data_type: pa.DataType) -> pa.DataType:
+    """The type with every nested field nullable: older writers left fields out."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(inner.name, _relaxed(inner.type)) for inner in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(data_type.key_type, _relaxed(data_type.item_type))
+    if pa.types.is_list(data_type):
+        return pa.list_(_relaxed(data_type.value_type))
+    return data_type
+
+
+@lru_cache(maxsize=64)
+def parsed_schema(text: str, path: str) -> AvroRecord:
+    """A parsed record schema; the same few texts stand in all files of a table."""
+    return parse_avro_record(text, path=path)
+
+
+def _as_text(keys: pa.Array, path: str) -> pa.Array:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(path, 0, expected="keys in UTF-8", actual=error) from error

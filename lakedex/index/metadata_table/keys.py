@@ -1,0 +1,101 @@
+"""How index keys are built: column stats, bloom filters, secondary keys, record locations."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.index.metadata_table.hashing import file_name_id, name_id
+from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
+
+SECONDARY_SEPARATOR = "$"
+SECONDARY_NULL = "\x00"
+"""How a secondary key spells SQL null; a NUL inside a value is escaped, so they differ."""
+
+
+def column_stats_prefix(column: str, partition: str | None = None) -> str:
+    """The start of all column-stats keys of a column, or of a column in one partition.
+
+    Example:
+        >>> column_stats_prefix("driver", "state=california")
+        'AjpJ7N1gBZc=BaMjAAkjWw8='
+    """
+    if partition is None:
+        return name_id(column)
+    return name_id(column) + partition_id(partition)
+
+
+def column_stats_key(column: str, partition: str, file_name: str) -> str:
+    """The key of the statistics of one column in one file."""
+    return column_stats_prefix(column, partition) + file_name_id(file_name)
+
+
+def bloom_key(partition: str, file_name: str) -> str:
+    """The key of a base file's bloom filter."""
+    return partition_id(partition) + file_name_id(file_name)
+
+
+def partition_id(partition: str) -> str:
+    """The base64 hash of a partition path, that of a table without partitions included."""
+    return name_id(partition or NON_PARTITIONED_KEY)
+
+
+def escape_secondary(value: str | None) -> str:
+    r"""A secondary value as it stands in a key, without the separator.
+
+    Example:
+        >>> escape_secondary("a$b")
+        'a\\$b'
+        >>> escape_secondary(None) == SECONDARY_NULL
+        True
+    """
+    if value is None:
+        return SECONDARY_NULL
+    return value.replace("\\", "\\\\").replace("$", "\\$").replace("\x00", "\\\x00")
+
+
+def secondary_prefix(value: str | None) -> str:
+    """What all keys of one secondary value start with; no key of another value does.
+
+    Example:
+        >>> secondary_prefix("rider-A")
+        'rider-A$'
+    """
+    return escape_secondary(value) + SECONDARY_SEPARATOR
+
+
+def record_keys_of_secondary(keys: pa.Array) -> pa.Array:
+    r"""The record keys behind secondary keys: what follows the first bare `$`, unescaped.
+
+    Example:
+        >>> record_keys_of_secondary(pa.array(["a\\$b$k\\$1"])).to_pylist()
+        ['k$1']
+    """
+    rest = pc.extract_regex(keys, r"(?s)^(?:\\.|[^\\$])*\$(?P<key>.*)$")
+    if rest.null_count:
+        bad = keys.filter(rest.is_null())[0].as_py()
+        raise InvalidInput(f"{bad!r} is no secondary index key: it has no separator")
+    return pc.replace_substring_regex(pc.struct_field(rest, "key"), r"(?s)\\(.)", r"\1")
+
+
+def file_ids(
+    high: npt.NDArray[np.int64], low: npt.NDArray[np.int64], index: npt.NDArray[np.int64]
+) -> list[str]:
+    """File ids from the two halves of their UUID and the number behind it.
+
+    Meant for distinct locations: there are as many as file groups, not as records.
+
+    Example:
+        >>> file_ids(np.array([-3028210305608236519]), np.array([-6999689196997566334]),
+        ...          np.array([0]))
+        ['d5f9a2c5-6d0b-4219-9edc-1bc2e2d22082-0']
+    """
+    names = []
+    for h, l_, number in zip(high.tolist(), low.tolist(), index.tolist(), strict=True):
+        text = f"{h & 0xFFFFFFFFFFFFFFFF:016x}{l_ & 0xFFFFFFFFFFFFFFFF:016x}"
+        uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+        names.append(uuid if number < 0 else f"{uuid}-{number}")
+    return names

@@ -1,0 +1,149 @@
+"""The metadata table of a data table: its partitions read, looked up and merged.
+
+It is a merge-on-read table of its own below `.hoodie/metadata`, with HFiles for base files. Its
+deltacommits complete before those of the data table, so a block whose data instant is pending,
+or newer than the snapshot of the data table that is being read, stays invisible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
+from lakedex.index.metadata_table.group_reader import GroupReader, Selection, record_schema
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.merging import merge_batches
+from lakedex.index.metadata_table.partitions import MetadataPartition, metadata_partition
+from lakedex.storage import Storage
+from lakedex.timeline import Timeline, load_table_config
+
+FOLDER = ".hoodie/metadata"
+Shards = npt.NDArray[np.int32]
+
+
+class MetadataTable:
+    """The metadata table as one snapshot of its data table sees it."""
+
+    def __init__(self, storage: Storage, timeline: Timeline, data_timeline: Timeline) -> None:
+        """Use `open`; this only keeps what it is given."""
+        self._storage = storage
+        self._timeline = timeline
+        self._data_timeline = data_timeline
+        self._pin = _newest_time(data_timeline)
+        self._groups: dict[str, list[FileSlice]] = {}
+        self._readers: dict[tuple[str, str], GroupReader] = {}
+
+    @classmethod
+    def open(cls, table: Storage, data_timeline: Timeline) -> MetadataTable:
+        """The metadata table of the table at `table`; raises if there is none."""
+        storage = table.sub(FOLDER)
+        return cls(storage, Timeline.load(storage, load_table_config(storage)), data_timeline)
+
+    @property
+    def storage(self) -> Storage:
+        """Where the metadata table lies."""
+        return self._storage
+
+    @property
+    def timeline(self) -> Timeline:
+        """The metadata table's own timeline."""
+        return self._timeline
+
+    def groups(self, partition: str) -> list[FileSlice]:
+        """The file groups of a partition, ordered by file id."""
+        if partition not in self._groups:
+            described = metadata_partition(partition)
+            files = [
+                (info.path.rpartition("/")[2], info.size_bytes)
+                for info in self._storage.list(partition)
+            ]
+            visibility = Visibility(
+                is_visible=self.is_visible,
+                completion_time=self._timeline.completion_time_or_self,
+                logs_name_own_instant=self._timeline.config.timeline_layout > 1,
+            )
+            self._groups[partition] = [
+                group
+                for group in latest_slices(partition, files, visibility)
+                if group.file_id.startswith(described.file_id_prefix)
+            ]
+        return self._groups[partition]
+
+    def is_visible(self, instant_time: str) -> bool:
+        """Whether cells written at that instant count for this snapshot."""
+        if not self._timeline.is_committed_write(instant_time):
+            return False
+        if self._data_timeline.is_pending(instant_time):
+            return False
+        if instant_time[: len(self._pin)] <= self._pin:
+            return True
+        return self._data_timeline.is_completed(instant_time)
+
+    def scan(self, partition: str) -> pa.Table:
+        """The whole merged content: `key`, `type` and the payload columns."""
+        return self._read(partition, dict.fromkeys(self._file_ids(partition), Selection()))
+
+    def lookup(self, partition: str, keys: pa.Array, shards: Shards | None = None) -> pa.Table:
+        """The records of the given keys; keys that are not there give none.
+
+        `shards` says which file group each key lies in where that is not the hash of the key.
+        """
+        file_ids = self._file_ids(partition)
+        keys = keys.cast(pa.string())
+        places = shards_of(keys, len(file_ids)) if shards is None else shards
+        selections = {}
+        for shard in np.unique(places).tolist():
+            selections[file_ids[shard]] = Selection(keys=keys.filter(pa.array(places == shard)))
+        return self._read(partition, selections)
+
+    def lookup_in(self, partition: str, file_id: str, keys: pa.Array) -> pa.Table:
+        """The records of the given keys in one file group."""
+        return self._read(partition, {file_id: Selection(keys=keys)})
+
+    def scan_prefixes(
+        self, partition: str, prefixes: Sequence[str], shards: Sequence[int] | None = None
+    ) -> pa.Table:
+        """The records whose keys start with one of the prefixes, from all groups or some."""
+        file_ids = self._file_ids(partition)
+        chosen = file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]
+        return self._read(partition, dict.fromkeys(chosen, Selection(prefixes=tuple(prefixes))))
+
+    def group_reader(self, partition: str, file_id: str) -> GroupReader:
+        """The reader of one file group; kept, so that footers are read once."""
+        place = (partition, file_id)
+        if place not in self._readers:
+            group = next((g for g in self.groups(partition) if g.file_id == file_id), None)
+            if group is None:
+                raise InvalidInput(f"metadata partition {partition} has no file group {file_id}")
+            described = metadata_partition(partition)
+            self._readers[place] = GroupReader(self._storage, described, group, self.is_visible)
+        return self._readers[place]
+
+    def _file_ids(self, partition: str) -> list[str]:
+        file_ids = [group.file_id for group in self.groups(partition)]
+        if not file_ids:
+            raise IndexUnusable(f"metadata partition {partition} has no file groups")
+        return file_ids
+
+    def _read(self, partition: str, selections: dict[str, Selection]) -> pa.Table:
+        described: MetadataPartition = metadata_partition(partition)
+        schema = record_schema(described)
+        merged = []
+        for file_id, selection in selections.items():
+            batches = self.group_reader(partition, file_id).batches(selection)
+            merged.append(merge_batches(described, schema, batches))
+        if not merged:
+            return merge_batches(described, schema, [])
+        return pa.concat_tables(merged)
+
+
+def _newest_time(timeline: Timeline) -> str:
+    """The newest requested or completion time that a timeline knows."""
+    times = [instant.requested_time for instant in timeline.instants]
+    times += [instant.completion_time for instant in timeline.instants if instant.completion_time]
+    return max(times, default="")

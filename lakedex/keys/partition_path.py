@@ -1,0 +1,129 @@
+"""Partition paths: which column values a folder name stands for.
+
+    hive style            region=eu/day=2024-01-02
+    plain                 eu/2024-01-02
+    url-encoded           p=x y%2Fz%3D1%25
+
+The folder name is only believed where it determines the value: a path that could stand for
+several values, or whose text is no exact form of the column's type, gives "unknown", which no
+query may prune by.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for null, and for the empty string too."""
+_OLD_DEFAULT_PARTITION = "default"
+
+_PATH_ESCAPES = frozenset(
+    [chr(code) for code in range(0x20)] + list("\"#%'*/:=?[\\]^{") + [chr(0x7F)]
+)
+_FILE_NAME_ESCAPES = _PATH_ESCAPES | frozenset("-_")
+_ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValue:
+    """What a partition path says of one column; `known` is False where it does not tell."""
+
+    value: object
+    known: bool
+
+
+UNKNOWN = PartitionValue(None, known=False)
+NULL = PartitionValue(None, known=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLayout:
+    """How a table turns partition columns into folder names."""
+
+    fields: tuple[str, ...]
+    hive_style: bool = False
+    url_encoded: bool = False
+    derived_fields: frozenset[str] = frozenset()
+    """Columns whose folder is a formatted time, not the column's own value."""
+
+    def values(self, path: str, types: dict[str, pa.DataType]) -> dict[str, PartitionValue]:
+        """The values of the partition columns in a partition path.
+
+        Example:
+            >>> layout = PartitionLayout(("region", "day"), hive_style=True)
+            >>> types = {"region": pa.string(), "day": pa.date32()}
+            >>> layout.values("region=eu/day=2024-01-02", types)["day"].value
+            datetime.date(2024, 1, 2)
+        """
+        levels = self._levels(path)
+        if levels is None:
+            return dict.fromkeys(self.fields, UNKNOWN)
+        return {
+            name: self._value(name, level, types.get(name))
+            for name, level in zip(self.fields, levels, strict=True)
+        }
+
+    def _levels(self, path: str) -> list[str] | None:
+        """One text for each field, or None when the levels cannot be told apart."""
+        if len(self.fields) == 1:
+            return [path]
+        levels = path.split("/")
+        return levels if len(levels) == len(self.fields) else None
+
+    def _value(self, name: str, level: str, data_type: pa.DataType | None) -> PartitionValue:
+        start = f"{name}="
+        if self.hive_style != level.startswith(start) or name in self.derived_fields:
+            return UNKNOWN
+        text = level[len(start) :] if self.hive_style else level
+        if self.url_encoded:
+            text = unescape_path_value(text)
+        return _parse(text, data_type)
+
+
+def escape_path_value(value: str, *, for_file_name: bool = False) -> str:
+    """A value with the characters escaped that may not stand in a folder (or file) name.
+
+    Example:
+        >>> escape_path_value("x y/z=1%")
+        'x y%2Fz%3D1%25'
+        >>> escape_path_value("a-b", for_file_name=True)
+        'a%2Db'
+    """
+    escapes = _FILE_NAME_ESCAPES if for_file_name else _PATH_ESCAPES
+    return "".join(f"%{ord(char):02X}" if char in escapes else char for char in value)
+
+
+def unescape_path_value(text: str) -> str:
+    """The value behind an escaped folder name.
+
+    Example:
+        >>> unescape_path_value("x y%2Fz%3D1%25")
+        'x y/z=1%'
+    """
+    return _ESCAPED.sub(lambda found: chr(int(found.group(1), 16)), text)
+
+
+def _parse(text: str, data_type: pa.DataType | None) -> PartitionValue:
+    if data_type is None:
+        return UNKNOWN
+    if text in (DEFAULT_PARTITION, _OLD_DEFAULT_PARTITION):
+        # The empty string shares the folder of null, and 'default' may be a real value.
+        return UNKNOWN
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return PartitionValue(text, known=True)
+    if pa.types.is_integer(data_type) and _INTEGER.fullmatch(text):
+        return PartitionValue(int(text), known=True)
+    if pa.types.is_boolean(data_type) and text in ("true", "false"):
+        return PartitionValue(text == "true", known=True)
+    if pa.types.is_date(data_type):
+        try:
+            parsed = date.fromisoformat(text)
+        except ValueError:
+            return UNKNOWN
+        return PartitionValue(parsed, known=True) if parsed.isoformat() == text else UNKNOWN
+    return UNKNOWN

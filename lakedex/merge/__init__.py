@@ -1,0 +1,9 @@
+"""Which of several versions of a record wins.
+
+`changes` reduces the entries of log files to one per key; `apply` lays them over base rows.
+"""
+
+from lakedex.merge.apply import ChangeSet
+from lakedex.merge.changes import Entries, Newest, newest_per_key
+
+__all__ = ["ChangeSet", "Entries", "Newest", "newest_per_key"]

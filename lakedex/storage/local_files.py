@@ -1,0 +1,150 @@
+"""Durable, all-or-nothing changes of files on a POSIX file system.
+
+Bytes go to a hidden temporary file in the target's own folder, are forced to the disk, and
+appear under their name in one step: `link` for a new file (it fails when the name is taken),
+`rename` for a replaced one. The folder is forced to the disk after, so that the name survives
+a power cut as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakedex.storage.paths import TEMP_PREFIX, TEMP_SUFFIX
+
+LOCK_TIMEOUT_S = 30.0
+
+
+def make_folders(folder: str) -> None:
+    """Make a folder and those above it, each forced to the disk where it is new."""
+    missing: list[Path] = []
+    current = Path(folder)
+    while not current.is_dir():
+        missing.append(current)
+        current = current.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        sync_folder(str(path.parent))
+
+
+def write_temp(folder: str, data: bytes, *, mode: int | None = None) -> tuple[str, os.stat_result]:
+    """Write a temporary file into a folder; its path, and its state as it will be published.
+
+    Without `mode` it gets the permissions that any new file of this process gets.
+    """
+    temp = f"{folder}/{TEMP_PREFIX}{secrets.token_hex(8)}{TEMP_SUFFIX}"
+    try:
+        return temp, _write_exclusive(temp, data, mode)
+    except BaseException:
+        Path(temp).unlink(missing_ok=True)
+        raise
+
+
+def publish_new(temp: str, target: str, data: bytes) -> None:
+    """Give a temporary file a name nobody has yet, else `FileExistsError`; the temp goes away.
+
+    Where the file system has no hard links the target is made exclusively and written in
+    place: still one winner, but a reader may meet it half written.
+    """
+    try:
+        os.link(temp, target)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        _write_exclusive(target, data, None)
+    finally:
+        Path(temp).unlink(missing_ok=True)
+    sync_folder(str(Path(target).parent))
+
+
+def publish_over(temp: str, target: str) -> None:
+    """Put a temporary file in the place of a file, which may be absent."""
+    try:
+        Path(temp).replace(target)
+    except BaseException:
+        Path(temp).unlink(missing_ok=True)
+        raise
+    sync_folder(str(Path(target).parent))
+
+
+def remove_checksum(target: str) -> None:
+    """Remove Hadoop's checksum of a file; of changed content it would fail every Java reader.
+
+    Called before the content changes: a file without checksum is not checked at all, so a
+    crash between the two steps does no harm.
+    """
+    path = Path(target)
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+@contextmanager
+def locked_folder(folder: str, *, required: bool) -> Iterator[None]:
+    """Keep every other replace or delete in a folder out, of any thread or process.
+
+    The lock is `flock` on the folder itself: nothing is left behind, and the kernel frees it
+    when its holder dies. It binds lakedex only, on one machine. A file system that cannot
+    lock a folder (some network ones) raises `OSError` when the lock is `required`.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            _lock(handle, folder)
+        except OSError:
+            if required:
+                raise
+        yield
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: str) -> None:
+    """Force the names in a folder to the disk, where the file system can."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP, errno.EBADF}:
+            raise
+    finally:
+        os.close(handle)
+
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+def _write_exclusive(path: str, data: bytes, mode: int | None) -> os.stat_result:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        if mode is not None:
+            os.fchmod(handle, mode)
+        rest = memoryview(data)
+        while len(rest) > 0:
+            rest = rest[os.write(handle, rest) :]
+        os.fsync(handle)
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: str) -> None:
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    pause_s = 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    errno.ETIMEDOUT, f"folder locked for {LOCK_TIMEOUT_S:.0f} s", folder
+                ) from None
+        else:
+            return
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 0.05)

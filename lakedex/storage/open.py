@@ -1,0 +1,106 @@
+"""From an address to a storage: the allow-list of places where a table may lie.
+
+| address | store |
+| --- | --- |
+| `folder`, `/folder`, `file:///folder`, `file:/folder` | local files |
+| `s3://bucket/prefix`, `s3a://...` | S3 and what speaks its protocol |
+| `gs://bucket/prefix` | Google Cloud Storage |
+| `abfss://container@account.dfs.core.windows.net/prefix`, `abfs://...` | Azure |
+| `az://container/prefix` | Azure, its account named by an option |
+| `hdfs://host:port/folder` | HDFS, through pyarrow and an installed libhdfs |
+
+Addresses are literal but for `file:` ones, which are percent-decoded as `Path.as_uri` writes
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from lakedex.errors import InvalidInput, StorageError
+from lakedex.storage.arrow_store import ArrowStorage
+from lakedex.storage.local import LocalStorage
+from lakedex.storage.object_options import SCHEMES
+from lakedex.storage.paths import normalise_folder
+from lakedex.storage.protocol import Storage
+
+try:
+    from lakedex.storage.object_open import open_object_storage
+except ModuleNotFoundError as missing:
+    # Workers read bytes that they are handed, and may have pyarrow only.
+    if missing.name is None or missing.name.partition(".")[0] != "obstore":
+        raise
+    open_object_storage = None  # type: ignore[assignment]
+
+
+def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
+    """The storage rooted at an address.
+
+    Args:
+        url: Where the table lies.
+        options: Settings and credentials of the store, as in `object_options`; what is not
+            given comes from the environment.
+
+    Example:
+        >>> open_storage("/data/trips").root
+        '/data/trips'
+        >>> open_storage("ftp://host/trips")
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: storage scheme 'ftp' is not supported
+    """
+    given = dict(options or {})
+    if url == "" or "\x00" in url:
+        raise InvalidInput("the address of a table must be a text that is not empty")
+    match = _SCHEME.match(url)
+    scheme = match.group(1).lower() if match else ""
+    if scheme in {"", "file"}:
+        return _open_local(url, given)
+    _, _, rest = url.partition("://")
+    authority, _, prefix = rest.partition("/")
+    if scheme == "hdfs":
+        return _open_hdfs(authority, prefix, given)
+    if scheme in SCHEMES:
+        if open_object_storage is None:
+            raise StorageError(f"{scheme}:// needs the package obstore, which is not installed")
+        return open_object_storage(scheme, authority, prefix, given)
+    raise InvalidInput(f"storage scheme {scheme!r} is not supported")
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")
+_HDFS_OPTIONS = {"user": "user", "kerb_ticket": "kerb_ticket"}
+
+
+def _open_local(url: str, options: Mapping[str, str]) -> LocalStorage:
+    for name in options:
+        raise InvalidInput(f"unknown storage option {name!r} for local files")
+    if not _SCHEME.match(url):
+        return LocalStorage(url)
+    rest = unquote(url[len("file:") :])
+    if rest.startswith("//"):
+        host, slash, folder = rest[2:].partition("/")
+        if host not in {"", "localhost"} or not slash:
+            raise InvalidInput(f"a file address names no host: {url!r}")
+        rest = f"/{folder}"
+    if "\x00" in rest:
+        raise InvalidInput("the address of a table must not hold a zero character")
+    return LocalStorage(rest)
+
+
+def _open_hdfs(authority: str, prefix: str, options: Mapping[str, str]) -> ArrowStorage:
+    for name in options:
+        if name not in _HDFS_OPTIONS:
+            raise InvalidInput(f"unknown storage option {name!r} for hdfs")
+    host, _, port = authority.partition(":")
+    if "@" in authority or (port and not port.isdecimal()):
+        raise InvalidInput("an hdfs address is hdfs://host:port/folder")
+    folder = normalise_folder(prefix)
+    try:
+        filesystem = pafs.HadoopFileSystem(host or "default", int(port or 0), **options)
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(f"cannot reach hdfs://{authority}: {error}") from error
+    return ArrowStorage(filesystem, f"/{folder}", f"hdfs://{authority}/{folder}")

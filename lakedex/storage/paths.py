@@ -1,0 +1,111 @@
+"""The one gate that every path passes: relative, '/'-separated, unable to leave its root.
+
+A path names a file below a storage's root. Containment is structural: a path with no empty,
+'.' or '..' segment, joined below a root, cannot name anything outside of it. Such paths are
+refused, never repaired, because a repaired path names another file than its writer meant.
+Spaces, '=', '%', ':' and any printable Unicode may stand in a segment: partition values do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lakedex.errors import UnsafePath
+
+TEMP_PREFIX = ".lakedex-"
+TEMP_SUFFIX = ".tmp"
+
+
+def normalise(path: str) -> str:
+    """The path itself when it is safe, else `UnsafePath`.
+
+    Example:
+        >>> normalise("city=São Paulo/a%20b.parquet")
+        'city=São Paulo/a%20b.parquet'
+        >>> normalise("../other_table/a.parquet")
+        Traceback (most recent call last):
+        lakedex.errors.UnsafePath: unsafe path '../other_table/a.parquet': segment '..'
+    """
+    problem = _problem(path)
+    if problem is not None:
+        raise UnsafePath(f"unsafe path {_shown(path)}: {problem}")
+    return path
+
+
+def normalise_folder(prefix: str) -> str:
+    """Like `normalise`, but '' means the root, and one trailing '/' is dropped.
+
+    Example:
+        >>> normalise_folder(""), normalise_folder(".hoodie/timeline/")
+        ('', '.hoodie/timeline')
+    """
+    if prefix == "":
+        return ""
+    return normalise(prefix.removesuffix("/"))
+
+
+def join(*parts: str) -> str:
+    """Join parts with '/', leaving out empty ones, and check the result.
+
+    Example:
+        >>> join("", "city=Oslo", "a.parquet")
+        'city=Oslo/a.parquet'
+    """
+    return normalise("/".join(part for part in parts if part != ""))
+
+
+def split(path: str) -> tuple[str, str]:
+    """The folder ('' for the root) and the name of a path.
+
+    Example:
+        >>> split("a/b/c"), split("c")
+        (('a/b', 'c'), ('', 'c'))
+    """
+    folder, _, name = path.rpartition("/")
+    return folder, name
+
+
+def is_side_file(name: str) -> bool:
+    """Whether a file name is bookkeeping of a file system, never a file of the table.
+
+    These are Hadoop's checksums, folder placeholders of old S3 clients, and our own
+    temporary files that a killed writer left.
+
+    Example:
+        >>> is_side_file(".hoodie.properties.crc"), is_side_file("hoodie.properties")
+        (True, False)
+    """
+    if name.startswith("."):
+        if name.endswith(".crc"):
+            return True
+        return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
+    return name.endswith("_$folder$")
+
+
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\\\\\u2028\u2029\ud800-\udfff]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:/")
+_SHOWN_CHARACTERS = 200
+
+
+def _problem(path: str) -> str | None:
+    if path == "":
+        return "it is empty"
+    if path.startswith("/"):
+        return "it is absolute"
+    if _SCHEME.match(path):
+        return "it has a scheme"
+    forbidden = _FORBIDDEN.search(path)
+    if forbidden:
+        return f"character {forbidden.group()!a}"
+    for segment in path.split("/"):
+        if segment == "":
+            return "an empty segment"
+        if segment in {".", ".."}:
+            return f"segment '{segment}'"
+    return None
+
+
+def _shown(path: str) -> str:
+    if len(path) <= _SHOWN_CHARACTERS:
+        return repr(path)
+    return f"{path[:_SHOWN_CHARACTERS]!r}..."

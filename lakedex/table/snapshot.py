@@ -1,0 +1,133 @@
+"""A table at one instant: properties, schema, timeline and file slices; it never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.errors import FileMissing, LakedexError
+from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
+from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.metadata_table import MetadataTable
+from lakedex.schema import SchemaHistory
+from lakedex.storage import Storage
+from lakedex.table.listing import Listing, list_files
+from lakedex.table.retention import check_retained
+from lakedex.table.schema_resolution import schema_history, table_schema
+from lakedex.timeline import Action, Timeline, load_table_config
+
+_FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
+
+
+class Snapshot:
+    """What a query sees of a table; everything is read when first asked for, then kept."""
+
+    def __init__(self, storage: Storage, config: TableConfig, timeline: Timeline) -> None:
+        """Use `open`; this only keeps what it is given."""
+        self.storage = storage
+        self.config = config
+        self._full_timeline = timeline
+        self.timeline = timeline
+        self.as_of: str | None = None
+        self.metadata_problem: str | None = None
+
+    @classmethod
+    def open(cls, storage: Storage, *, as_of: str | None = None) -> Snapshot:
+        """The newest snapshot of the table at the storage's root, or that as of a time."""
+        config = load_table_config(storage)
+        snapshot = cls(storage, config, Timeline.load(storage, config))
+        return snapshot if as_of is None else snapshot.at(as_of)
+
+    def at(self, as_of: str) -> Snapshot:
+        """The same table as of an earlier time."""
+        view = Snapshot(self.storage, self.config, self._full_timeline)
+        view.timeline = self._full_timeline.as_of(as_of)
+        view.as_of = view.timeline.limit
+        check_retained(self._full_timeline, view.timeline)
+        return view
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether this is the newest snapshot, the only one that key indexes describe."""
+        return self.as_of is None
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """All columns, the five meta columns first."""
+        return table_schema(self.storage, self.config, self.timeline)
+
+    @cached_property
+    def history(self) -> SchemaHistory | None:
+        """How columns were renamed and retyped."""
+        return schema_history(self.storage, self.timeline)
+
+    @cached_property
+    def metadata(self) -> MetadataTable | None:
+        """The metadata table, if the table has one that can be read."""
+        if not self.config.metadata_enabled:
+            return None
+        try:
+            return MetadataTable.open(self.storage, self._full_timeline)
+        except LakedexError as error:
+            self.metadata_problem = str(error)
+            return None
+
+    @cached_property
+    def definitions(self) -> Mapping[str, IndexDefinition]:
+        """The index definitions of the table, by name."""
+        path = self.config.index_defs_path
+        if not path:
+            return {}
+        try:
+            return parse_definitions(self.storage.read(path), path=path)
+        except FileMissing:
+            return {}
+
+    @cached_property
+    def listing(self) -> Listing:
+        """The data files of the table."""
+        return list_files(self.storage, self.metadata)
+
+    @cached_property
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The file slices that a full read reads, by partition and file id."""
+        found: list[FileSlice] = []
+        for partition in sorted(self.listing.files):
+            found.extend(latest_slices(partition, self.listing.files[partition], self.visibility))
+        return tuple(found)
+
+    @cached_property
+    def visibility(self) -> Visibility:
+        """Which files and file groups this snapshot shows."""
+        replaced = {
+            FileSliceId(partition, file_id)
+            for partition, file_ids in self.timeline.replaced_file_ids().items()
+            for file_id in file_ids
+        }
+        pending: dict[FileSliceId, str] = {}
+        for instant in self._full_timeline.pending_of(Action.COMPACTION):
+            plan = self._full_timeline.compaction_plan(instant.requested_time)
+            for operation in plan.operations:
+                place = FileSliceId(operation.partition_path or "", operation.file_id or "")
+                pending[place] = instant.requested_time
+        return Visibility(
+            is_visible=self.timeline.is_committed_write,
+            completion_time=self.timeline.completion_time_or_self,
+            logs_name_own_instant=self.config.version >= _FIRST_VERSION_WITH_OWN_LOG_INSTANTS,
+            replaced=frozenset(replaced),
+            pending_compactions=pending,
+        )
+
+    @cached_property
+    def read_context(self) -> ReadContext:
+        """What reading slices needs to know."""
+        return ReadContext(
+            storage=self.storage,
+            config=self.config,
+            schema=self.schema,
+            history=self.history,
+            is_committed=self.timeline.is_committed_write,
+        )

@@ -1,0 +1,65 @@
+"""What happened to a table: instants, their states, commit metadata, active and archived."""
+
+from __future__ import annotations
+
+from lakedex.timeline.archived import ArchivedTimeline
+from lakedex.timeline.clustering_plan import (
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringSlice,
+    RequestedReplace,
+)
+from lakedex.timeline.commit_metadata import (
+    CommitMetadata,
+    WriteStat,
+    decode_commit_metadata,
+    encode_commit_metadata,
+)
+from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
+from lakedex.timeline.instant_time import (
+    from_epoch_ms,
+    instant_key,
+    parse_query_time,
+    to_epoch_ms,
+)
+from lakedex.timeline.plans import (
+    CompactionOperation,
+    CompactionPlan,
+    PlanKind,
+    read_plan,
+    write_plan,
+)
+from lakedex.timeline.properties_file import load_table_config, update_properties
+from lakedex.timeline.timeline import Timeline
+from lakedex.timeline.writer import new_instant_time, write_instant
+
+__all__ = [
+    "Action",
+    "ArchivedTimeline",
+    "ClusteringGroup",
+    "ClusteringPlan",
+    "ClusteringSlice",
+    "CommitMetadata",
+    "CompactionOperation",
+    "CompactionPlan",
+    "Instant",
+    "PlanKind",
+    "RequestedReplace",
+    "State",
+    "Timeline",
+    "WriteStat",
+    "decode_commit_metadata",
+    "encode_commit_metadata",
+    "file_name",
+    "from_epoch_ms",
+    "instant_key",
+    "load_table_config",
+    "new_instant_time",
+    "parse_instant_file",
+    "parse_query_time",
+    "read_plan",
+    "to_epoch_ms",
+    "update_properties",
+    "write_instant",
+    "write_plan",
+]

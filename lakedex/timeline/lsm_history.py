@@ -1,0 +1,183 @@
+"""The archive of layout 2: `.hoodie/timeline/history/`.
+
+    _version_                     text: the number of the newest manifest
+    manifest_<n>                  JSON {"files": [{"fileName": ..., "fileLen": ...}, ...]}
+    <min>_<max>_<level>.parquet   instantTime, completionTime, action, metadata, plan
+
+Only files that the manifest names are live: files that were merged into a higher level stay in
+the folder for a while, so the folder is never listed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.storage.protocol import Storage
+from lakedex.timeline.container import parse_json
+from lakedex.timeline.instant import Action, Instant, State
+from lakedex.timeline.instant_time import instant_key, is_instant_time
+
+_FILE_NAME = re.compile(r"([0-9]{1,26})_([0-9]{1,26})_([0-9]{1,4})\.parquet")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_INDEX_COLUMNS = ["instantTime", "completionTime", "action"]
+_MOST_ROWS = 10_000_000
+_MOST_BYTES = 256 << 20
+_MANIFEST_ATTEMPTS = 3
+_PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """One live Parquet file: its path, its size, and the range of its instants."""
+
+    path: str
+    size_bytes: int
+    first: str
+    last: str
+
+
+class LsmHistory:
+    """The archived instants under one manifest, read file by file as they are asked for."""
+
+    __slots__ = ("_files", "_folder", "_loaded", "_storage")
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        """Look in this folder of the storage; nothing is read yet."""
+        self._storage = storage
+        self._folder = folder
+        self._files: tuple[HistoryFile, ...] | None = None
+        self._loaded: dict[str, dict[str, Instant]] = {}
+
+    def files(self) -> tuple[HistoryFile, ...]:
+        """The live files that the newest manifest names; none when there is no history.
+
+        Raises:
+            CorruptFile: version file or manifest is not what it should be.
+        """
+        if self._files is None:
+            self._files = self._read_manifest()
+        return self._files
+
+    def instants(self, begin: str | None, end: str | None) -> dict[str, Instant]:
+        """Instants by requested time from the files that overlap the range."""
+        found: dict[str, Instant] = {}
+        for file in self._overlapping(begin, end):
+            found |= self._index(file)
+        return found
+
+    def metadata(self, requested_time: str) -> bytes | None:
+        """The bytes of the completed file of an instant."""
+        return self._cell(requested_time, "metadata")
+
+    def plan(self, requested_time: str) -> bytes | None:
+        """The bytes of the requested file of an instant."""
+        return self._cell(requested_time, "plan")
+
+    def _overlapping(self, begin: str | None, end: str | None) -> list[HistoryFile]:
+        low = None if begin is None else instant_key(begin)
+        high = None if end is None else instant_key(end)
+        return [
+            file
+            for file in self.files()
+            if (low is None or instant_key(file.last) >= low)
+            and (high is None or instant_key(file.first) <= high)
+        ]
+
+    def _index(self, file: HistoryFile) -> dict[str, Instant]:
+        if file.path not in self._loaded:
+            table = self._read(file, _INDEX_COLUMNS)
+            rows = zip(*(table.column(name).to_pylist() for name in _INDEX_COLUMNS), strict=True)
+            instants = [_instant(row, file.path) for row in rows]
+            self._loaded[file.path] = {instant.requested_time: instant for instant in instants}
+        return self._loaded[file.path]
+
+    def _cell(self, requested_time: str, column: str) -> bytes | None:
+        for file in self._overlapping(requested_time, requested_time):
+            if requested_time in self._index(file):
+                table = self._read(file, ["instantTime", column])
+                times = table.column("instantTime").to_pylist()
+                value: Any = table.column(column)[times.index(requested_time)].as_py()
+                return value if isinstance(value, bytes) else None
+        return None
+
+    def _read(self, file: HistoryFile, columns: list[str]) -> pa.Table:
+        try:
+            with self._storage.open_parquet_input(file.path, file.size_bytes) as source:
+                opened = pq.ParquetFile(source)
+                _check_size(opened.metadata, file)
+                return opened.read(columns=columns, use_threads=False).select(columns)
+        except _PARQUET_ERRORS as error:
+            raise CorruptFile(
+                file.path,
+                0,
+                expected="a Parquet file of archived instants",
+                actual=str(error)[:200],
+            ) from None
+
+    def _read_manifest(self) -> tuple[HistoryFile, ...]:
+        """The manifest of the newest version, which may change while it is being read."""
+        for attempt in range(_MANIFEST_ATTEMPTS):
+            path = f"{self._folder}/_version_"
+            try:
+                version = self._storage.read(path)
+            except FileMissing:
+                return ()
+            number = version[:32].decode("latin-1").strip()
+            if _NUMBER.fullmatch(number) is None:
+                raise CorruptFile(path, 0, expected="a manifest number", actual=repr(number))
+            path = f"{self._folder}/manifest_{number}"
+            try:
+                data = self._storage.read(path)
+            except FileMissing:
+                if attempt == _MANIFEST_ATTEMPTS - 1:
+                    raise
+                continue
+            return _parse_manifest(data, path, self._folder)
+        return ()
+
+
+def _parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, ...]:
+    tree = parse_json(data, path=path)
+    entries = tree.get("files") if isinstance(tree, dict) else None
+    if not isinstance(entries, list):
+        raise CorruptFile(path, 0, expected='a manifest with "files"', actual=repr(tree)[:80])
+    files = []
+    for entry in entries:
+        name = entry.get("fileName") if isinstance(entry, dict) else None
+        size = entry.get("fileLen") if isinstance(entry, dict) else None
+        match = _FILE_NAME.fullmatch(name) if isinstance(name, str) else None
+        if match is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise CorruptFile(path, 0, expected="a file and its length", actual=repr(entry)[:80])
+        files.append(HistoryFile(f"{folder}/{name}", size, match[1], match[2]))
+    return tuple(files)
+
+
+def _check_size(metadata: Any, file: HistoryFile) -> None:  # noqa: ANN401 - stubs lack the type
+    """Refuse a footer that promises more than an archive can hold."""
+    promised = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
+    if metadata.num_rows > _MOST_ROWS or promised > _MOST_BYTES:
+        raise CorruptFile(
+            file.path,
+            0,
+            expected="archived instants of a believable size",
+            actual=f"{metadata.num_rows} rows, {promised} bytes",
+        )
+
+
+def _instant(row: tuple[Any, ...], path: str) -> Instant:
+    requested, completed, action = row
+    known = {member.value: member for member in Action}
+    if (
+        not isinstance(requested, str)
+        or not is_instant_time(requested)
+        or (completed is not None and not (isinstance(completed, str) and completed.isdigit()))
+        or action not in known
+    ):
+        raise CorruptFile(path, 0, expected="an archived instant", actual=repr(row)[:120])
+    return Instant(requested, known[action].completed, State.COMPLETED, completed)

@@ -1,0 +1,120 @@
+"""`.hoodie/hoodie.properties` on storage: reading it while others change it, and changing it.
+
+The JVM changes it by writing a backup, deleting the file, and writing it anew. So a reader
+takes the backup when the file is missing, and looks again when the file is half written.
+lakedex replaces the file in one step, only if it is still the one that was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from lakedex.config import keys
+from lakedex.config.checksum import checksum_matches, table_checksum
+from lakedex.config.properties_text import (
+    decode_properties,
+    format_properties,
+    parse_properties,
+)
+from lakedex.config.table_config import TableConfig
+from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, TableNotFound
+from lakedex.storage.protocol import Storage
+
+PROPERTIES_PATH = f"{keys.META_FOLDER}/{keys.PROPERTIES_FILE}"
+BACKUP_PATH = f"{keys.META_FOLDER}/{keys.PROPERTIES_BACKUP_FILE}"
+_ATTEMPTS = 5
+_WAIT_S = 0.05
+
+
+def load_table_config(storage: Storage) -> TableConfig:
+    """The properties of the table at the root of the storage.
+
+    Raises:
+        TableNotFound: there is neither a properties file nor its backup.
+        CorruptFile: the file stays half written, or its checksum is wrong.
+        UnsupportedFeature: the table has a version that lakedex does not read.
+    """
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_WAIT_S * attempt)
+        path, data = _read_either(storage)
+        try:
+            return TableConfig.from_properties(_checked(data, path), path)
+        except CorruptFile:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise TableNotFound(f"no Hudi table at {storage.root}")
+
+
+def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> TableConfig:
+    """Set the given keys (`None` removes one) and answer the new properties.
+
+    The caller holds the table's lock, so a backup without its file is a crashed update, which
+    is undone first.
+
+    Raises:
+        VersionMismatch: another process changed the file since it was read; nothing is changed.
+        TableNotFound: there is neither a properties file nor its backup.
+        CorruptFile: the file is not whole.
+    """
+    _recover(storage)
+    try:
+        data, version = storage.read_with_version(PROPERTIES_PATH)
+    except FileMissing:
+        raise TableNotFound(f"no Hudi table at {storage.root}") from None
+    props = _checked(data, PROPERTIES_PATH)
+    for key, value in changes.items():
+        if value is None:
+            props.pop(key, None)
+        else:
+            props[key] = value
+    name = props.get(keys.TABLE_NAME, "")
+    props[keys.TABLE_CHECKSUM] = str(table_checksum(name, props.get(keys.DATABASE_NAME)))
+    config = TableConfig.from_properties(props, PROPERTIES_PATH)
+    text = format_properties(props, comment=_comment())
+    storage.replace(PROPERTIES_PATH, text.encode("ascii"), if_version=version)
+    storage.delete(BACKUP_PATH)
+    return config
+
+
+def _recover(storage: Storage) -> None:
+    """Put the backup in the place of a properties file that is missing."""
+    if storage.exists(PROPERTIES_PATH):
+        return
+    try:
+        backup = storage.read(BACKUP_PATH)
+        _checked(backup, BACKUP_PATH)
+        storage.create(PROPERTIES_PATH, backup)
+    except (FileMissing, AlreadyExists):
+        return
+
+
+def _read_either(storage: Storage) -> tuple[str, bytes]:
+    """Path and bytes of the properties file, else of its backup."""
+    # The file is looked at again after the backup: an update may end between the two.
+    for path in (PROPERTIES_PATH, BACKUP_PATH, PROPERTIES_PATH):
+        try:
+            return path, storage.read(path)
+        except FileMissing:
+            continue
+    raise TableNotFound(f"no Hudi table at {storage.root}: {PROPERTIES_PATH} is missing")
+
+
+def _checked(data: bytes, path: str) -> dict[str, str]:
+    """The properties of a file that is whole as far as its checksum tells."""
+    props = parse_properties(decode_properties(data), path=path)
+    if not checksum_matches(props):
+        raise CorruptFile(
+            path,
+            0,
+            expected=f"the checksum of {props.get(keys.TABLE_NAME, '')!r}",
+            actual=f"{keys.TABLE_CHECKSUM}={props[keys.TABLE_CHECKSUM]}",
+        )
+    return props
+
+
+def _comment() -> str:
+    now = datetime.now(UTC)
+    return f"Updated at {now:%Y-%m-%dT%H:%M:%S.%f}Z\n{now:%a %b %d %H:%M:%S} UTC {now:%Y}"

@@ -1,0 +1,322 @@
+"""The active timeline of a table: one listing of its folder, in memory.
+
+An instant is known by its requested time and the action it completes as; of the files of one
+instant the furthest state counts. A timeline never changes: reload it to see what happened
+since. Time travel goes by requested time, as in Hudi; incremental reading goes by completion
+time where the layout has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from lakedex.config.table_config import TableConfig
+from lakedex.errors import FileMissing, InvalidInput
+from lakedex.storage.paths import split
+from lakedex.storage.protocol import Storage
+from lakedex.timeline.archived import ArchivedTimeline
+from lakedex.timeline.clustering_plan import RequestedReplace
+from lakedex.timeline.commit_metadata import CommitMetadata, decode_commit_metadata
+from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
+from lakedex.timeline.instant_time import instant_key, parse_query_time
+from lakedex.timeline.plans import CompactionPlan
+
+_EARLIEST = ("earliest", "0", "00", "000")
+
+
+class Timeline:
+    """The instants of a table, in order of requested time.
+
+    Views that `as_of` makes share the metadata that was read already.
+    """
+
+    __slots__ = (
+        "_archived",
+        "_by_time",
+        "_metadata",
+        "_planned",
+        "config",
+        "first_active",
+        "instants",
+        "limit",
+        "storage",
+    )
+
+    def __init__(self, storage: Storage, config: TableConfig, files: Iterable[Instant]) -> None:
+        """A timeline of these files; `load` is the usual way to get one."""
+        self.storage = storage
+        self.config = config
+        self.limit: str | None = None
+        listed = list(files)
+        self._planned = {
+            instant.requested_time: instant.action
+            for instant in listed
+            if not instant.is_completed and instant.action is not Action.SAVEPOINT
+        }
+        self.instants: tuple[Instant, ...] = _latest_states(listed)
+        self._by_time = _by_time(self.instants)
+        self.first_active: Instant | None = _first_active(self.instants)
+        self._metadata: dict[str, CommitMetadata] = {}
+        self._archived: ArchivedTimeline = ArchivedTimeline.load(storage, config)
+
+    @classmethod
+    def load(cls, storage: Storage, config: TableConfig) -> Timeline:
+        """The active timeline of the table at the root of the storage: one listing."""
+        names = (split(info.path)[1] for info in storage.list(config.timeline_folder))
+        parsed = (parse_instant_file(name, config.timeline_layout) for name in names)
+        return cls(storage, config, (instant for instant in parsed if instant is not None))
+
+    @property
+    def archived(self) -> ArchivedTimeline:
+        """The instants that left the active timeline; read when first asked."""
+        return self._archived
+
+    def completed(self) -> tuple[Instant, ...]:
+        """The completed instants of every action."""
+        return tuple(instant for instant in self.instants if instant.is_completed)
+
+    def pending(self) -> tuple[Instant, ...]:
+        """The instants that were requested or begun, and not completed."""
+        return tuple(instant for instant in self.instants if not instant.is_completed)
+
+    def write_instants(self) -> tuple[Instant, ...]:
+        """Completed commits, deltacommits and replacecommits, compaction and clustering too."""
+        return tuple(
+            instant for instant in self.instants if instant.is_completed and instant.action.is_write
+        )
+
+    def pending_of(self, *actions: Action) -> tuple[Instant, ...]:
+        """The pending instants of these actions, as for pending compactions."""
+        return tuple(instant for instant in self.pending() if instant.action in actions)
+
+    def savepoints(self) -> tuple[str, ...]:
+        """The requested times of the commits that a completed savepoint keeps."""
+        return tuple(
+            instant.requested_time
+            for instant in self.completed()
+            if instant.action is Action.SAVEPOINT
+        )
+
+    @property
+    def last_completed(self) -> Instant | None:
+        """The write instant with the greatest requested time, which a snapshot is read at."""
+        return next(reversed(self.write_instants()), None)
+
+    def find(self, requested_time: str) -> Instant | None:
+        """The active instant of this requested time, savepoints left aside."""
+        return self._by_time.get(requested_time)
+
+    def requested_action(self, requested_time: str) -> Action | None:
+        """The action under which an instant was requested: `compaction` for its `commit`."""
+        planned = self._planned.get(requested_time)
+        instant = self._by_time.get(requested_time)
+        return planned or (None if instant is None else instant.action)
+
+    def is_completed(self, requested_time: str) -> bool:
+        """Whether the active timeline has this instant as completed."""
+        instant = self._by_time.get(requested_time)
+        return instant is not None and instant.is_completed
+
+    def is_pending(self, requested_time: str) -> bool:
+        """Whether the active timeline has this instant as requested or inflight."""
+        instant = self._by_time.get(requested_time)
+        return instant is not None and not instant.is_completed
+
+    def is_committed_write(self, requested_time: str) -> bool:
+        """Whether files and log blocks of this instant are visible.
+
+        They are when it is a completed write, or when it is older than the active timeline:
+        only completed instants are archived, and the files of others are rolled back first.
+        """
+        if self.limit is not None and instant_key(requested_time) > self.limit:
+            return False
+        instant = self._by_time.get(requested_time)
+        if instant is not None:
+            return instant.is_completed and instant.action.is_write
+        first = self.first_active
+        return first is not None and instant_key(requested_time) < instant_key(first.requested_time)
+
+    def completion_time(self, requested_time: str) -> str | None:
+        """When an instant completed, from the active timeline, else from the archive.
+
+        `None` while it pends, when it is unknown, and always in layout 1.
+        """
+        instant = self._by_time.get(requested_time)
+        if instant is not None:
+            return instant.completion_time
+        first = self.first_active
+        if self.config.timeline_layout == 1 or first is None:
+            return None
+        if instant_key(requested_time) >= instant_key(first.requested_time):
+            return None
+        return self._archived.completion_time(requested_time)
+
+    def completion_time_or_self(self, requested_time: str) -> str:
+        """The completion time, or the requested time where none is known."""
+        return self.completion_time(requested_time) or requested_time
+
+    def as_of(self, time: str) -> Timeline:
+        """The timeline up to and including a requested time, or a time that a user wrote.
+
+        Raises:
+            InvalidInput: the text is not a time.
+        """
+        limit = parse_query_time(time, self.config.timezone)
+        kept = (i for i in self.instants if instant_key(i.requested_time) <= limit)
+        view = Timeline(self.storage, self.config, kept)
+        view.limit = limit if self.limit is None else min(limit, self.limit)
+        view.first_active = self.first_active
+        view._planned = self._planned
+        view._metadata = self._metadata
+        view._archived = self._archived
+        return view
+
+    def between(self, begin: str | None, end: str | None = None) -> tuple[Instant, ...]:
+        """Completed writes after `begin` and up to `end`, archived ones too, in that order.
+
+        By completion time in layout 2, by requested time in layout 1. `None` (or Hudi's
+        `earliest`, `000`) is from the start, or up to the newest.
+
+        Raises:
+            InvalidInput: a text is not a time.
+        """
+        zone = self.config.timezone
+        low = None if begin is None or begin in _EARLIEST else parse_query_time(begin, zone)
+        high = None if end is None else parse_query_time(end, zone)
+        found = {instant.requested_time: instant for instant in self._archived_writes(low)}
+        found |= {instant.requested_time: instant for instant in self.write_instants()}
+        keyed = sorted((self._change_key(instant), instant) for instant in found.values())
+        return tuple(
+            instant
+            for key, instant in keyed
+            if (low is None or key > low) and (high is None or key <= high)
+        )
+
+    def read(self, instant: Instant) -> bytes:
+        """The bytes of an instant's file in the active timeline.
+
+        Raises:
+            FileMissing: the instant was archived or rolled back since the listing.
+        """
+        return self.storage.read(self._path(instant))
+
+    def commit_metadata(self, instant: Instant) -> CommitMetadata:
+        """The commit metadata of a completed write, active or archived; read once.
+
+        Raises:
+            CorruptFile: the file does not hold commit metadata.
+            InvalidInput: the instant is not a completed write.
+        """
+        if not (instant.is_completed and instant.action.is_write):
+            raise InvalidInput(f"{instant.requested_time} is not a completed write")
+        time = instant.requested_time
+        if time not in self._metadata:
+            path = self._path(instant)
+            self._metadata[time] = decode_commit_metadata(
+                self._completed_bytes(time, path), path=path
+            )
+        return self._metadata[time]
+
+    def compaction_plan(self, requested_time: str) -> CompactionPlan:
+        """The plan of an active compaction or log compaction, pending or completed.
+
+        Raises:
+            FileMissing: there is no such plan.
+            CorruptFile: the requested file does not hold one.
+        """
+        action = self._planned.get(requested_time, Action.COMPACTION)
+        path = self._path(Instant(requested_time, action, State.REQUESTED))
+        return CompactionPlan.decode(self.storage.read(path), path=path)
+
+    def requested_replace(self, requested_time: str) -> RequestedReplace:
+        """The request of an active replacecommit or clustering, pending or completed.
+
+        Raises:
+            FileMissing: there is no such request.
+            CorruptFile: the requested file does not hold one.
+        """
+        action = self._planned.get(requested_time, Action.REPLACECOMMIT)
+        path = self._path(Instant(requested_time, action, State.REQUESTED))
+        return RequestedReplace.decode(self.storage.read(path), path=path)
+
+    def replaced_file_ids(self) -> Mapping[str, frozenset[str]]:
+        """The file groups, by partition path, that completed replacecommits took away."""
+        replaced: dict[str, set[str]] = {}
+        for instant in self.write_instants():
+            if instant.action is Action.REPLACECOMMIT:
+                for path, ids in self.commit_metadata(instant).replaced_file_ids.items():
+                    replaced.setdefault(path, set()).update(ids)
+        return {path: frozenset(ids) for path, ids in replaced.items()}
+
+    def _completed_bytes(self, time: str, path: str) -> bytes:
+        """The completed file; it may have moved to the archive since the listing."""
+        try:
+            return self.storage.read(path)
+        except FileMissing:
+            moved = time in self._by_time
+            archive = ArchivedTimeline.load(self.storage, self.config) if moved else self._archived
+            data = archive.metadata(time)
+            if data is None:
+                raise
+            return data
+
+    def _path(self, instant: Instant) -> str:
+        name = file_name(instant, self.config.timeline_layout)
+        return f"{self.config.timeline_folder}/{name}"
+
+    def _change_key(self, instant: Instant) -> str:
+        if self.config.timeline_layout == 1:
+            return instant_key(instant.requested_time)
+        return instant_key(instant.completion_time or instant.requested_time)
+
+    def _archived_writes(self, low: str | None) -> list[Instant]:
+        """Archived writes that may lie after `low`.
+
+        A long write may complete after younger ones were archived, so that in layout 2 the
+        start of the active timeline does not tell whether the archive is needed.
+        """
+        first = self.first_active
+        old_layout = self.config.timeline_layout == 1
+        if old_layout and low and first and low >= instant_key(first.requested_time):
+            return []
+        return [
+            instant
+            for instant in self._archived.instants()
+            if instant.action.is_write
+            and (self.limit is None or instant_key(instant.requested_time) <= self.limit)
+        ]
+
+
+def _latest_states(files: Iterable[Instant]) -> tuple[Instant, ...]:
+    """The furthest state of every instant, in order."""
+    latest: dict[tuple[str, Action], Instant] = {}
+    for instant in files:
+        key = instant.requested_time, instant.action.completed
+        known = latest.get(key)
+        if known is None or instant.state.value > known.state.value:
+            latest[key] = instant
+    return tuple(sorted(latest.values()))
+
+
+def _by_time(instants: Iterable[Instant]) -> dict[str, Instant]:
+    """Instants by requested time; a write wins over another action of the same time."""
+    found: dict[str, Instant] = {}
+    for instant in instants:
+        if instant.action is Action.SAVEPOINT:
+            continue
+        if instant.requested_time not in found or instant.action.is_write:
+            found[instant.requested_time] = instant
+    return found
+
+
+def _first_active(instants: Iterable[Instant]) -> Instant | None:
+    """The completed write that the active timeline begins with.
+
+    Archiving may go past commits that a savepoint keeps and leave them in the active timeline,
+    so these do not tell where it begins.
+    """
+    listed = list(instants)
+    kept = {instant.requested_time for instant in listed if instant.action is Action.SAVEPOINT}
+    writes = [instant for instant in listed if instant.is_completed and instant.action.is_write]
+    unkept = (instant for instant in writes if instant.requested_time not in kept)
+    return next(unkept, writes[0] if writes else None)
