@@ -6,7 +6,6 @@ Run `python bench/bench_hfile.py [entries]`; it prints figures and, where there 
 from __future__ import annotations
 
 import statistics
-import struct
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.hfile import HFileReader, write_hfile
+from lakedex.format.hfile.varint import varint
 from lakedex.storage import open_storage
 
 LOOKUPS = 100_000
@@ -48,14 +48,22 @@ def uuid_keys(count: int, rng: np.random.Generator) -> pa.Array:
 
 
 def record_index_values(count: int, rng: np.random.Generator) -> pa.Array:
-    """Values like those of the record index: partition, file id, instant; 200 file ids."""
+    """Avro values of the record index: 200 file ids in 28 partitions, written by 8 commits."""
     kinds = []
     for number in range(GROUPS):
-        date = f"2024-{number % 12 + 1:02d}-{number % 28 + 1:02d}".encode()
-        file_id = rng.bytes(20)
-        instant = struct.pack(">Q", 1_700_000_000_000 + number)[2:]
-        kinds.append(b"\0\x0a\0\0\0\0\x02\x14" + date + file_id + b"\0" + instant + bytes(12))
+        date = f"2024-01-{number % 28 + 1:02d}".encode()
+        high, low = (zigzag(int(bits)) for bits in rng.integers(-(2**63), 2**63 - 1, 2))
+        instant = zigzag(1_704_067_200_000 + number % 8 * 3_600_000)
+        head = b"\0" * 6 + b"\x0a\0\0\0\x02\x02" + zigzag(len(date)) + date
+        kinds.append(
+            head + b"\x02" + high + b"\x02" + low + b"\x02\0\x02\0\x02" + instant + b"\0\0\0"
+        )
     return pa.array(kinds, pa.binary()).take(pa.array(rng.integers(0, GROUPS, count)))
+
+
+def zigzag(value: int) -> bytes:
+    """A long in Avro's encoding."""
+    return varint((value << 1) ^ (value >> 63))
 
 
 def main() -> None:

@@ -18,11 +18,11 @@ from decimal import Decimal
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.call_types import argument_types, result_type
 from lakedex.expr.coercion import Family, comparison_type, family, membership_type
 from lakedex.expr.columns import resolve_column
 from lakedex.expr.comparison import FLIPPED
 from lakedex.expr.depth import check_depth
+from lakedex.expr.functions import function
 from lakedex.expr.like import parse_like
 from lakedex.expr.literal_cast import cast_literal, typed_literal, zone_of
 from lakedex.expr.sql_literal import decimal_literal
@@ -48,6 +48,7 @@ from lakedex.expr.tree import (
     any_of,
     children_of,
 )
+from lakedex.expr.truth import NULL
 from lakedex.expr.unwrap_cast import never, unwrap_compare, unwrap_in
 
 
@@ -99,7 +100,7 @@ def bound_type(expr: Expr) -> pa.DataType:
         case Cast(_, kind):
             return kind
         case Call(name, arguments):
-            return result_type(name, [bound_type(argument) for argument in arguments])
+            return function(name).result_type([bound_type(argument) for argument in arguments])
         case Unknown():
             return pa.null()
         case _:
@@ -160,10 +161,8 @@ class _Binder:
                 return Like(self.text(children[0], "LIKE"), pattern, escape)
             case StartsWith(_, prefix):
                 return StartsWith(self.text(children[0], "startswith"), prefix)
-            case IsNull():
-                return IsNull(children[0])
             case _:
-                return IsNotNull(children[0])
+                return IsNull(children[0]) if isinstance(expr, IsNull) else IsNotNull(children[0])
 
     def condition(self, expr: Expr) -> Expr:
         return _condition(self.node(expr))
@@ -174,9 +173,7 @@ class _Binder:
         if isinstance(child, Literal):
             return cast_literal(child, kind, self.time_zone)
         if Family.OTHER in (family(bound_type(child)), family(kind)):
-            raise InvalidInput(
-                f"cannot cast {type_name(bound_type(child))} to {type_name(kind)}"
-            )
+            raise InvalidInput(f"cannot cast {type_name(bound_type(child))} to {type_name(kind)}")
         return Cast(child, kind)
 
     def text(self, child: Expr, what: str) -> Expr:
@@ -192,9 +189,20 @@ class _Binder:
         shifted = {"+": "date_add", "-": "date_sub"}.get(name)
         if shifted and [family(kind) for kind in types] == [Family.DATE, Family.INTEGER]:
             name = shifted
-        wanted = argument_types(name, types)
-        cast = (self.cast(argument, kind) for argument, kind in zip(arguments, wanted, strict=True))
-        return Call(name, tuple(cast))
+        spec = function(name)
+        spec.check_arity(len(arguments))
+        nested = next((kind for kind in types if family(kind) is Family.OTHER), None)
+        if nested is not None:
+            raise InvalidInput(f"{name} cannot take {type_name(nested)}")
+        decimal = next((kind for kind in types if pa.types.is_decimal(kind)), None)
+        if decimal is not None and name in _ARITHMETIC:
+            arguments = [
+                _narrow(argument, decimal) if isinstance(argument, Literal) else argument
+                for argument in arguments
+            ]
+        call = Call(name, tuple(arguments))
+        bound_type(call)
+        return call
 
     def compare(self, op: Op, left: Expr, right: Expr) -> Expr:
         if isinstance(left, Literal) and not isinstance(right, Literal):
@@ -260,6 +268,7 @@ class _Binder:
         return family(kind) in _ONE_TEXT
 
 
+_ARITHMETIC = frozenset("+-*/%")
 _ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}
 
 
@@ -274,7 +283,7 @@ def _narrow(literal: Literal, other: pa.DataType) -> Literal:
 def _condition(expr: Expr) -> Expr:
     kind = family(bound_type(expr))
     if kind is Family.NULL and isinstance(expr, Literal):
-        return Literal(None, pa.bool_())
+        return NULL
     if kind in (Family.BOOLEAN, Family.NULL):
         return expr
     raise InvalidInput(

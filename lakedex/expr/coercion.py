@@ -169,6 +169,6 @@ def _list_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         return comparison_type(left, right)
     if families & {Family.BINARY, Family.BOOLEAN, Family.OTHER}:
         raise InvalidInput(
-            f"{type_name(left)} and {type_name(right)} cannot stand in one IN list; CAST one of them"
+            f"{type_name(left)} and {type_name(right)} do not mix in an IN list; CAST one"
         )
     return left if family(left) is Family.STRING else right

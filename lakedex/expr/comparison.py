@@ -70,7 +70,8 @@ def contains(child: Datum, values: pa.Array) -> Datum:
     if not len(values):
         return _all_false(child)
     if pa.types.is_null(child.type) or values.null_count == len(values):
-        return pc.and_kleene(pa.scalar(None, pa.bool_()), pc.is_null(child))
+        nothing = pa.scalar(None, pa.bool_())
+        return nothing if isinstance(child, pa.Scalar) else pa.repeat(nothing, len(child))
     child, values = _aligned(child, values)
     if pa.types.is_floating(child.type):
         child, values = _normal_float(child), _normal_float(values)

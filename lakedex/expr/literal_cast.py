@@ -21,7 +21,7 @@ from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import Literal
 
 _CONTEXT = Context(prec=1000, Emax=999999, Emin=-999999)
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
+_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 

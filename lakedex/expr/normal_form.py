@@ -2,9 +2,8 @@
 
 NOT is pushed down to the leaves by the laws of three-valued logic. After that no NOT stands
 above an AND or OR, so null and false may be exchanged: both drop the row. The normal form is
-therefore true for exactly the rows for which the predicate is true, and never null by itself
-where the predicate is false; what lies inside a leaf (under a comparison, a cast, a function,
-IS NULL) keeps its full three-valued meaning.
+therefore true for exactly the rows for which the predicate is true; what lies inside a leaf (under
+a comparison, a cast, a function, IS NULL) keeps its full three-valued meaning.
 
 Leaves are comparisons, `In`, `IsNull`, `IsNotNull`, `Like`, `StartsWith`, boolean calls and
 casts, `Unknown`, and `Not` over `<=>`, `In`, `Like`, `StartsWith`, calls and casts.
@@ -38,12 +37,7 @@ from lakedex.expr.tree import (
     all_of,
     any_of,
 )
-
-TRUE = Literal(True, pa.bool_())
-"""Keeps every row."""
-
-FALSE = Literal(False, pa.bool_())
-"""Keeps no row; null does the same, so the normal form writes FALSE for both."""
+from lakedex.expr.truth import FALSE, TRUE
 
 
 def normalise(expr: Expr) -> Expr:
@@ -188,8 +182,6 @@ def _not_equal(child: Expr, present: tuple[Literal, ...]) -> Expr:
 
 
 def _like(child: Expr, pattern: LikePattern, leaf: Expr, *, negated: bool) -> Expr:
-    if isinstance(child, Cast) and not pa.types.is_string(child.type):
-        return Not(leaf) if negated else leaf
     if pattern.is_exact:
         text_type = child.type if isinstance(child, Column | Literal | Cast) else pa.string()
         exact = Literal(pattern.prefix, text_type or pa.string())

@@ -76,11 +76,8 @@ def _points(expr: Expr, column: Path) -> _Set | None:
         case Literal(value):
             return {} if value is None or value is False else None
         case Compare(Op.EQ | Op.EQ_NULL_SAFE as op, Column(path), Literal() as right):
-            if path != column:
-                return None
-            if right.value is None and op is Op.EQ:
-                return {}
-            return {_key(right): right}
+            never = right.value is None and op is Op.EQ
+            return None if path != column else {} if never else {_key(right): right}
         case In(Column(path), values) if path == column:
             return {_key(value): value for value in values if value.value is not None}
         case IsNull(Column(path, kind)) if path == column:
@@ -103,9 +100,7 @@ def _intersection(found: list[_Set | None]) -> _Set | None:
     if not known:
         return None
     smallest = min(known, key=len)
-    return {
-        key: value for key, value in smallest.items() if all(key in values for values in known)
-    }
+    return {key: value for key, value in smallest.items() if all(key in values for values in known)}
 
 
 def _union(found: list[_Set | None]) -> _Set | None:

@@ -40,12 +40,13 @@ class Form(Enum):
 class Range:
     """The values that rows can have: `low` to `high`, each null where unknown.
 
-    Floats may be NaN besides, which no range covers.
+    With `nan_hides` a row may be NaN besides, which the range does not cover.
     """
 
     form: Form
     low: Datum
     high: Datum
+    nan_hides: bool = False
 
 
 def form_of(kind: pa.DataType) -> Form | None:
@@ -97,9 +98,7 @@ def range_of_literal(value: pa.Scalar) -> Range | None:
     form = form_of(value.type)
     if form is None or not value.is_valid:
         return None
-    single = pa.array([value.as_py()], value.type) if value.type != pa.null() else None
-    if single is None:
-        return None
+    single = pa.repeat(value, 1)
     low = _comparable(single, form)
     high = low
     if form in (Form.TIME, Form.ZONED_TIME) and value.type.unit == "ns":
@@ -158,10 +157,10 @@ def _trusted_floats(low: pa.Array, high: pa.Array) -> Range:
     """Float bounds on one side of zero; others may be those of a row group with a NaN."""
     above = pc.fill_null(pc.greater(low, 0.0), fill_value=False)
     below = pc.fill_null(pc.less(high, 0.0), fill_value=False)
-    nan = pc.or_(pc.is_nan(low), pc.is_nan(high))
-    trusted = pc.and_not(pc.or_(above, below), pc.fill_null(nan, fill_value=False))
+    nan = [pc.fill_null(pc.is_nan(side), fill_value=False) for side in (low, high)]
+    trusted = pc.and_not(pc.or_(above, below), pc.or_(*nan))
     keep = trusted.to_numpy(zero_copy_only=False)
-    return Range(Form.FLOAT, masked(low, keep), masked(high, keep))
+    return Range(Form.FLOAT, masked(low, keep), masked(high, keep), nan_hides=True)
 
 
 def _trusted_text(low: pa.Array, high: pa.Array) -> Range:
@@ -169,7 +168,9 @@ def _trusted_text(low: pa.Array, high: pa.Array) -> Range:
     lower = plain_minimum(low).cast(pa.large_binary())
     cut = plain_maximum(high)
     # The cut stands for everything that starts so; no UTF-8 text has a byte this high.
-    is_cut = pc.not_equal(pc.utf8_length(cut), pc.utf8_length(plain_minimum(high)))
-    start = plain_minimum(high).cast(pa.large_binary())
-    upper = pc.if_else(is_cut, pc.binary_join_element_wise(start, b"\xff", b""), start)
+    start = plain_minimum(high)
+    is_cut = pc.not_equal(pc.utf8_length(cut), pc.utf8_length(start))
+    start = start.cast(pa.large_binary())
+    after = [pa.scalar(value, pa.large_binary()) for value in (b"\xff", b"")]
+    upper = pc.if_else(is_cut, pc.binary_join_element_wise(start, *after), start)
     return Range(Form.TEXT, lower, upper)

@@ -164,9 +164,10 @@ def _parse_parts(text: str) -> tuple[datetime, str] | None:
     if zone and found[6] is None:
         return None
     micros = int((found[8] or "").ljust(6, "0")[:6])
-    numbers = (int(found[3] or 1), int(found[4] or 1), *(int(found[i] or 0) for i in (5, 6, 7)))
+    month, day = int(found[3] or 1), int(found[4] or 1)
+    hour, minute, second = (int(found[group] or 0) for group in (5, 6, 7))
     try:
-        return datetime(_year(found, text), *numbers, micros), zone
+        return datetime(_year(found, text), month, day, hour, minute, second, micros), zone
     except ValueError:
         return None
 

@@ -36,6 +36,7 @@ from lakedex.expr.tree import (
     all_of,
     any_of,
 )
+from lakedex.expr.truth import FALSE, TRUE
 
 
 def parse_predicate(text: str) -> Expr:
@@ -93,8 +94,8 @@ _INFIX = {
 }
 _PREFIXES = {"NOT": _NOT, "!": _NOT, "-": _SIGN, "+": _SIGN, "~": _SIGN}
 _CONSTANTS = {
-    "TRUE": Literal(True, pa.bool_()),
-    "FALSE": Literal(False, pa.bool_()),
+    "TRUE": TRUE,
+    "FALSE": FALSE,
     "NULL": Literal(None, pa.null()),
 }
 _BARE_CALLS = {"CURRENT_DATE", "CURRENT_TIMESTAMP"}

@@ -76,11 +76,11 @@ def typed_string(kind: str, text: str) -> Expr:
 
 
 def binary(text: str) -> Literal:
-    """The bytes of `X'..'`; an odd digit count gets a leading zero, as in Spark.
+    r"""The bytes of `X'..'`; an odd digit count gets a leading zero, as in Spark.
 
     Example:
         >>> binary("1ff").value
-        b'\\x01\\xff'
+        b'\x01\xff'
     """
     padded = f"0{text}" if len(text) % 2 else text
     if not all(letter in "0123456789abcdefABCDEF" for letter in padded):

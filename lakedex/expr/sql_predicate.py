@@ -22,6 +22,7 @@ from lakedex.expr.tree import (
     all_of,
     any_of,
 )
+from lakedex.expr.truth import truth
 
 
 def membership(child: Expr, items: list[Expr]) -> Expr:
@@ -48,7 +49,7 @@ def is_node(child: Expr, word: str, *, negative: bool) -> Expr:
     """`child IS [NOT] NULL | TRUE | FALSE | UNKNOWN`."""
     if word in ("NULL", "UNKNOWN"):
         return IsNotNull(child) if negative else IsNull(child)
-    same = Compare(Op.EQ_NULL_SAFE, child, Literal(word == "TRUE", pa.bool_()))
+    same = Compare(Op.EQ_NULL_SAFE, child, truth(value=word == "TRUE"))
     return Not(same) if negative else same
 
 

@@ -8,14 +8,16 @@ ALLOWED = (
 )
 """The end of every refusal."""
 
-_AGGREGATES = (
-    "COUNT SUM AVG MEAN MIN MAX FIRST LAST FIRST_VALUE LAST_VALUE COLLECT_LIST COLLECT_SET ANY_VALUE "
-    "STDDEV VARIANCE EVERY APPROX_COUNT_DISTINCT PERCENTILE COUNT_IF MAX_BY MIN_BY"
-).split()
-_WINDOWS = "OVER ROW_NUMBER RANK DENSE_RANK NTILE LAG LEAD".split()
-_STATEMENTS = (
-    "SELECT INSERT UPDATE DELETE MERGE CREATE DROP ALTER FROM WHERE GROUP ORDER HAVING LIMIT UNION"
-).split()
+_AGGREGATES = frozenset(
+    {"COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX", "FIRST", "LAST", "FIRST_VALUE", "LAST_VALUE"}
+    | {"COLLECT_LIST", "COLLECT_SET", "ANY_VALUE", "STDDEV", "VARIANCE", "EVERY", "PERCENTILE"}
+    | {"APPROX_COUNT_DISTINCT", "COUNT_IF", "MAX_BY", "MIN_BY"}
+)
+_WINDOWS = frozenset({"OVER", "ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "LAG", "LEAD"})
+_STATEMENTS = frozenset(
+    {"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "DROP", "ALTER", "FROM", "WHERE"}
+    | {"GROUP", "ORDER", "HAVING", "LIMIT", "UNION"}
+)
 
 REFUSED_WORDS: dict[str, str] = {
     **dict.fromkeys(_AGGREGATES, "an aggregate"),
@@ -31,14 +33,13 @@ REFUSED_WORDS: dict[str, str] = {
 """What each refused word or sign stands for, in the words of the message."""
 
 NOT_NAMES = frozenset(
-    "AND OR NOT IN IS LIKE BETWEEN ESCAPE CASE WHEN THEN ELSE END SELECT FROM WHERE DISTINCT AS "
-    "EXISTS GROUP ORDER HAVING UNION JOIN ON CAST TRY_CAST DIV RLIKE ILIKE REGEXP OVER".split()
+    {"AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "RLIKE", "ILIKE", "REGEXP"}
+    | {"CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "TRY_CAST", "AS", "DISTINCT", "EXISTS"}
+    | {"SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "UNION", "JOIN", "ON", "OVER"}
 )
 """Words that can be a column only in back-quotes."""
 
-INTERVAL_UNITS = frozenset(
-    unit + plural
-    for unit in ("YEAR MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND").split()
-    for plural in ("", "S")
-) | {"TO"}
+_UNITS = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
+
+INTERVAL_UNITS = frozenset(_UNITS | {f"{unit}S" for unit in _UNITS} | {"TO"})
 """What may follow the number of an INTERVAL."""

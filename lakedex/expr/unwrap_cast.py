@@ -21,9 +21,9 @@ import pyarrow as pa
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.literal_cast import local_time, midnight, zone_of
 from lakedex.expr.tree import And, Cast, Compare, Expr, In, IsNotNull, IsNull, Literal, Op, Or
+from lakedex.expr.truth import FALSE, NULL
 
 _CONTEXT = Context(prec=1000, Emax=999999, Emin=-999999)
-_NULL = Literal(None, pa.bool_())
 _MARGIN = timedelta(days=3)
 _UNIT_STEPS = {"s": 1_000_000, "ms": 1000, "us": 1}
 
@@ -42,12 +42,36 @@ class Floor:
 
 def never(expr: Expr) -> Expr:
     """False, or null where `expr` is null."""
-    return And((IsNull(expr), _NULL))
+    return And((IsNull(expr), NULL))
 
 
 def always(expr: Expr) -> Expr:
     """True, or null where `expr` is null."""
-    return Or((IsNotNull(expr), _NULL))
+    return Or((IsNotNull(expr), NULL))
+
+
+def keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast loses nothing, keeps order, and means the same in Arrow and in Spark.
+
+    Example:
+        >>> keeps_order(pa.int32(), pa.int64()), keeps_order(pa.int64(), pa.int32())
+        (True, False)
+    """
+    if source == target:
+        return True
+    match family(source), family(target):
+        case Family.INTEGER, Family.INTEGER:
+            return bool(source.bit_width <= target.bit_width)
+        case Family.INTEGER, Family.FLOAT:
+            return bool(source.bit_width < (24 if target == pa.float32() else 53))
+        case Family.FLOAT, Family.FLOAT:
+            return bool(target == pa.float64())
+        case Family.STRING, Family.STRING:
+            return True
+        case Family.DATE, Family.TIMESTAMP_NTZ:
+            return True
+        case _:
+            return False
 
 
 def unwrap_compare(op: Op, cast: Cast, literal: Literal, source: pa.DataType, zone: str) -> Expr:
@@ -73,7 +97,7 @@ def unwrap_compare(op: Op, cast: Cast, literal: Literal, source: pa.DataType, zo
     if floor.exact:
         return Compare(op, child, Literal(floor.value, source))
     if op is Op.EQ_NULL_SAFE:
-        return Literal(False, pa.bool_())
+        return FALSE
     if op in (Op.EQ, Op.NE):
         return never(child) if op is Op.EQ else always(child)
     upward = op in (Op.GT, Op.GTE)
@@ -102,7 +126,9 @@ def _floor(value: object, source: pa.DataType, target: pa.DataType, zone: str) -
     return None if find is None else find(value, source, target, zone)
 
 
-def _integer_floor(value: object, source: pa.DataType, target: pa.DataType, _z: str) -> Floor | None:
+def _integer_floor(
+    value: object, source: pa.DataType, target: pa.DataType, _z: str
+) -> Floor | None:
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -112,9 +138,7 @@ def _integer_floor(value: object, source: pa.DataType, target: pa.DataType, _z: 
         digits = 24 if target == pa.float32() else 53
         if source.bit_width > digits and abs(value) >= 1 << digits:
             return None
-    elif family(target) is Family.INTEGER and target.bit_width < source.bit_width:
-        return None
-    elif family(target) is Family.DECIMAL and not _holds_integers(source, target):
+    elif not _holds_integers(source, target):
         return None
     whole = math.floor(value)
     bound = 1 << (source.bit_width - 1)
@@ -124,11 +148,15 @@ def _integer_floor(value: object, source: pa.DataType, target: pa.DataType, _z: 
 
 
 def _holds_integers(source: pa.DataType, target: pa.DataType) -> bool:
+    if family(target) is Family.INTEGER:
+        return bool(target.bit_width >= source.bit_width)
     digits = {8: 3, 16: 5, 32: 10, 64: 19}[source.bit_width]
     return bool(target.precision - target.scale >= digits)
 
 
-def _decimal_floor(value: object, source: pa.DataType, target: pa.DataType, _z: str) -> Floor | None:
+def _decimal_floor(
+    value: object, source: pa.DataType, target: pa.DataType, _z: str
+) -> Floor | None:
     widens = (
         target.scale >= source.scale
         and target.precision - target.scale >= source.precision - source.scale
@@ -171,7 +199,9 @@ def _date_floor(value: object, _s: pa.DataType, target: pa.DataType, zone: str) 
     return Floor(day, exact=midnight(day, session) == value)
 
 
-def _stamp_floor(value: object, source: pa.DataType, target: pa.DataType, zone: str) -> Floor | None:
+def _stamp_floor(
+    value: object, source: pa.DataType, target: pa.DataType, zone: str
+) -> Floor | None:
     step = _UNIT_STEPS.get(source.unit)
     if not isinstance(value, datetime) or step is None:
         return None

@@ -20,25 +20,12 @@ from lakedex.errors import CorruptFile
 _MAX_DEPTH = 64
 _MAX_TEXT_CHARS = 64 << 20
 _LEAF_NAMES = frozenset(
-    [
-        "boolean",
-        "int",
-        "long",
-        "float",
-        "double",
-        "date",
-        "time",
-        "timestamp",
-        "string",
-        "uuid",
-        "binary",
-        "time-millis",
-        "time-micros",
-        "timestamp-millis",
-        "timestamp-micros",
-        "local-timestamp-millis",
-        "local-timestamp-micros",
-    ]
+    {
+        *("boolean", "int", "long", "float", "double", "string", "binary", "uuid"),
+        *("date", "time", "time-millis", "time-micros"),
+        *("timestamp", "timestamp-millis", "timestamp-micros"),
+        *("local-timestamp-millis", "local-timestamp-micros"),
+    }
 )
 _SIZED_LEAF = re.compile(
     r"(fixed\[\d{1,9}\]|decimal(_bytes|_fixed)?\(\d{1,4},\s*\d{1,4}\)(\[\d{1,9}\])?)\Z"

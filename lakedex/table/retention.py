@@ -30,7 +30,7 @@ def _earliest_retained(timeline: Timeline) -> Iterator[str]:
         if instant.action is not Action.CLEAN:
             continue
         record = read_plan(
-            "HoodieCleanMetadata", timeline.read(instant), path=instant.requested_time
+            PlanKind.CLEAN_METADATA, timeline.read(instant), path=instant.requested_time
         )
         if not any(
             part["successDeleteFiles"] or part.get("isPartitionDeleted")

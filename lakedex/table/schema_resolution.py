@@ -38,18 +38,15 @@ def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None
     newest = ""
     for info in storage.list(_HISTORY_FOLDER):
         name = info.path.rpartition("/")[2]
-        instant = name.partition(".")[0].partition("_")[0]
+        requested_time = name.partition(".")[0].partition("_")[0]
         # A history is written with the commit that needs it, and counts once that one completed.
-        if name.endswith(_HISTORY_SUFFIX) and timeline.is_committed_write(instant):
+        if name.endswith(_HISTORY_SUFFIX) and timeline.is_committed_write(requested_time):
             newest = max(newest, info.path)
     if newest:
         return parse_history(_text(storage.read(newest), newest), path=newest)
-    for instant in reversed(timeline.write_instants()):
-        extra = timeline.commit_metadata(instant).extra
-        if extra.get(_HISTORY_KEY):
-            return parse_history(extra[_HISTORY_KEY], path=instant.requested_time)
-        break
-    return None
+    last = timeline.last_completed
+    text = timeline.commit_metadata(last).extra.get(_HISTORY_KEY) if last else None
+    return parse_history(text, path=_HISTORY_KEY) if text else None
 
 
 def _newest_commit_schema(timeline: Timeline) -> str | None:

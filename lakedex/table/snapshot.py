@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.errors import FileMissing, LakedexError
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
+from lakedex.index.answer import IndexedTable
 from lakedex.index.definitions import IndexDefinition, parse_definitions
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
@@ -33,6 +35,7 @@ class Snapshot:
         self.timeline = timeline
         self.as_of: str | None = None
         self.metadata_problem: str | None = None
+        self._kept: dict[str, Any] = {}
 
     @classmethod
     def open(cls, storage: Storage, *, as_of: str | None = None) -> Snapshot:
@@ -130,4 +133,22 @@ class Snapshot:
             schema=self.schema,
             history=self.history,
             is_committed=self.timeline.is_committed_write,
+        )
+
+    def indexed_table(
+        self, *, time_zone: str = "UTC", expression_time_zone: str | None = None
+    ) -> IndexedTable | None:
+        """What index kinds may know of this snapshot; None without a metadata table."""
+        if self.metadata is None:
+            return None
+        return IndexedTable(
+            read=self.read_context,
+            timeline=self.timeline,
+            metadata=self.metadata,
+            definitions=self.definitions,
+            slices=self.slices,
+            is_latest=self.is_latest,
+            time_zone=time_zone,
+            expression_time_zone=expression_time_zone,
+            kept=self._kept,
         )

@@ -47,6 +47,27 @@ def guarded_schema(text: str, *, path: str = "<schema>") -> Any:  # noqa: ANN401
         raise CorruptFile(path, 0, expected=expected, actual=error) from None
 
 
+def record_widths(schema: Any) -> dict[str, int]:  # noqa: ANN401 - Avro JSON
+    """How many fields each record has, by full name, of a schema from `guarded_schema`.
+
+    Example:
+        >>> record_widths(guarded_schema('{"type":"record","name":"r","fields":[]}'))
+        {'r': 0}
+    """
+    if isinstance(schema, list):
+        inner = schema
+    elif isinstance(schema, dict):
+        inner = [entry["type"] for entry in schema.get("fields", ())]
+        inner += [schema[slot] for slot in ("items", "values") if slot in schema]
+    else:
+        return {}
+    is_record = isinstance(schema, dict) and schema["type"] == "record"
+    widths = {schema["name"]: len(schema["fields"])} if is_record else {}
+    for part in inner:
+        widths |= record_widths(part)
+    return widths
+
+
 class _Refused(Exception):
     """The schema is refused; the message says what was found."""
 

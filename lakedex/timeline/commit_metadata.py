@@ -132,7 +132,7 @@ class CommitMetadata:
     operation_type: str | None = None
     compacted: bool = False
     replaced_file_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    version: int = 1
+    version: int | None = None
 
     @classmethod
     def from_wire(cls, record: Mapping[str, Any]) -> CommitMetadata:
@@ -155,7 +155,7 @@ class CommitMetadata:
             operation_type=record.get("operationType"),
             compacted=bool(record.get("compacted")),
             replaced_file_ids={partition: tuple(ids) for partition, ids in replaced.items()},
-            version=record.get("version") or 1,
+            version=record.get("version"),
         )
 
     def stats(self) -> Iterator[WriteStat]:

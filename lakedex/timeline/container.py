@@ -14,7 +14,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import fastavro
@@ -22,7 +22,7 @@ from fastavro.read import SchemaResolutionError
 from fastavro.validation import ValidationError
 
 from lakedex.errors import CorruptFile, InvalidInput
-from lakedex.timeline.avro_schema_guard import guarded_schema
+from lakedex.timeline.avro_schema_guard import guarded_schema, record_widths
 from lakedex.timeline.wire_schemas import known_schema, known_schema_text
 
 MAGIC = b"Obj\x01"
@@ -31,6 +31,7 @@ _MOST_FILE_BYTES = 256 << 20
 _MOST_INFLATED_BYTES = 64 << 20
 _MOST_INFLATE_RATIO = 50
 _LONG_BITS = 63
+_LEAST_SHARE_OF_FIELDS = 3
 
 DECODE_ERRORS = (
     ArithmeticError,
@@ -102,7 +103,10 @@ def decode_datum(
 ) -> dict[str, Any]:
     """One Avro record by its writer schema, resolved against a known type if one is named."""
     writer = _parsed(schema_text, path)
-    reader = None if type_name is None else known_schema(type_name)
+    reader = None
+    if type_name is not None and not _same_types(schema_text, type_name, path):
+        reader = known_schema(type_name)
+        _check_widths(schema_text, type_name, path)
     stream = io.BytesIO(datum)
     try:
         value = fastavro.schemaless_reader(stream, writer, reader)
@@ -234,6 +238,31 @@ def _parsed(text: str, path: str) -> Any:  # noqa: ANN401 - fastavro's own form
         return _parsed_cached(plain)
     except (*DECODE_ERRORS, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType):
         raise CorruptFile(path, 0, expected="an Avro schema", actual=text[:80]) from None
+
+
+@cache
+def _known_widths(type_name: str) -> dict[str, int]:
+    return record_widths(guarded_schema(known_schema_text(type_name)))
+
+
+def _same_types(schema_text: str, type_name: str, path: str) -> bool:
+    """Whether the writer has the known schema itself, so that there is nothing to resolve."""
+    known: object = guarded_schema(known_schema_text(type_name))
+    return known == guarded_schema(schema_text, path=path)
+
+
+def _check_widths(schema_text: str, type_name: str, path: str) -> None:
+    """Refuse records that are far narrower than the known ones.
+
+    Every missing field is filled with its default, so that an array of records that take one
+    byte each would grow a thousandfold.
+    """
+    known = _known_widths(type_name)
+    for name, width in record_widths(guarded_schema(schema_text, path=path)).items():
+        own = name.rpartition(".")[2]
+        if own != type_name and width * _LEAST_SHARE_OF_FIELDS < known.get(name, 0):
+            expected = f"about {known[name]} fields in {own}"
+            raise CorruptFile(path, 0, expected=expected, actual=f"{width} fields")
 
 
 def _shown(error: BaseException) -> str:

@@ -91,8 +91,7 @@ class LsmHistory:
 
     def _index(self, file: HistoryFile) -> dict[str, Instant]:
         if file.path not in self._loaded:
-            table = self._read(file, _INDEX_COLUMNS)
-            rows = zip(*(table.column(name).to_pylist() for name in _INDEX_COLUMNS), strict=True)
+            rows = zip(*self._read(file, _INDEX_COLUMNS), strict=True)
             instants = [_instant(row, file.path) for row in rows]
             self._loaded[file.path] = {instant.requested_time: instant for instant in instants}
         return self._loaded[file.path]
@@ -100,18 +99,19 @@ class LsmHistory:
     def _cell(self, requested_time: str, column: str) -> bytes | None:
         for file in self._overlapping(requested_time, requested_time):
             if requested_time in self._index(file):
-                table = self._read(file, ["instantTime", column])
-                times = table.column("instantTime").to_pylist()
-                value: Any = table.column(column)[times.index(requested_time)].as_py()
+                times, values = self._read(file, ["instantTime", column])
+                value = dict(zip(times, values, strict=True)).get(requested_time)
                 return value if isinstance(value, bytes) else None
         return None
 
-    def _read(self, file: HistoryFile, columns: list[str]) -> pa.Table:
+    def _read(self, file: HistoryFile, columns: list[str]) -> list[list[Any]]:
+        """The values of some columns of a file, one row for each instant."""
         try:
             with self._storage.open_parquet_input(file.path, file.size_bytes) as source:
                 opened = pq.ParquetFile(source)
                 _check_size(opened.metadata, file)
-                return opened.read(columns=columns, use_threads=False).select(columns)
+                table = opened.read(columns=columns, use_threads=False)
+                return [table.column(name).to_pylist() for name in columns]
         except _PARQUET_ERRORS as error:
             raise CorruptFile(
                 file.path,

@@ -16,10 +16,21 @@ from lakedex.expr.arrays import MICROS_PER_SECOND, masked
 from lakedex.expr.temporal.moments import LocalTime
 from lakedex.expr.temporal.pattern import Field, parse_pattern
 
-_MONTHS = (
-    "January February March April May June July August September October November December"
-).split()
-_WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _HOUR = 3600 * MICROS_PER_SECOND
 _MINUTE = 60 * MICROS_PER_SECOND
 

@@ -38,6 +38,7 @@ from lakedex.schema.avro_type import (
 _LOCKSTEP_ROUNDS = 24
 _BUSY_LANES = 256
 _CHAIN_ITEMS = 48
+_LARGE_ITEM_BYTES = 256
 _FIRST_WINDOW_BYTES = 1 << 12
 _LAST_WINDOW_BYTES = 1 << 17
 _WIDTHS = {PrimitiveKind.FLOAT: 4, PrimitiveKind.DOUBLE: 8}
@@ -252,10 +253,10 @@ class _Walker:
                 singles = []
                 chained, at = _chain(self.node, self.source, at, end, left)
                 found.append(chained)
-            else:
-                for _ in range(left):
-                    singles.append(at)
-                    at = self.step(data, at, end)
+                left -= len(chained)
+            for _ in range(left):
+                singles.append(at)
+                at = self.step(data, at, end)
             start = at
             left, at = read_block_count(data, at, end)
             if left == 0:
@@ -270,11 +271,12 @@ class _Walker:
 
 
 def _chain(node: AvroType, source: Source, at: int, end: int, count: int) -> tuple[I64, int]:
-    """The beginnings of `count` items in a row, and the position after the last.
+    """The beginnings of up to `count` items in a row, and the position after the last.
 
     An item is tried at every position of a window at once; positions that make no item drop out.
     Then the real ones are those reached from `at`, found by doubling: if the way from a position
-    to the one 2^k items on is known for all, one gather gives it for 2^(k+1).
+    to the one 2^k items on is known for all, one gather gives it for 2^(k+1). Ends early when
+    items are so large that trying every byte is a waste.
     """
     found: list[I64] = []
     window = _FIRST_WINDOW_BYTES
@@ -285,13 +287,14 @@ def _chain(node: AvroType, source: Source, at: int, end: int, count: int) -> tup
         found.append(reached + at)
         count -= len(reached)
         last = int(reached[-1]) if len(reached) else 0
-        if len(reached) and after[last] >= 0:
-            at = int(after[last])
-        else:
+        if not len(reached) or after[last] < 0:
             # No item here: the strict walk says what is wrong.
             lane = Lanes(source, np.array([at + last]), np.array([end]))
             skip(node, lane)
             raise lane.corrupt(at + last, "an item", "none")
+        passed, at = int(after[last]) - at, int(after[last])
+        if passed > len(reached) * _LARGE_ITEM_BYTES:
+            break
         window = min(window * 2, _LAST_WINDOW_BYTES)
     return np.concatenate(found), at
 

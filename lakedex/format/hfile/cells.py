@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.format.hfile.sorted_keys import SortedKeys
-from lakedex.format.hfile.walk import CONTENT_START, KEY_SUFFIX
+from lakedex.format.hfile.walk import CONTENT_START, KEY_SUFFIX, FoundCells
 from lakedex.format.hfile.words import Ints
 
 
@@ -53,7 +53,7 @@ class CellGroup:
     """
 
     data: bytearray
-    starts: Ints
+    found: FoundCells
     end: int
     blocks: npt.NDArray[np.int64]
     """The numbers of the blocks, ascending."""
@@ -63,24 +63,38 @@ class CellGroup:
         return len(self.starts)
 
     @property
-    def keys(self) -> SortedKeys:
-        """The keys, to search in."""
-        return SortedKeys(np.frombuffer(self.data, np.uint8), self.starts + CONTENT_START)
+    def starts(self) -> Ints:
+        """Where the cells start in the buffer."""
+        return self.found.starts
 
-    def cells(self, rows: npt.NDArray[np.int64] | None = None) -> Cells:
+    def sorted_keys(self) -> SortedKeys:
+        """The keys, to search in."""
+        data = np.frombuffer(self.data, np.uint8)
+        return SortedKeys(data, self.starts + CONTENT_START, self.found.shortest_key)
+
+    def cells(self, rows: Ints | None = None) -> Cells:
         """The cells at `rows`, or all, as Arrow columns of their own memory."""
+        return Cells(self.keys(rows), self.values(rows))
+
+    def keys(self, rows: Ints | None = None) -> pa.BinaryArray:
+        """The keys of the cells at `rows`, or of all."""
+        starts = self.starts if rows is None else self.starts[rows]
+        return _gather(self.data, starts + CONTENT_START, self._key_ends(starts))
+
+    def values(self, rows: Ints | None = None) -> pa.BinaryArray:
+        """The values of the cells at `rows`, or of all."""
         starts = self.starts
         ends = np.append(starts[1:], self.end)
         if rows is not None:
             starts, ends = starts[rows], ends[rows]
+        return _gather(self.data, self._key_ends(starts) + len(KEY_SUFFIX), ends - 1)
+
+    def _key_ends(self, starts: Ints) -> Ints:
+        """Where the contents of the keys end, of the cells at `starts`."""
         data = np.frombuffer(self.data, np.uint8)
-        content = starts + CONTENT_START
-        lengths = (data[content - 2].astype(np.int64) << 8) | data[content - 1]
-        key_ends = content + lengths
-        value_starts = key_ends + len(KEY_SUFFIX)
-        return Cells(
-            _gather(self.data, content, key_ends), _gather(self.data, value_starts, ends - 1)
-        )
+        lengths = (data[starts + 8].astype(np.int64) << 8) | data[starts + 9]
+        ends: Ints = starts + CONTENT_START + lengths
+        return ends
 
 
 def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:

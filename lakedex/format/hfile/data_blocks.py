@@ -20,14 +20,14 @@ from lakedex.format.hfile.block import (
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup
 from lakedex.format.hfile.trailer import Codec
-from lakedex.format.hfile.walk import BrokenCell, cell_starts
+from lakedex.format.hfile.walk import BrokenCell, FoundCells, find_cells
 from lakedex.format.hfile.words import PADDING, Ints
 from lakedex.storage.source import ByteSource
 
-GROUP_BYTES = 24 * 1024 * 1024
+GROUP_BYTES = 8 * 1024 * 1024
 """How many raw bytes are decoded at a time; a single larger block makes a larger group."""
 
-_READ_BYTES = 8 * 1024 * 1024
+_READ_BYTES = 4 * 1024 * 1024
 _CACHE_BYTES = 16 * 1024 * 1024
 
 
@@ -136,12 +136,12 @@ class DataBlocks:
             self._buffer[position : position + size] = raw
             position += size
         try:
-            starts = cell_starts(self._buffer, bounds)
+            found = find_cells(self._buffer, bounds)
         except BrokenCell as broken:
             at = int(np.searchsorted(bounds, broken.position, "right")) - 1
             inside = broken.position - int(bounds[at])
             raise _broken(stored[at], inside, broken.found) from None
-        return CellGroup(self._buffer, starts, position, rows), bounds
+        return CellGroup(self._buffer, found, position, rows), bounds
 
     def _grow(self, used: int, needed: int) -> None:
         """Take a larger buffer; the old one may still be looked at."""
@@ -160,7 +160,7 @@ class DataBlocks:
         bounds = np.cumsum([0, *(len(block.raw) for block in blocks)])
         starts = [block.starts + base for block, base in zip(blocks, bounds, strict=False)]
         data = bytearray().join([*(block.raw for block in blocks), bytes(PADDING)])
-        return CellGroup(data, np.concatenate(starts), int(bounds[-1]), rows)
+        return CellGroup(data, FoundCells(np.concatenate(starts), 0), int(bounds[-1]), rows)
 
     def _keep(self, index: BlockIndex, group: CellGroup, bounds: Ints) -> None:
         """Keep the blocks of a group, and forget those not used for longest."""

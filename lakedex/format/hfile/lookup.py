@@ -35,42 +35,50 @@ class KeyLookup:
             self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
             self._keys = self._keys.drop_null()
         self._column = key_column(self._keys)
-        order = np.argsort(self._column.words(0), kind="stable")
-        self._order = order
-        self._sorted = self._column.take(order)
+        # Neighbours in the file are looked for one after the other: kinder to the caches.
+        self._order = np.argsort(self._column.words(0))
+        self._sorted = self._column.take(self._order)
+
+    def homes(self, index: BlockIndex) -> Ints:
+        """For each key, in the order of the search, the row of the index that may hold it."""
+        return index.keys.upper_bound(self._sorted) - 1
 
     def touched(self, index: BlockIndex) -> Ints:
         """The rows of the index that may hold one of the keys, ascending."""
-        rows = np.unique(index.keys.upper_bound(self._sorted) - 1)
-        return rows[rows >= 0]
+        return touched_rows(self.homes(index))
 
-    def find(self, index: BlockIndex, groups: Iterator[CellGroup]) -> Cells:
+    def find(self, homes: Ints, groups: Iterator[CellGroup]) -> Cells:
         """The cells of the keys that are found, by ascending `query`.
 
         Of several cells with the same key the first is found.
         """
-        homes = index.keys.upper_bound(self._sorted) - 1
-        parts = []
+        at = np.full(len(self._keys), -1)
+        values = [empty_cells().values]
+        count = 0
         for group in groups:
             mine = np.flatnonzero((homes >= group.blocks[0]) & (homes <= group.blocks[-1]))
-            parts.append(self._find_in(group, mine))
-        if not parts:
-            empty = empty_cells()
-            return Cells(empty.keys, empty.values, np.zeros(0, np.int64))
-        rows = np.concatenate([rows for rows, _ in parts])
-        order = np.argsort(rows, kind="stable")
-        values = pa.concat_arrays([values for _, values in parts]).take(pa.array(order))
-        rows = rows[order]
-        return Cells(self._keys.take(pa.array(rows)), values, self._row_of[rows])
+            asked, part = self._find_in(group, mine)
+            at[asked] = np.arange(count, count + len(asked))
+            count += len(asked)
+            values.append(part)
+        rows = np.flatnonzero(at >= 0)
+        found = pa.concat_arrays(values).take(pa.array(at[rows]))
+        return Cells(self._keys.take(pa.array(rows)), found, self._row_of[rows])
 
     def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
         """Which keys, of those at `mine`, are in the group, and their values."""
-        rows = group.keys.candidates(self._sorted.take(mine))
-        possible = rows >= 0
-        asked = self._order[mine[possible]]
-        cells = group.cells(rows[possible])
-        same = pc.equal(cells.keys, self._keys.take(pa.array(asked)))
-        return asked[same.to_numpy(zero_copy_only=False)], cells.values.filter(same)
+        rows = group.sorted_keys().candidates(self._sorted.take(mine))
+        possible = np.flatnonzero(rows >= 0)
+        asked, rows = self._order[mine[possible]], rows[possible]
+        equal = pc.equal(group.keys(rows), self._keys.take(pa.array(asked)))
+        same = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
+        return asked[same], group.values(rows[same])
+
+
+def touched_rows(homes: Ints) -> Ints:
+    """The rows that occur, ascending; -1 means none."""
+    rows = np.unique(homes)
+    return rows[rows >= 0]
 
 
 class PrefixLookup:
@@ -95,7 +103,7 @@ class PrefixLookup:
     def find(self, groups: Iterator[CellGroup]) -> Iterator[Cells]:
         """The cells that have one of the prefixes, in key order."""
         for group in groups:
-            keys = group.keys
+            keys = group.sorted_keys()
             first = keys.lower_bound(self._starts)
             rows = _join_ranges(first, self._close(keys.lower_bound(self._ends), len(group)))
             if len(rows):

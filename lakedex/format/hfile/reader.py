@@ -39,7 +39,7 @@ from lakedex.format.hfile.data_blocks import (
     read_stored,
 )
 from lakedex.format.hfile.file_info import check_no_timestamps, decode_file_info
-from lakedex.format.hfile.lookup import KeyLookup, PrefixLookup
+from lakedex.format.hfile.lookup import KeyLookup, PrefixLookup, touched_rows
 from lakedex.format.hfile.trailer import TRAILER_SIZE, Trailer, decode_trailer
 from lakedex.format.hfile.words import Ints
 from lakedex.storage.source import ByteSource
@@ -137,7 +137,8 @@ class HFileReader:
         """
         wanted = KeyLookup(keys)
         index = self._leaf_index(wanted.touched)
-        return wanted.find(index, self._blocks.groups(index, wanted.touched(index)))
+        homes = wanted.homes(index)
+        return wanted.find(homes, self._blocks.groups(index, touched_rows(homes)))
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Cells:
         """The cells whose keys start with one of `prefixes`, each once, in key order."""

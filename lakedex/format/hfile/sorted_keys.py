@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from lakedex.format.hfile.words import Bytes, Ints, KeyColumn, Words, compare
+from lakedex.format.hfile.words import WORD_SIZE, Bytes, Ints, KeyColumn, Words, compare, load_words
 
 _LENGTH_SIZE = 2
 
@@ -25,6 +25,8 @@ class SortedKeys:
 
     data: Bytes
     starts: Ints
+    shortest: int = 0
+    """A length that no key is shorter than."""
 
     def __len__(self) -> int:
         """How many keys there are."""
@@ -67,7 +69,10 @@ class SortedKeys:
     @cached_property
     def words(self) -> Words:
         """The 8 bytes after the shared part, of each key."""
-        return self.column().words(len(self.shared))
+        skip = len(self.shared)
+        if self.shortest >= skip + WORD_SIZE:
+            return load_words(self.data, self.starts + skip)
+        return self.column().words(skip)
 
     def _bound(self, queries: KeyColumn, *, highest_counted: int) -> Ints:
         """Count the keys that compare to each query with at most `highest_counted`."""
@@ -85,13 +90,21 @@ class SortedKeys:
         """The rows `low <= row < high` whose first bytes equal those of each query."""
         words = queries.words(len(self.shared))
         low = np.searchsorted(self.words, words, "left")
-        high = np.searchsorted(self.words, words, "right")
+        high = self._ends_of_ties(words, low)
         if self.shared:
             side = self._side_of_shared(queries)
             for sign, row in ((-1, 0), (1, len(self))):
                 low[side == sign] = row
                 high[side == sign] = row
         return low, high
+
+    def _ends_of_ties(self, words: Words, low: Ints) -> Ints:
+        """Where the keys with the same word as each query end; mostly one key or none."""
+        closed = np.append(self.words, np.zeros(2, np.uint64))
+        high = low + ((closed[low] == words) & (low < len(self)))
+        tied = np.flatnonzero((high > low) & (closed[high] == words) & (high < len(self)))
+        high[tied] = np.searchsorted(self.words, words[tied], "right")
+        return high
 
     def _side_of_shared(self, queries: KeyColumn) -> npt.NDArray[np.int8]:
         """0 for queries that start as all keys do, -1 or 1 for those before or after them."""

@@ -28,11 +28,14 @@ CELL_OVERHEAD = 21
 CONTENT_START = 10
 """The key's content starts this far into its cell."""
 
-_LENGTHS = struct.Struct(">II")
+_LENGTHS = struct.Struct(">IIH")
 _KEY_EXTRA = 12
+_STOP = (32767 + _KEY_EXTRA, 0, 32767)
+_STOP_SPACING = 16
 _ROUNDS = 3
 _MAX_STEPS = 20_000
-_STEP_COST = 12
+_STEP_COST = 30
+_STEPS_BETWEEN_LOOKS = 4
 _SHORT_KEY = 256
 _GUESS_ROWS = 4096
 _CHECK_ROWS = 1 << 18
@@ -49,31 +52,43 @@ class BrokenCell(Exception):
         super().__init__(found)
 
 
-def cell_starts(data: bytearray, bounds: Ints) -> Ints:
-    """The start of every cell, ascending, of blocks that lie end to end in `data`.
+@dataclass(frozen=True, slots=True)
+class FoundCells:
+    """The start of every cell, ascending, and a length that no key is shorter than."""
 
-    Block i reaches from `bounds[i]` to `bounds[i + 1]`; at least 16 more bytes follow the last.
+    starts: Ints
+    shortest_key: int
+
+
+def find_cells(data: bytearray, bounds: Ints) -> FoundCells:
+    """Find the cells of blocks that lie end to end in `data`.
+
+    Block i reaches from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last,
+    and are overwritten.
 
     Raises:
         BrokenCell: a cell's lengths do not fit each other or its block.
     """
+    for stop in (0, _STOP_SPACING):
+        _LENGTHS.pack_into(data, int(bounds[-1]) + stop, *_STOP)
     view = np.frombuffer(data, np.uint8)
-    begins, ends = bounds[:-1], bounds[1:]
-    found = []
+    regions = bounds[:-1], bounds[1:]
+    found: list[Ints] = []
+    shortest, suspicious = _NOWHERE, False
     for attempt in range(_ROUNDS + 1):
-        filled = begins < ends
-        begins, ends = begins[filled], ends[filled]
+        begins, ends = (side[regions[0] < regions[1]] for side in regions)
         if not len(begins):
             break
-        guesses = _guesses(data, view, begins, ends, attempt) if attempt < _ROUNDS else begins[:0]
-        chains = _merge_guesses(begins, ends, guesses)
-        visited, landings = _walk(data, view, chains)
-        proven = _prove(chains, landings, len(begins))
-        found.append(visited[proven.holds(visited, chains)])
-        begins, ends = proven.rest
-    starts = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
-    _check(view, starts)
-    return starts
+        chains = _plan(data, view, begins, ends, attempt)
+        walk = _walk(data, view, chains)
+        suspicious |= walk.suspicious
+        shortest = min(shortest, walk.shortest_key)
+        proven, regions = _prove(chains, walk)
+        found.append(proven)
+    starts = found[0] if len(found) == 1 else np.sort(np.concatenate([bounds[:0], *found]))
+    if suspicious or len(found) > 1:
+        _check(view, starts)
+    return FoundCells(starts, shortest if len(starts) else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,41 +99,61 @@ class _Chains:
     limits: Ints
     regions: Ints
     region_ends: Ints
+    steps: int
+    """How many steps a chain should take."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Proven:
-    """How far each region is proven, and what is left to walk of it."""
+class _Walk:
+    """What a walk saw: all places, whether in order, and where each chain ended."""
 
-    until: Ints
-    rest: tuple[Ints, Ints]
-
-    def holds(self, positions: Ints, chains: _Chains) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which of `positions` lie in the proven part of their region."""
-        region = chains.regions[np.searchsorted(chains.starts, positions, "right") - 1]
-        kept: np.ndarray[tuple[int], np.dtype[np.bool_]] = positions < self.until[region]
-        return kept
+    visited: Ints
+    landings: Ints
+    shortest_key: int
+    suspicious: bool
+    """A cell, perhaps of a wrong chain, had lengths that do not fit each other."""
 
 
-def _guesses(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) -> Ints:
-    """Places inside the regions that look like cell starts."""
-    first = int(begins[0])
-    key_length, value_length = _LENGTHS.unpack_from(data, first)
+def _plan(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) -> _Chains:
+    """Chains from the regions' begins and from guesses inside them; none in the last attempt."""
+    key_length, value_length, _ = _LENGTHS.unpack_from(data, int(begins[0]))
     total = int((ends - begins).sum())
     cell = min(max(key_length + value_length + 9, CELL_OVERHEAD), total)
-    spacing = cell * max(4, round(math.sqrt(total / cell / _STEP_COST)))
-    if attempt:
-        spacing += cell // 2 + attempt
+    steps = max(8, round(math.sqrt(total / cell / _STEP_COST)))
+    guesses = begins[:0]
+    if attempt < _ROUNDS:
+        spacing = cell * steps + attempt * (cell // 2 + 1)
+        guesses = _guesses(data, view, _probes(begins, ends, spacing), spacing)
+    region = np.searchsorted(begins, guesses, "right") - 1
+    inside = (region >= 0) & (guesses > begins[region]) & (guesses < ends[region])
+    starts = np.concatenate([begins, guesses[inside]])
+    order = np.argsort(starts)
+    starts = starts[order]
+    regions = np.concatenate([np.arange(len(begins)), region[inside]])[order]
+    limits = np.minimum(np.append(starts[1:], ends[-1]), ends[regions])
+    return _Chains(starts, limits, regions, ends, 2 * steps)
+
+
+def _probes(begins: Ints, ends: Ints, spacing: int) -> Ints:
+    """Places `spacing` bytes apart inside the regions."""
     counts = (ends - begins - 1) // spacing
-    if not counts.any():
-        return begins[:0]
     nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + 1
-    probes = np.repeat(begins, counts) + nth * spacing
-    suffixes = np.array([data.find(KEY_SUFFIX, p, p + spacing) for p in probes.tolist()], np.int64)
+    probes: Ints = np.repeat(begins, counts) + nth * spacing
+    return probes
+
+
+def _guesses(data: bytearray, view: Bytes, probes: Ints, spacing: int) -> Ints:
+    """Places, the first after each probe, that look like cell starts."""
+    find = data.find
+    suffixes = np.array([find(KEY_SUFFIX, at, at + spacing) for at in probes.tolist()], np.int64)
     suffixes = suffixes[suffixes >= 0]
-    content = key_length - _KEY_EXTRA
+    if not len(suffixes):
+        return suffixes
+    content = int.from_bytes(data[8:CONTENT_START], "big")
     starts = suffixes - CONTENT_START - content
-    likely = (starts >= first) & _looks_right(view, np.maximum(starts, 0), content)
+    likely = (starts >= 0) & _looks_right(view, np.maximum(starts, 0), content)
+    if likely.all():
+        return np.unique(starts)
     return np.unique(np.concatenate([starts[likely], _search_short(view, suffixes[~likely])]))
 
 
@@ -145,34 +180,58 @@ def _search_short(view: Bytes, suffixes: Ints) -> Ints:
     return np.concatenate(found)
 
 
-def _merge_guesses(begins: Ints, ends: Ints, guesses: Ints) -> _Chains:
-    """Chains from the regions' begins and from the guesses that lie inside regions."""
-    region = np.searchsorted(begins, guesses, "right") - 1
-    inside = (region >= 0) & (guesses > begins[region]) & (guesses < ends[region])
-    starts = np.concatenate([begins, guesses[inside]])
-    order = np.argsort(starts, kind="stable")
-    starts = starts[order]
-    regions = np.concatenate([np.arange(len(begins)), region[inside]])[order]
-    limits = np.minimum(np.append(starts[1:], ends[-1]), ends[regions])
-    return _Chains(starts, limits, regions, ends)
-
-
-def _walk(data: bytearray, view: Bytes, chains: _Chains) -> tuple[Ints, Ints]:
-    """All places visited (unordered), and where each chain reached or passed its limit."""
+def _walk(data: bytearray, view: Bytes, chains: _Chains) -> _Walk:
+    """Walk all chains past their limits; those that take far longer than planned, apart."""
     at_every_byte = np.ndarray((len(view) - 9,), np.dtype("<u8"), view, 2, (1,))
-    landings = chains.starts.copy()
-    active = np.arange(len(landings))
-    positions, limits = chains.starts, chains.limits
+    end = int(chains.region_ends[-1])
+    positions = chains.starts
+    rows = [positions]
+    faults = np.zeros(len(positions), np.int64)
+    shortest = np.full(len(positions), _NOWHERE)
+    # Chains that are done run on, into the next one's cells or onto the stop mark at the end:
+    # cheaper than to sort them out at each step.
+    while len(rows) <= chains.steps and not (
+        len(rows) % _STEPS_BETWEEN_LOOKS == 0 and (positions >= chains.limits).all()
+    ):
+        words = at_every_byte[positions].byteswap().view(np.int64)
+        keys = (words >> 48) & 0xFFFF
+        contents = words & 0xFFFF
+        faults |= keys - contents - _KEY_EXTRA
+        np.minimum(shortest, contents, out=shortest)
+        words >>= 16
+        words &= 0xFFFFFFFF
+        words += keys
+        words += positions
+        words += 9
+        positions = np.minimum(words, end + _STOP_SPACING, out=words)
+        rows.append(positions)
+    table = np.stack(rows, axis=1)
+    before = table < chains.limits[:, None]
+    late = np.flatnonzero(before[:, -1])
+    before[:, -1] = False
+    landings = table[np.arange(len(table)), before.sum(axis=1)]
+    visited = table[before]
+    suspicious = bool(faults.any())
+    if len(late):
+        more, landings[late] = _walk_on(data, view, landings[late], chains.limits[late])
+        visited = np.sort(np.concatenate([visited, more]))
+        return _Walk(visited, landings, 0, suspicious=True)
+    return _Walk(visited, landings, int(shortest.min()), suspicious)
+
+
+def _walk_on(data: bytearray, view: Bytes, positions: Ints, limits: Ints) -> tuple[Ints, Ints]:
+    """Walk chains of very different lengths; the longest one by one."""
+    landings = positions.copy()
+    active = np.arange(len(positions))
     visited: list[Ints] = []
     while len(active) and len(visited) < _MAX_STEPS:
         visited.append(positions)
-        words = at_every_byte[positions].byteswap().view(np.int64)
+        words = load_words(view, positions + 2).view(np.int64)
         keys = np.maximum((words >> 48) & 0xFFFF, _KEY_EXTRA)  # short ones are refused later
         positions = positions + keys + ((words >> 16) & 0xFFFFFFFF) + 9
         going = positions < limits
-        if not going.all():
-            landings[active] = positions
-            active, positions, limits = active[going], positions[going], limits[going]
+        landings[active] = positions
+        active, positions, limits = active[going], positions[going], limits[going]
     for chain, position, limit in zip(
         active.tolist(), positions.tolist(), limits.tolist(), strict=True
     ):
@@ -187,24 +246,29 @@ def _walk_alone(data: bytearray, position: int, limit: int) -> tuple[Ints, int]:
     unpack = _LENGTHS.unpack_from
     while position < limit:
         steps.append(position)
-        key_length, value_length = unpack(data, position)
+        key_length, value_length, _ = unpack(data, position)
         position += key_length + value_length + 9 if key_length >= _KEY_EXTRA else _NOWHERE
     return np.frombuffer(steps, np.int64), position
 
 
-def _prove(chains: _Chains, landings: Ints, region_count: int) -> _Proven:
-    """Believe each region up to its first chain that misses its limit."""
-    missed = np.flatnonzero(landings != chains.limits)
+def _prove(chains: _Chains, walk: _Walk) -> tuple[Ints, tuple[Ints, Ints]]:
+    """The visited places that are cells, and the regions that are left to walk.
+
+    Each region is believed up to its first chain that misses its limit.
+    """
+    missed = np.flatnonzero(walk.landings != chains.limits)
+    if not len(missed):
+        return walk.visited, (missed, missed)
     regions, first = np.unique(chains.regions[missed], return_index=True)
-    until = chains.region_ends.copy()
     culprits = missed[first]
-    until[regions] = chains.limits[culprits]
-    begins = landings[culprits]
-    ends = chains.region_ends[regions]
+    begins, ends = walk.landings[culprits], chains.region_ends[regions]
     over = np.flatnonzero(begins > ends)
     if len(over):
-        raise BrokenCell(int(chains.starts[culprits[over[0]]]), "a cell that leaves its block")
-    return _Proven(until, (begins, ends))
+        raise BrokenCell(int(chains.starts[culprits[over[0]]]), "cells that leave their block")
+    until = chains.region_ends.copy()
+    until[regions] = chains.limits[culprits]
+    region = chains.regions[np.searchsorted(chains.starts, walk.visited, "right") - 1]
+    return walk.visited[walk.visited < until[region]], (begins, ends)
 
 
 def _check(view: Bytes, starts: Ints) -> None:

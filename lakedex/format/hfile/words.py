@@ -18,10 +18,10 @@ Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-PADDING = 16
+PADDING = 32
 """Bytes that must follow the last key in its buffer, so that whole words can be loaded."""
 
-_WORD = 8
+WORD_SIZE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def key_column(keys: pa.Array) -> KeyColumn:
 
 def load_words(data: Bytes, positions: Ints) -> Words:
     """The 8 bytes at each position as big-endian numbers; positions past the end are clipped."""
-    last = len(data) - _WORD
+    last = len(data) - WORD_SIZE
     at_every_byte = np.ndarray((last + 1,), np.dtype("<u8"), data, 0, (1,))
     if len(positions) and int(positions.max()) > last:
         positions = np.minimum(positions, last)
@@ -78,9 +78,9 @@ def load_words(data: Bytes, positions: Ints) -> Words:
 
 def mask_words(words: Words, lengths: Ints) -> Words:
     """Words with the bytes from `lengths` on set to NUL."""
-    if len(lengths) == 0 or int(lengths.min()) >= _WORD:
+    if len(lengths) == 0 or int(lengths.min()) >= WORD_SIZE:
         return words
-    missing: Words = np.clip(_WORD - lengths, 0, _WORD).astype(np.uint64) * np.uint64(8)
+    missing: Words = np.clip(WORD_SIZE - lengths, 0, WORD_SIZE).astype(np.uint64) * np.uint64(8)
     # A shift by the whole width is undefined, so it is done in two halves.
     half = missing >> np.uint64(1)
     rest = missing - half
@@ -95,7 +95,7 @@ def compare(left: KeyColumn, right: KeyColumn, skip: int = 0) -> npt.NDArray[np.
     while len(rows):
         a, b = left.words(skip), right.words(skip)
         signs[rows] = (a > b).astype(np.int8) - (a < b).astype(np.int8)
-        skip += _WORD
+        skip += WORD_SIZE
         longest = np.maximum(left.lengths, right.lengths)
         tie = a == b
         ended = tie & (longest <= skip)

@@ -33,6 +33,7 @@ LOG_FORMAT_VERSION = 1
 _LEAD = len(MAGIC) + 8
 _SMALLEST_LENGTH = 32  # version, type, two empty maps, content length, trailing length
 _TRAILER = 8
+_SHORTEST_TAIL = 4 + _TRAILER  # an empty footer comes along, so that it is not read again
 
 
 def read_blocks(source: ByteSource) -> list[LogBlock]:
@@ -70,8 +71,8 @@ def _whole_block_length(window: ReadWindow, offset: int) -> int | None:
     length = int.from_bytes(lead[len(MAGIC) :], "big", signed=True)
     if not lead.startswith(MAGIC) or not _SMALLEST_LENGTH <= length <= size - offset - _LEAD:
         return None
-    trailing = window.read(offset + _LEAD + length - _TRAILER, _TRAILER)
-    if int.from_bytes(trailing, "big", signed=True) != length + len(MAGIC):
+    tail = window.read(offset + _LEAD + length - _SHORTEST_TAIL, _SHORTEST_TAIL)
+    if int.from_bytes(tail[-_TRAILER:], "big", signed=True) != length + len(MAGIC):
         return None
     return length
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -120,6 +121,30 @@ class GroupReader:
                 path = block.content.path
                 raise CorruptFile(path, block.offset, expected="HFile block", actual=block.kind)
         return found
+
+    def live_count(self) -> int:
+        """How many keys the group holds, counted without decoding its records."""
+        keys, alive = [], []
+        for number, block in enumerate(self.log_blocks):
+            if block.kind is BlockKind.DELETE:
+                keys.append(decode_delete_block(block).keys.cast(pa.binary()))
+                alive.append(np.zeros(len(keys[-1]), dtype=np.bool_))
+            else:
+                if number not in self._hfiles:
+                    self._hfiles[number] = hfile_of(block)
+                cells = self._hfiles[number].scan()
+                keys.append(cells.keys)
+                alive.append(pc.binary_length(cells.values).to_numpy() > 0)
+        stored = self.base.entry_count if self.base else 0
+        if not keys:
+            return stored
+        encoded = pa.concat_arrays(keys).dictionary_encode()
+        state = np.zeros(len(encoded.dictionary), dtype=np.bool_)
+        state[encoded.indices.to_numpy()] = np.concatenate(alive)
+        in_base = np.zeros(len(state), dtype=np.bool_)
+        if self.base:
+            in_base[self.base.lookup(encoded.dictionary).query] = True
+        return stored + int((state & ~in_base).sum()) - int((~state & in_base).sum())
 
     def _decoded(
         self, reader: HFileReader, selection: Selection, path: str, schema_text: str | None

@@ -103,9 +103,10 @@ def test_suffixed_and_short_times_sort_where_they_belong():  # traps: B37
         "20261115183539",
         "20261115183540000",
     ]
-    assert sorted(reversed(times), key=instant_key) == times
+    shuffled = set(times)
+    assert sorted(shuffled, key=instant_key) == times
     instants = [Instant(time, Action.DELTACOMMIT, State.COMPLETED) for time in times]
-    assert sorted(reversed(instants)) == instants
+    assert sorted(set(instants)) == instants
 
 
 def test_times_turn_into_moments_and_back():

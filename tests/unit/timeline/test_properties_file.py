@@ -122,11 +122,15 @@ def test_a_change_that_would_break_the_table_changes_nothing(storage):
 
 
 class RacingStorage(LocalStorage):
-    """A store on which somebody else changes the file after it was read."""
+    """A store on which somebody else changes the file after it was read first."""
+
+    __slots__ = ("raced",)
 
     def read_with_version(self, path):
         found = super().read_with_version(path)
-        super().replace(path, text(PROPS | {"other": "writer"}))
+        if not hasattr(self, "raced"):
+            self.raced = True
+            LocalStorage(self.root).replace(path, text(PROPS | {"other": "writer"}))
         return found
 
 

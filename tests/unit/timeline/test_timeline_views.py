@@ -70,9 +70,7 @@ def test_the_furthest_state_of_each_instant_counts(tmp_path):
 
 
 def test_pending_writes_are_invisible_even_when_they_are_the_oldest(tmp_path):
-    timeline = make(
-        tmp_path, [f"{day(2)}.deltacommit.inflight", f"{day(3)}_{day(4)}.deltacommit"]
-    )
+    timeline = make(tmp_path, [f"{day(2)}.deltacommit.inflight", f"{day(3)}_{day(4)}.deltacommit"])
     assert timeline.is_committed_write(day(1))
     assert not timeline.is_committed_write(day(2))
     assert timeline.is_committed_write(day(3))

@@ -1,0 +1,236 @@
+"""The face of lakedex without Spark: open a table, look into it, read it as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate, unknown_in
+from lakedex.expr.tree import Expr, columns_of
+from lakedex.filegroup import FileSlice
+from lakedex.index.catalog import IndexInfo, list_indexes
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.placement import find_records
+from lakedex.prune import PlanOptions, Report, plan
+from lakedex.read import Scan, changed_rows, to_batches, to_table
+from lakedex.storage import open_storage
+from lakedex.table import Snapshot
+from lakedex.timeline import Timeline
+
+Filter: TypeAlias = "str | pc.Expression | Expr"
+"""A predicate: SQL text, a `pyarrow.compute` expression, or a tree of `lakedex.expr`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How predicates are understood and which indexes may be used."""
+
+    time_zone: str = "UTC"
+    """The session time zone: how text and dates become timestamps."""
+    expression_time_zone: str | None = None
+    """The session zone in which other engines built expression indexes over time."""
+    without_indexes: frozenset[str] = field(default_factory=frozenset)
+    """Indexes or kinds that must not be used; `all` reads without any pruning."""
+
+
+def open(
+    path: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    options: ReadOptions | None = None,
+) -> Table:
+    """The Hudi table at a path or URL, as its newest snapshot is now.
+
+    Args:
+        path: A local path or a URL such as `s3://bucket/trips`.
+        storage_options: Settings of the store, such as `aws_region`.
+        options: How to read.
+
+    Raises:
+        TableNotFound: There is no Hudi table.
+    """
+    return Table(Snapshot.open(open_storage(str(path), storage_options)), options or ReadOptions())
+
+
+class Table:
+    """A Hudi table at one snapshot; call `refresh` to see what was committed since."""
+
+    def __init__(self, snapshot: Snapshot, options: ReadOptions) -> None:
+        """Use `lakedex.open`."""
+        self._snapshot = snapshot
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self.path!r})"
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._snapshot.config.name
+
+    @property
+    def path(self) -> str:
+        """Where the table lies."""
+        return self._snapshot.storage.root
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, Hudi's five meta columns first."""
+        return self._snapshot.schema
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot that every read sees."""
+        return self._snapshot
+
+    @property
+    def timeline(self) -> Timeline:
+        """The instants of the table."""
+        return self._snapshot.timeline
+
+    def refresh(self) -> Table:
+        """The same table as it is now."""
+        return Table(Snapshot.open(self._snapshot.storage), self._options)
+
+    def to_arrow(
+        self,
+        filter: Filter | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: str | None = None,
+    ) -> pa.Table:
+        """The rows for which the filter is true, read only from files that may hold one."""
+        return to_table(self._scan(filter, columns, as_of))
+
+    def to_batches(
+        self,
+        filter: Filter | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """As `to_arrow`, batch by batch, in memory that does not grow with the table."""
+        return to_batches(self._scan(filter, columns, as_of))
+
+    def changes(
+        self, begin: str, end: str | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows written by commits after `begin` and up to `end`, in their newest version."""
+        return changed_rows(self._snapshot, begin, end, self._columns(self._snapshot, columns))
+
+    def files(self, filter: Filter | None = None) -> tuple[FileSlice, ...]:
+        """The file slices that may hold a match, after pruning."""
+        return self.explain(filter).files
+
+    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
+        """What would be read for a filter, which index removed how much, and why."""
+        view = self._at(as_of)
+        question = self._understood(view, filter)
+        return self._planned(view, question)
+
+    def metadata(
+        self,
+        partition: str,
+        *,
+        keys: Sequence[str] | None = None,
+        prefix: str | Sequence[str] | None = None,
+    ) -> pa.Table:
+        """One partition of the metadata table, merged: `key`, `type` and the payload struct.
+
+        Args:
+            partition: Such as `record_index` or `secondary_index_idx_rider`.
+            keys: Only these keys; the rest is not read.
+            prefix: Only keys that start so; the rest is not read.
+        """
+        metadata_partition(partition)
+        table = self._metadata_table()
+        if keys is not None and prefix is not None:
+            raise InvalidInput("give keys or a prefix, not both")
+        if keys is not None:
+            definition = self._snapshot.definitions.get(partition)
+            wanted = pa.array(list(keys), pa.string())
+            return find_records(table, partition, definition, wanted)
+        if prefix is not None:
+            prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
+            return table.scan_prefixes(partition, prefixes)
+        return table.scan(partition)
+
+    def indexes(self) -> list[IndexInfo]:
+        """Every index of the table: its kind, columns, state and size."""
+        return list_indexes(
+            self._snapshot.config, self._snapshot.definitions, self._snapshot.metadata
+        )
+
+    def _metadata_table(self) -> MetadataTable:
+        if self._snapshot.metadata is None:
+            problem = self._snapshot.metadata_problem
+            raise IndexUnusable(problem or f"table {self.name} has no metadata table")
+        return self._snapshot.metadata
+
+    def _at(self, as_of: str | None) -> Snapshot:
+        return self._snapshot if as_of is None else self._snapshot.at(as_of)
+
+    def _scan(
+        self, condition: Filter | None, columns: Sequence[str] | None, as_of: str | None
+    ) -> Scan:
+        view = self._at(as_of)
+        question = self._understood(view, condition)
+        is_arrow = isinstance(condition, pc.Expression)
+        arrow_columns: tuple[str, ...] = ()
+        if is_arrow and question.tree is not None:
+            # What is not understood may need any column.
+            known = unknown_in(question.tree) is None
+            names = [column.path[0] for column in columns_of(question.tree)]
+            arrow_columns = tuple(names if known else view.schema.names)
+        return Scan(
+            context=view.read_context,
+            slices=self._planned(view, question).files,
+            columns=self._columns(view, columns),
+            predicate=None if is_arrow else question.tree,
+            arrow_filter=condition if is_arrow else None,
+            arrow_columns=arrow_columns,
+            time_zone=self._options.time_zone,
+        )
+
+    def _understood(self, view: Snapshot, condition: Filter | None) -> _Question:
+        if condition is None:
+            return _Question(None, "")
+        text = condition if isinstance(condition, str) else str(condition)
+        if isinstance(condition, str):
+            tree = parse_predicate(condition)
+        elif isinstance(condition, pc.Expression):
+            tree = from_arrow(condition)
+        else:
+            tree = condition
+        zone = self._options.time_zone
+        bound = bind_predicate(tree, view.schema, time_zone=zone)
+        return _Question(bound, text)
+
+    def _planned(self, view: Snapshot, question: _Question) -> Report:
+        options = PlanOptions(
+            self._options.time_zone,
+            self._options.expression_time_zone,
+            self._options.without_indexes,
+        )
+        tree = None if question.tree is None else normalise(question.tree)
+        return plan(view, tree, text=question.text, options=options)
+
+    @staticmethod
+    def _columns(view: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
+        if columns is None:
+            return tuple(view.schema.names)
+        if isinstance(columns, str):
+            raise InvalidInput(f"columns must be a list of names, not the text {columns!r}")
+        view.read_context.target(columns)
+        return tuple(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A filter as it is understood: its bound tree and its text."""
+
+    tree: Expr | None
+    text: str

@@ -1,0 +1,211 @@
+"""One comparison, IN, LIKE or null test against the bounds of its column, for all files.
+
+`truth` says which answer is looked for: may a row make the leaf true, or false? Files in which
+the column is all null come first: there only null tests and `<=>` can be either, whatever the
+written bounds say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.errors import InvalidDefinition
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.carried import type_of
+from lakedex.expr.comparison import FLIPPED, NEGATED
+from lakedex.expr.evaluate import literal_scalar
+from lakedex.expr.exclusion import (
+    excluded,
+    excluded_by_prefix,
+    excluded_from_list,
+    only_in_list,
+    only_with_prefix,
+)
+from lakedex.expr.functions import function
+from lakedex.expr.like import parse_like
+from lakedex.expr.ranges import Form, Range, range_of_bounds, range_of_literal
+from lakedex.expr.tree import (
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Op,
+    StartsWith,
+    children_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A scalar expression and its bounds."""
+
+    expr: Expr
+    bounds: ColumnBounds
+
+    @property
+    def range(self) -> Range | None:
+        """The believable range."""
+        return range_of_bounds(self.bounds, type_of(self.expr))
+
+    @property
+    def portable(self) -> bool:
+        """Whether every engine computes the expression alike for every character."""
+        return all(function(call.function).portable for call in _calls(self.expr))
+
+
+Lookup = Callable[[Expr], Subject | None]
+
+
+def match_leaf(leaf: Expr, lookup: Lookup, count: int, *, truth: bool) -> np.ndarray:
+    """Files in which a row may make the leaf true (or false)."""
+    match leaf:
+        case Compare(op, left, right):
+            return _comparison(op, (left, right), lookup, count, truth=truth)
+        case IsNull(child):
+            return _null_test(lookup(child), count, is_null=truth)
+        case IsNotNull(child):
+            return _null_test(lookup(child), count, is_null=not truth)
+        case In(child, values):
+            return _in(lookup(child), values, count, truth=truth)
+        case Like() | StartsWith():
+            return _like(leaf, lookup(leaf.child), count, truth=truth)
+        case Column() | Call() | Cast():
+            return _compare(Op.EQ, leaf, Literal(truth, pa.bool_()), lookup, count)
+        case _:
+            return np.ones(count, np.bool_)
+
+
+def _comparison(
+    op: Op, sides: tuple[Expr, Expr], lookup: Lookup, count: int, *, truth: bool
+) -> np.ndarray:
+    left, right = sides
+    if isinstance(left, Literal) and not isinstance(right, Literal):
+        op, left, right = FLIPPED[op], right, left
+    if op is not Op.EQ_NULL_SAFE:
+        return _compare(op if truth else NEGATED[op], left, right, lookup, count)
+    if isinstance(right, Literal) and not isinstance(left, Literal):
+        return _null_safe(left, right, lookup, count, truth=truth)
+    return np.ones(count, np.bool_)
+
+
+def _compare(op: Op, left: Expr, right: Expr, lookup: Lookup, count: int) -> np.ndarray:
+    possible = np.ones(count, np.bool_)
+    ranges: list[Range | None] = []
+    for side, other in ((left, right), (right, left)):
+        if isinstance(side, Literal):
+            if side.value is None:
+                return np.zeros(count, np.bool_)
+            ranges.append(range_of_literal(literal_scalar(side)))
+            continue
+        subject = lookup(side)
+        ranges.append(None if subject is None else _usable_range(subject, [other]))
+        if subject is not None:
+            possible &= ~subject.bounds.all_null
+    return possible & ~_excluded(op, ranges[0], ranges[1], count)
+
+
+def _excluded(op: Op, left: Range | None, right: Range | None, count: int) -> np.ndarray:
+    if left is None or right is None or left.form is not right.form:
+        return np.zeros(count, np.bool_)
+    return excluded(op, left, right, count)
+
+
+def _usable_range(subject: Subject, others: list[Expr]) -> Range | None:
+    """The range, unless text was made by a function that engines compute differently.
+
+    Upper and lower case are the same everywhere for ASCII, and almost everywhere else.
+    """
+    found = subject.range
+    if found is None or found.form is not Form.TEXT or subject.portable:
+        return found
+    texts = [other.value for other in others if isinstance(other, Literal)]
+    ascii_only = len(texts) == len(others) and all(str(text).isascii() for text in texts)
+    return found if ascii_only else None
+
+
+def _null_safe(
+    child: Expr, literal: Literal, lookup: Lookup, count: int, *, truth: bool
+) -> np.ndarray:
+    subject = lookup(child)
+    if literal.value is None:
+        return _null_test(subject, count, is_null=truth)
+    if truth:
+        return _compare(Op.EQ, child, literal, lookup, count)
+    differs = _compare(Op.NE, child, literal, lookup, count)
+    return differs | _null_test(subject, count, is_null=True)
+
+
+def _null_test(subject: Subject | None, count: int, *, is_null: bool) -> np.ndarray:
+    if subject is None:
+        return np.ones(count, np.bool_)
+    return ~(subject.bounds.no_nulls if is_null else subject.bounds.all_null)
+
+
+def _in(
+    subject: Subject | None, values: tuple[Literal, ...], count: int, *, truth: bool
+) -> np.ndarray:
+    given = [value for value in values if value.value is not None]
+    has_null = len(given) < len(values)
+    if (truth and not given) or (not truth and has_null):
+        # Nothing equals a null, and nothing is known to differ from one.
+        return np.zeros(count, np.bool_)
+    if subject is None or not given:
+        return np.ones(count, np.bool_)
+    possible = ~subject.bounds.all_null
+    found = _usable_range(subject, list(given))
+    constants = [range_of_literal(literal_scalar(value)) for value in given]
+    usable = [value for value in constants if value is not None]
+    if found is None or any(value.form is not found.form for value in usable):
+        return possible
+    if truth and len(usable) == len(given):
+        return possible & ~excluded_from_list(found, usable, count)
+    return possible if truth else possible & ~only_in_list(found, usable, count)
+
+
+def _like(
+    leaf: Like | StartsWith, subject: Subject | None, count: int, *, truth: bool
+) -> np.ndarray:
+    if subject is None:
+        return np.ones(count, np.bool_)
+    possible = ~subject.bounds.all_null
+    prefix, whole, exact = _pattern(leaf)
+    found = _usable_range(subject, [Literal(prefix, pa.string())])
+    if found is None or found.form is not Form.TEXT:
+        return possible
+    if exact:
+        constant = range_of_literal(pa.scalar(prefix))
+        return possible & ~_excluded(Op.EQ if truth else Op.NE, found, constant, count)
+    if truth:
+        return possible & ~excluded_by_prefix(found, prefix, count)
+    return possible & ~only_with_prefix(found, prefix, count) if whole else possible
+
+
+def _pattern(leaf: Like | StartsWith) -> tuple[str, bool, bool]:
+    """The prefix, whether it says all there is, and whether the string must equal it."""
+    if isinstance(leaf, StartsWith):
+        return leaf.prefix, True, False
+    try:
+        pattern = parse_like(leaf.pattern, leaf.escape)
+    except InvalidDefinition:
+        return "", False, False
+    return pattern.prefix, pattern.is_prefix, pattern.is_exact
+
+
+def _calls(expr: Expr) -> list[Call]:
+    found: list[Call] = []
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        found += [node] if isinstance(node, Call) else []
+        pending.extend(children_of(node))
+    return found

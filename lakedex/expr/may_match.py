@@ -1,0 +1,138 @@
+"""Which files may hold a row that satisfies a predicate, for all files at once.
+
+The walk asks of every node whether some row of a file may make it true, or, below a NOT, false.
+A row that is null there makes it neither, so NOT needs no rewriting, and whatever is not
+decidable may be both. AND needs every child, OR any; for false it is the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lakedex.errors import InvalidInput
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.carried import carry, operand_of
+from lakedex.expr.depth import check_depth
+from lakedex.expr.exact_match import match_exactly
+from lakedex.expr.functions import canonical_name
+from lakedex.expr.leaf_match import Subject, match_leaf
+from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
+
+
+def may_match(
+    predicate: Expr,
+    bounds: Mapping[Expr, ColumnBounds],
+    count: int,
+    *,
+    time_zone: str = "UTC",
+    used: set[Expr] | None = None,
+) -> np.ndarray:
+    """True for every file that may hold a matching row; false only when none can.
+
+    Args:
+        predicate: A bound tree; NOT may stand anywhere.
+        bounds: By column, or by a whole scalar expression that an index covers.
+        count: The number of files.
+        time_zone: The session time zone, for functions of zoned timestamps.
+        used: Receives the keys of `bounds` that were consulted.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from lakedex.expr.bounds import exact_bounds
+        >>> from lakedex.expr.tree import Compare, Op
+        >>> city = Column(("city",), pa.string())
+        >>> files = {city: exact_bounds(pa.array(["oslo", "rome"]))}
+        >>> may_match(Compare(Op.EQ, city, Literal("rome", pa.string())), files, 2).tolist()
+        [False, True]
+    """
+    check_depth(predicate)
+    for key, value in bounds.items():
+        if len(value) != count:
+            raise InvalidInput(f"bounds of {key} are for {len(value)} files, not {count}")
+    index = {expression_key(key): (key, value) for key, value in bounds.items()}
+    return _Walk(index, count, time_zone, set() if used is None else used).possible(
+        predicate, truth=True
+    )
+
+
+def expression_key(expr: Expr) -> object:
+    """What two scalar expressions have in common when they mean the same.
+
+    Types of columns and other names of functions do not count.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> ts = Column(("ts",), pa.date32())
+        >>> expression_key(Call("day", (ts,))) == expression_key(Call("dayofmonth", (ts,)))
+        True
+    """
+    match expr:
+        case Column(path):
+            return ("column", path)
+        case Literal(value):
+            return ("literal", type(value).__name__, value)
+        case Call(name, arguments):
+            return ("call", canonical_name(name), tuple(map(expression_key, arguments)))
+        case Cast(child, kind):
+            return ("cast", kind, expression_key(child))
+        case _:
+            return expr
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    index: Mapping[object, tuple[Expr, ColumnBounds]]
+    count: int
+    time_zone: str
+    used: set[Expr]
+    found: dict[object, Subject | None] = field(default_factory=dict)
+
+    def possible(self, expr: Expr, *, truth: bool) -> np.ndarray:
+        match expr:
+            case And(children):
+                return self._joined(children, truth=truth, every=truth)
+            case Or(children):
+                return self._joined(children, truth=truth, every=not truth)
+            case Not(child):
+                return self.possible(child, truth=not truth)
+            case Unknown():
+                return np.ones(self.count, np.bool_)
+            case Literal(value):
+                return np.full(self.count, value is truth, np.bool_)
+            case _:
+                return self._leaf(expr, truth=truth)
+
+    def _joined(self, children: tuple[Expr, ...], *, truth: bool, every: bool) -> np.ndarray:
+        result = np.full(self.count, every, np.bool_)
+        for child in children:
+            answer = self.possible(child, truth=truth)
+            result = result & answer if every else result | answer
+        return result
+
+    def _leaf(self, expr: Expr, *, truth: bool) -> np.ndarray:
+        exact = match_exactly(expr, self.subject, self.time_zone)
+        if exact is not None:
+            return exact.may_be(truth=truth)
+        return match_leaf(expr, self.subject, self.count, truth=truth)
+
+    def subject(self, expr: Expr) -> Subject | None:
+        """The bounds of a scalar expression: its own, or carried through functions."""
+        key = expression_key(expr)
+        if key not in self.found:
+            self.found[key] = self._find(key, expr)
+        return self.found[key]
+
+    def _find(self, key: object, expr: Expr) -> Subject | None:
+        direct = self.index.get(key)
+        if direct is not None:
+            self.used.add(direct[0])
+            return Subject(expr, direct[1])
+        operand = operand_of(expr)
+        inner = None if operand is None else self.subject(operand)
+        if inner is None:
+            return None
+        carried = carry(expr, inner.bounds, self.time_zone)
+        return None if carried is None else Subject(expr, carried)

@@ -1,0 +1,72 @@
+"""Which indexes a table has, for people: kind, columns, state and size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakedex.config import TableConfig
+from lakedex.errors import LakedexError
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+
+
+@dataclass(frozen=True, slots=True)
+class IndexInfo:
+    """One index of a table."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    function: str
+    state: str
+    """`live`, `building`, or `defined` when there is a definition but no usable partition."""
+    file_groups: int
+    size_bytes: int
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The index as plain values, for JSON."""
+        return asdict(self) | {"columns": list(self.columns)}
+
+
+def list_indexes(
+    config: TableConfig,
+    definitions: Mapping[str, IndexDefinition],
+    metadata: MetadataTable | None,
+) -> list[IndexInfo]:
+    """Every index that is live, being built or defined, by name."""
+    names = {*config.metadata_partitions, *config.metadata_partitions_inflight, *definitions}
+    return [_info(name, config, definitions.get(name), metadata) for name in sorted(names)]
+
+
+def _info(
+    name: str,
+    config: TableConfig,
+    definition: IndexDefinition | None,
+    metadata: MetadataTable | None,
+) -> IndexInfo:
+    state = "defined"
+    if name in config.metadata_partitions:
+        state = "live"
+    elif name in config.metadata_partitions_inflight:
+        state = "building"
+    groups, size_bytes, problem, kind = 0, 0, None, name
+    try:
+        kind = metadata_partition(name).kind.value
+        if metadata is not None and state != "defined":
+            found = metadata.groups(name)
+            groups, size_bytes = len(found), sum(group.size_bytes for group in found)
+    except LakedexError as error:
+        problem = str(error)
+    return IndexInfo(
+        name=name,
+        kind=kind,
+        columns=definition.source_fields if definition else (),
+        function=definition.function if definition else "",
+        state=state,
+        file_groups=groups,
+        size_bytes=size_bytes,
+        problem=problem,
+    )

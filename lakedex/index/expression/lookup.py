@@ -1,0 +1,147 @@
+"""Expression indexes as pruners: ranges or bloom filters over f(column).
+
+An index over a function of time holds what the function gave in the time zone of the session
+that wrote it, and no table tells which zone that was. Such an index is used where the column's
+own range, put through the function in the query's zone, gives the very same bounds; or where the
+caller says in which zone it was built.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.bind import bound_type
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.carried import carry
+from lakedex.expr.may_match import may_match
+from lakedex.expr.points import points
+from lakedex.expr.tree import Column, Expr, columns_of
+from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.bloom_filters import filtered
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.definition import depends_on_zone, indexed_expression
+from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
+from lakedex.index.file_bounds import SliceFiles, slice_bounds, slice_files
+
+_PREFIX = "expr_index_"
+_BLOOM_FLAVOUR = "bloom_filters"
+_STATS_PARTITION = "column_stats"
+
+
+class ExpressionIndex:
+    """Prunes by predicates on the indexed expression, never by those on its bare column."""
+
+    kind = "expression_index"
+
+    def names(self, table: IndexedTable) -> list[str]:
+        """The expression indexes that are defined or live."""
+        live = [name for name in table.read.config.metadata_partitions if name.startswith(_PREFIX)]
+        defined = [name for name in table.definitions if name.startswith(_PREFIX)]
+        return sorted({*live, *defined})
+
+    def lookup(self, name: str, question: Question) -> Answer | str:
+        """The slices whose entries allow the predicate."""
+        table = question.table
+        definition = table.definitions.get(name)
+        if definition is None:
+            return "it has no definition"
+        if not table.is_live(name):
+            return "it is not live: still being built, or dropped"
+        expression = indexed_expression(definition, table.read.schema, table.time_zone)
+        if isinstance(expression, str):
+            return expression
+        if definition.index_type == _BLOOM_FLAVOUR:
+            return _by_bloom(name, expression, question)
+        return _by_range(name, definition, expression, question)
+
+
+def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
+    predicate = with_expression_as_column(question.predicate, expression)
+    asked = points(predicate, EXPRESSION_PATH)
+    if asked is None:
+        return "the predicate has no = or IN on its expression"
+    source = columns_of(expression)[0]
+    if depends_on_zone(expression, source.type) and not _zone_is_told(question.table):
+        return _zone_reason()
+    values = [literal.value for literal in asked]
+    if not all(isinstance(value, str) and value for value in values):
+        return "filters know neither null nor empty nor other values than text"
+    return filtered(question.table, name, question.slices, pa.array(values, pa.string()))
+
+
+def _by_range(
+    name: str, definition: IndexDefinition, expression: Expr, question: Question
+) -> Answer | str:
+    table = question.table
+    source = columns_of(expression)[0]
+    count = len(question.slices)
+    used: set[Expr] = set()
+    result_type = bound_type(expression)
+    nothing = _unknown(result_type, count)
+    may_match(
+        question.predicate, {expression: nothing}, count, time_zone=table.time_zone, used=used
+    )
+    if not used:
+        return f"the predicate does not ask for its expression over {source.name}"
+    files = slice_files(question.slices)
+    bounds = slice_bounds(question, name, definition.source_fields[0], result_type, files)
+    if depends_on_zone(expression, source.type) and not _zone_is_told(table):
+        agreed = _agreeing(bounds, expression, source, question, files)
+        if isinstance(agreed, str):
+            return agreed
+        bounds = _restricted(bounds, agreed)
+    keep = may_match(question.predicate, {expression: bounds}, count, time_zone=table.time_zone)
+    reason = f"ranges of {definition.function}({source.name})"
+    return Answer(keep, np.ones(count, dtype=np.bool_), reason)
+
+
+def _agreeing(
+    bounds: ColumnBounds, expression: Expr, source: Column, question: Question, files: SliceFiles
+) -> Mask | str:
+    """The slices whose bounds are those that the query's own time zone gives."""
+    if not question.table.is_live(_STATS_PARTITION) or source.type is None:
+        return _zone_reason()
+    plain = slice_bounds(question, _STATS_PARTITION, source.name, source.type, files)
+    carried = carry(expression, plain, question.table.time_zone)
+    if carried is None:
+        return _zone_reason()
+    same = pc.and_(
+        pc.equal(bounds.minimum, carried.minimum), pc.equal(bounds.maximum, carried.maximum)
+    )
+    agreed = same.fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    if not agreed.any():
+        return _zone_reason()
+    mask: Mask = agreed.astype(np.bool_)
+    return mask
+
+
+def _zone_is_told(table: IndexedTable) -> bool:
+    return table.expression_time_zone == table.time_zone
+
+
+def _zone_reason() -> str:
+    return (
+        "the time zone that it was built in is not recorded; "
+        "open the table with expression_time_zone to use it"
+    )
+
+
+def _unknown(data_type: pa.DataType, count: int) -> ColumnBounds:
+    nothing = pa.nulls(count, data_type)
+    unknown = np.full(count, -1, dtype=np.int64)
+    return ColumnBounds(
+        data_type, nothing, nothing, unknown, unknown, np.zeros(count, dtype=np.bool_)
+    )
+
+
+def _restricted(bounds: ColumnBounds, mask: Mask) -> ColumnBounds:
+    return ColumnBounds(
+        bounds.type,
+        bounds.minimum,
+        bounds.maximum,
+        bounds.null_count,
+        bounds.value_count,
+        bounds.known & mask,
+    )

@@ -1,0 +1,78 @@
+"""The partition stats index: which partitions cannot hold a value.
+
+A partition's range is put together from the ranges of its files, and a file whose statistics were
+left out (strings beyond some length) does not widen it. So text and binary columns are not
+judged by it; the column stats of the single files say where a range is missing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.may_match import may_match
+from lakedex.expr.tree import Column, Expr
+from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.column_stats import indexed_columns
+from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table.keys import column_stats_prefix
+from lakedex.index.stat_values import stat_values
+
+PARTITION = "partition_stats"
+
+
+class PartitionStatsIndex:
+    """Prunes whole partitions by comparisons, IN and IS NULL."""
+
+    kind = "partition_stats"
+
+    def names(self, table: IndexedTable) -> list[str]:
+        """The partition stats index, if the table has one."""
+        return [PARTITION] if table.is_live(PARTITION) else []
+
+    def lookup(self, name: str, question: Question) -> Answer | str:
+        """The slices of the partitions whose ranges allow the predicate."""
+        table = question.table
+        if not table.is_latest:
+            return "it describes the newest snapshot only"
+        if table.read.history is not None:
+            return "columns were renamed or dropped, and its records do not tell which they mean"
+        columns = [column for column in indexed_columns(question) if not _is_text(column.type)]
+        if not columns:
+            return "it is only used for columns that are neither text nor binary"
+        partitions = question.partitions
+        bounds: dict[Expr, ColumnBounds] = {
+            column: _partition_bounds(table, name, column, partitions) for column in columns
+        }
+        keep = may_match(question.predicate, bounds, len(partitions), time_zone=table.time_zone)
+        kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
+        mask = np.array([each.partition in kept for each in question.slices], dtype=np.bool_)
+        names = ", ".join(column.name for column in columns)
+        reason = f"ranges of {names} in {len(partitions)} partitions"
+        return Answer(mask, np.ones(len(mask), dtype=np.bool_), reason)
+
+
+def _partition_bounds(
+    table: IndexedTable, name: str, column: Column, partitions: list[str]
+) -> ColumnBounds:
+    keys = pa.array([column_stats_prefix(column.name, path) for path in partitions], pa.string())
+    records = table.metadata.lookup(name, keys)
+    place = pc.index_in(keys, value_set=records["key"].combine_chunks())
+    values = stat_values(records[STATS_PAYLOAD].combine_chunks().take(place), column.type)
+    # Files from before the column was added are not counted although their rows are null, so
+    # the counts only tell that every value is null, never that none is.
+    all_null = (values.value_count > 0) & (values.null_count == values.value_count)
+    return ColumnBounds(
+        column.type,
+        values.minimum,
+        values.maximum,
+        np.where(all_null, values.null_count, -1),
+        np.where(all_null, values.value_count, -1),
+        place.is_valid().to_numpy(zero_copy_only=False),
+    )
+
+
+def _is_text(data_type: pa.DataType | None) -> bool:
+    return data_type is None or bool(pa.types.is_string(data_type) or pa.types.is_binary(data_type))

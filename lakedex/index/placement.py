@@ -1,0 +1,30 @@
+"""Which file group of an index a key lies in, for keys of any kind of index."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import Kind, MetadataTable, metadata_partition
+from lakedex.index.metadata_table.hashing import shards_of
+
+_FIRST_VERSION_SHARDED_BY_VALUE = 2
+
+
+def find_records(
+    metadata: MetadataTable, partition: str, definition: IndexDefinition | None, keys: pa.Array
+) -> pa.Table:
+    """The records of the given keys, read from nothing but the blocks that may hold them."""
+    kind = metadata_partition(partition).kind
+    groups = [group.file_id for group in metadata.groups(partition)]
+    if kind is Kind.RECORD_INDEX and definition is not None and definition.is_partitioned:
+        parts = [metadata.lookup_in(partition, file_id, keys) for file_id in groups]
+        return pa.concat_tables(parts) if parts else metadata.lookup(partition, keys)
+    shards = None
+    by_value = definition is not None and definition.version >= _FIRST_VERSION_SHARDED_BY_VALUE
+    if kind is Kind.SECONDARY_INDEX and by_value and groups:
+        values = pc.extract_regex(keys, r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)")
+        spelled = pc.struct_field(values, "value")
+        shards = shards_of(pc.coalesce(spelled, keys), len(groups))
+    return metadata.lookup(partition, keys, shards)

@@ -1,0 +1,108 @@
+"""Whether the record index names the one and only place of every key.
+
+The index holds one place per key. After plain inserts, or upserts through an index that looks at
+one partition only, a key may stand in the table twice; the second copy is then not in the index
+and a lookup would miss it. So the index prunes only where it has as many entries as the table has
+rows: every key has an entry, hence no key stands twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakedex.errors import CorruptFile, LakedexError
+from lakedex.filegroup import FileSlice, read_slice
+from lakedex.index.answer import IndexedTable
+from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table.keys import column_stats_key
+
+PARTITION = "record_index"
+_STATS_PARTITION = "column_stats"
+_COUNTED_COLUMN = "_hoodie_commit_time"
+"""A column that every row has, so that its value count is the row count."""
+
+
+def why_incomplete(table: IndexedTable) -> str | None:
+    """None when every row has its own entry, else what is wrong in words; found out once."""
+    if "record_index_problem" not in table.kept:
+        table.kept["record_index_problem"] = _find_problem(table)
+    problem: str | None = table.kept["record_index_problem"]
+    return problem
+
+
+def live_entries(table: IndexedTable, partition: str) -> int:
+    """How many keys a partition of the metadata table holds, without decoding its records."""
+    groups = table.metadata.groups(partition)
+    readers = (table.metadata.group_reader(partition, group.file_id) for group in groups)
+    return sum(reader.live_count() for reader in readers)
+
+
+def row_count(table: IndexedTable) -> int:
+    """How many rows the snapshot has: counted by statistics, log files merged where needed."""
+    if "row_count" not in table.kept:
+        plain = [file_slice for file_slice in table.slices if not file_slice.logs]
+        logged = [file_slice for file_slice in table.slices if file_slice.logs]
+        count = _plain_rows(table, plain)
+        columns = [_COUNTED_COLUMN] if _COUNTED_COLUMN in table.read.schema.names else []
+        columns = columns or table.read.merge_columns()[:1]
+        for file_slice in logged:
+            count += sum(part.num_rows for part in read_slice(table.read, file_slice, columns))
+        table.kept["row_count"] = count
+    found: int = table.kept["row_count"]
+    return found
+
+
+def _find_problem(table: IndexedTable) -> str | None:
+    try:
+        entries, rows = live_entries(table, PARTITION), row_count(table)
+    except LakedexError as error:
+        return f"its entries could not be counted: {error}"
+    if entries == rows:
+        return None
+    return f"it has {entries} entries for {rows} rows, so a key may stand twice or be missing"
+
+
+def _plain_rows(table: IndexedTable, slices: list[FileSlice]) -> int:
+    counts = _counts_from_stats(table, slices)
+    missing = np.flatnonzero(counts < 0).tolist()
+    for position in missing:
+        counts[position] = _footer_rows(table, slices[position])
+    return int(counts.sum())
+
+
+def _counts_from_stats(
+    table: IndexedTable, slices: list[FileSlice]
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Row counts of base files from their statistics; -1 where there are none."""
+    counts = np.full(len(slices), -1, dtype=np.int64)
+    if not slices or not table.is_live(_STATS_PARTITION):
+        return counts
+    keys = pa.array(
+        [
+            column_stats_key(_COUNTED_COLUMN, file_slice.partition, file_slice.base.name)
+            for file_slice in slices
+            if file_slice.base is not None
+        ],
+        pa.string(),
+    )
+    found = table.metadata.lookup(_STATS_PARTITION, keys)
+    if len(found) == 0:
+        return counts
+    values = pc.struct_field(found[STATS_PAYLOAD].combine_chunks(), "valueCount")
+    places = pc.index_in(keys, value_set=found["key"].combine_chunks())
+    taken = values.take(places).fill_null(-1)
+    return taken.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _footer_rows(table: IndexedTable, file_slice: FileSlice) -> int:
+    if file_slice.base is None:
+        return 0
+    path = file_slice.path_of(file_slice.base.name)
+    try:
+        with table.read.storage.open_parquet_input(path, file_slice.base.size_bytes) as handle:
+            return int(pq.read_metadata(handle).num_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptFile(path, 0, expected="a Parquet footer", actual=error) from error

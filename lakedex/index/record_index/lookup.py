@@ -1,0 +1,111 @@
+"""The record index as a pruner: from the key values in a predicate to file groups."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.expr.points import key_points, points
+from lakedex.expr.tree import Expr
+from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
+from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.record_index.completeness import PARTITION, why_incomplete
+from lakedex.index.record_index.locations import distinct_locations
+from lakedex.keys import RecordKeyFormat, escape_path_value
+
+MAX_KEYS = 200_000
+"""More keys than this are no point lookup any more."""
+
+
+class RecordIndex:
+    """Prunes by `=` and IN on the record key."""
+
+    kind = "record_index"
+
+    def names(self, table: IndexedTable) -> list[str]:
+        """The record index, if the table has one."""
+        known = table.is_live(PARTITION) or PARTITION in table.definitions
+        return [PARTITION] if known else []
+
+    def lookup(self, name: str, question: Question) -> Answer | str:
+        """The file groups that hold the keys which the predicate asks for."""
+        table = question.table
+        if not table.is_live(name):
+            return "it is not live: still being built, or dropped"
+        keys = record_keys(question.predicate, table.read)
+        if isinstance(keys, str):
+            return keys
+        if not table.is_latest:
+            return "it describes the newest snapshot only"
+        found = locate(table, pa.array(keys, pa.string()), question.partitions)
+        if isinstance(found, str):
+            return found
+        hits = np.array([file_slice.id in found for file_slice in question.slices], dtype=np.bool_)
+        reason = f"{len(keys)} keys asked, {len(found)} file groups hold them"
+        return Answer(hits, np.ones(len(hits), dtype=np.bool_), reason)
+
+
+def locate(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> set[FileSliceId] | str:
+    """The file groups of the given record keys, or why the index cannot be trusted."""
+    problem = why_incomplete(table)
+    if problem is not None:
+        return problem
+    found = distinct_locations(_entries(table, keys, partitions))
+    strays = found - table.slice_ids
+    if strays:
+        stray = min(strays)
+        return f"an entry points to file group {stray.file_id}, which the snapshot does not have"
+    return found
+
+
+def record_keys(predicate: Expr, read: ReadContext) -> list[str] | str:
+    """The record keys that rows must have for the predicate to be true, or why unknown."""
+    stored = points(predicate, (RECORD_KEY,))
+    if stored is not None:
+        return [str(literal.value) for literal in stored if literal.value is not None]
+    fields = read.config.record_key_fields
+    if not fields:
+        return "the table has no record key columns"
+    for field in fields:
+        if field not in read.schema.names:
+            return f"the record key {field} is no column"
+        if not RecordKeyFormat.can_spell(read.schema.field(field).type):
+            return f"how keys spell {read.schema.field(field).type} values ({field}) is not sure"
+    rows = key_points(predicate, [(field,) for field in fields], MAX_KEYS)
+    if rows is None:
+        return f"the predicate has no = or IN on the record key ({', '.join(fields)})"
+    values = [tuple(literal.value for literal in row) for row in rows]
+    keys = key_format(read.config).keys(values)
+    return "a key value has no sure spelling" if keys is None else keys
+
+
+def key_format(config: TableConfig) -> RecordKeyFormat:
+    """How the table spells record keys; one field may be spelled either way by some writers."""
+    fields = config.record_key_fields
+    if len(fields) > 1:
+        return RecordKeyFormat(fields, names_fields=True)
+    generator = f"{config.keygen_type or ''} {config.keygen_class or ''}".upper()
+    plain = any(kind in generator for kind in ("SIMPLE", "NON_PARTITION", "NONPARTITION"))
+    return RecordKeyFormat(fields, names_fields=False if plain else None)
+
+
+def _entries(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> pa.Table:
+    definition = table.definitions.get(PARTITION)
+    if definition is None or not definition.is_partitioned:
+        return table.metadata.lookup(PARTITION, keys)
+    groups = [group.file_id for group in table.metadata.groups(PARTITION)]
+    parts = []
+    for partition in partitions:
+        start = f"record-index-{escape_path_value(partition, for_file_name=True)}-"
+        own = [name for name in groups if name.startswith(start) and name.count("-") == 4]
+        if own:
+            shards = shards_of(keys, len(own))
+            parts += [
+                table.metadata.lookup_in(
+                    PARTITION, own[shard], keys.filter(pa.array(shards == shard))
+                )
+                for shard in np.unique(shards).tolist()
+            ]
+    return pa.concat_tables(parts) if parts else table.metadata.lookup(PARTITION, keys[:0])

@@ -1,0 +1,56 @@
+"""Prunes by the values that partition paths stand for, without reading anything."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.may_match import may_match
+from lakedex.expr.tree import Column, Expr, columns_of
+from lakedex.filegroup import partition_layout
+from lakedex.index.answer import Mask
+from lakedex.keys import PartitionValue
+from lakedex.table import Snapshot
+
+_PARTITION_PATH = "_hoodie_partition_path"
+
+
+def prune_partitions(
+    snapshot: Snapshot, predicate: Expr, partitions: list[str], time_zone: str
+) -> Mask | str:
+    """Which partitions may hold a match, or why their paths do not tell."""
+    names = {*snapshot.config.partition_fields, _PARTITION_PATH}
+    columns = [
+        column
+        for column in columns_of(predicate)
+        if column.name in names and len(column.path) == 1 and column.type is not None
+    ]
+    if not columns:
+        fields = ", ".join(snapshot.config.partition_fields)
+        return f"the predicate does not name a partition column ({fields or 'there is none'})"
+    types = {column.name: column.type for column in columns if column.type is not None}
+    layout = partition_layout(snapshot.config)
+    values = [layout.values(path, types) if layout.fields else {} for path in partitions]
+    bounds: dict[Expr, ColumnBounds] = {}
+    for column in columns:
+        if column.name == _PARTITION_PATH:
+            found = [PartitionValue(path, known=True) for path in partitions]
+        else:
+            found = [value[column.name] for value in values]
+        bounds[column] = _bounds(column, found)
+    if not any(each.known.any() for each in bounds.values()):
+        return "the partition paths do not tell the values of their columns for sure"
+    mask: Mask = may_match(predicate, bounds, len(partitions), time_zone=time_zone)
+    return mask
+
+
+def _bounds(column: Column, found: list[PartitionValue]) -> ColumnBounds:
+    known = np.array([value.known for value in found], dtype=np.bool_)
+    try:
+        values = pa.array([value.value for value in found], column.type)
+    except (pa.ArrowInvalid, OverflowError):
+        values, known = pa.nulls(len(found), column.type), np.zeros(len(found), dtype=np.bool_)
+    null = known & ~values.is_valid().to_numpy(zero_copy_only=False)
+    ones = np.ones(len(found), dtype=np.int64)
+    return ColumnBounds(column.type, values, values, null.astype(np.int64), ones, known)

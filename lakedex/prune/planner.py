@@ -1,0 +1,142 @@
+"""From a predicate to the file slices that may match, with the reason of every step.
+
+Each step sees only what the last one left. An index that fails, that is still being built or that
+does not know the predicate keeps every slice and says why; a query never fails for an index.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lakedex.errors import LakedexError
+from lakedex.expr.tree import Expr, Literal, Unknown
+from lakedex.filegroup import FileSlice
+from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.registry import KINDS
+from lakedex.prune.partition_values import prune_partitions
+from lakedex.prune.report import Report, Step
+from lakedex.table import Snapshot
+
+_FEW_SLICES = 1
+"""With so few slices left no index lookup can save anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """How to plan: session zone, and indexes to leave alone."""
+
+    time_zone: str = "UTC"
+    expression_time_zone: str | None = None
+    without: frozenset[str] = field(default_factory=frozenset)
+    """Names of indexes, or kinds, that must not be used; `all` switches pruning off."""
+
+
+def plan(
+    snapshot: Snapshot, predicate: Expr | None, *, text: str = "", options: PlanOptions
+) -> Report:
+    """The slices that may hold a row for which `predicate` (bound, in normal form) is true."""
+    return _Plan(snapshot, predicate, options).run(text)
+
+
+class _Plan:
+    def __init__(self, snapshot: Snapshot, predicate: Expr | None, options: PlanOptions) -> None:
+        self._snapshot = snapshot
+        self._predicate = predicate
+        self._options = options
+        self._slices: tuple[FileSlice, ...] = snapshot.slices
+        self._steps: list[Step] = []
+
+    def run(self, text: str) -> Report:
+        total = self._slices
+        predicate = self._predicate
+        notes = []
+        if self._snapshot.metadata_problem:
+            notes.append(f"metadata table not used: {self._snapshot.metadata_problem}")
+        if isinstance(predicate, Unknown):
+            notes.append(f"the predicate is not understood: {predicate.reason}")
+        elif predicate is not None and "all" not in self._options.without:
+            self._prune(predicate)
+        return Report(
+            predicate=text,
+            total=len(total),
+            total_bytes=sum(file_slice.size_bytes for file_slice in total),
+            files=self._slices,
+            steps=tuple(self._steps),
+            listing=self._snapshot.listing.source,
+            notes=tuple(notes),
+        )
+
+    def _prune(self, predicate: Expr) -> None:
+        if isinstance(predicate, Literal):
+            self._constant(predicate)
+            return
+        self._step("partition values", "partition_values", lambda: self._by_partition(predicate))
+        table = self._snapshot.indexed_table(
+            time_zone=self._options.time_zone,
+            expression_time_zone=self._options.expression_time_zone,
+        )
+        if table is None:
+            return
+        for kind in KINDS:
+            for name in kind.names(table):
+                self._index(kind.kind, name, kind.lookup, table, predicate)
+
+    def _index(
+        self,
+        kind: str,
+        name: str,
+        lookup: Callable[[str, Question], Answer | str],
+        table: IndexedTable,
+        predicate: Expr,
+    ) -> None:
+        if self._options.without.intersection([kind, name]):
+            self._skip(name, kind, "switched off by the caller")
+        elif len(self._slices) <= _FEW_SLICES:
+            self._skip(name, kind, f"not needed: {len(self._slices)} file slices are left")
+        else:
+            question = Question(predicate, self._slices, table)
+            self._step(name, kind, lambda: _masked(lookup(name, question)))
+
+    def _by_partition(self, predicate: Expr) -> tuple[Mask, str] | str:
+        partitions = list(dict.fromkeys(each.partition for each in self._slices))
+        keep = prune_partitions(self._snapshot, predicate, partitions, self._options.time_zone)
+        if isinstance(keep, str):
+            return keep
+        kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
+        mask = np.array([each.partition in kept for each in self._slices], dtype=np.bool_)
+        return mask, f"{len(kept)} of {len(partitions)} partitions may match"
+
+    def _step(self, name: str, kind: str, ask: Callable[[], tuple[Mask, str] | str]) -> None:
+        before = self._slices
+        started = time.perf_counter()
+        try:
+            answer = ask()
+        except LakedexError as error:
+            answer = f"it could not be read: {error}"
+        seconds = time.perf_counter() - started
+        if isinstance(answer, str):
+            self._skip(name, kind, answer, seconds)
+            return
+        mask, reason = answer
+        kept = tuple(each for each, keeps in zip(before, mask.tolist(), strict=True) if keeps)
+        saved = sum(each.size_bytes for each in before) - sum(each.size_bytes for each in kept)
+        self._slices = kept
+        self._steps.append(Step(name, kind, len(before), len(kept), saved, seconds, reason))
+
+    def _skip(self, name: str, kind: str, reason: str, seconds: float = 0.0) -> None:
+        count = len(self._slices)
+        self._steps.append(Step(name, kind, count, count, 0, seconds, reason, used=False))
+
+    def _constant(self, predicate: Literal) -> None:
+        if predicate.value is not True:
+            nothing = np.zeros(len(self._slices), dtype=np.bool_)
+            reason = "the predicate is never true"
+            self._step("predicate", "constant", lambda: (nothing, reason))
+
+
+def _masked(answer: Answer | str) -> tuple[Mask, str] | str:
+    return answer if isinstance(answer, str) else (answer.keep, answer.reason)

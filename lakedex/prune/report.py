@@ -1,0 +1,92 @@
+"""The report of a pruned query: what every step removed, and why the others did not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakedex.filegroup import FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One index that was asked, or was not, and the reason."""
+
+    index: str
+    kind: str
+    before: int
+    after: int
+    bytes_saved: int
+    seconds: float
+    reason: str
+    used: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as plain values, for JSON."""
+        return {
+            "index": self.index,
+            "kind": self.kind,
+            "used": self.used,
+            "before": self.before,
+            "after": self.after,
+            "bytes_saved": self.bytes_saved,
+            "seconds": round(self.seconds, 6),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a query would read of a table; prints as a table.
+
+    `total` is the number of file slices before pruning, `files` are those left, `steps` tell of
+    every index in the order in which they were asked, unused ones included.
+    """
+
+    predicate: str
+    total: int
+    total_bytes: int
+    files: tuple[FileSlice, ...]
+    steps: tuple[Step, ...]
+    listing: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def bytes_left(self) -> int:
+        """The bytes of the slices that are left to read."""
+        return sum(file_slice.size_bytes for file_slice in self.files)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as plain values, for JSON."""
+        return {
+            "predicate": self.predicate,
+            "total": self.total,
+            "left": len(self.files),
+            "total_bytes": self.total_bytes,
+            "bytes_left": self.bytes_left,
+            "listing": self.listing,
+            "notes": list(self.notes),
+            "steps": [step.as_dict() for step in self.steps],
+            "files": [
+                {
+                    "partition": each.partition,
+                    "file_id": each.file_id,
+                    "base": each.base.name if each.base else None,
+                    "logs": [log.name for log in each.logs],
+                    "size_bytes": each.size_bytes,
+                }
+                for each in self.files
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.predicate or 'no predicate'}: reads {len(self.files)} of {self.total} "
+            f"file slices, {self.bytes_left:,} of {self.total_bytes:,} bytes",
+        ]
+        width = max((len(step.index) for step in self.steps), default=0)
+        for step in self.steps:
+            change = f"{step.before:>7,} -> {step.after:<7,}" if step.used else " " * 18
+            lines.append(f"  {step.index:<{width}}  {change}  {step.reason}")
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)

@@ -1,0 +1,72 @@
+"""The rows that changed between two instants: their newest version, of commits in the range.
+
+A row belongs to the change if the commit that last wrote it, as its commit-time column tells, is
+one of the commits in the range. Deleted rows leave no trace in that; only file slices that a
+commit of the range wrote to are read.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.read.scan import Scan, to_table
+from lakedex.table import Snapshot
+from lakedex.timeline import Instant
+
+_COMMIT_TIME = "_hoodie_commit_time"
+_CLUSTER = "CLUSTER"
+
+
+def changed_rows(
+    snapshot: Snapshot, begin: str, end: str | None, columns: tuple[str, ...]
+) -> pa.Table:
+    """Rows written after `begin` and up to `end`, in their version as of `end`."""
+    if _COMMIT_TIME not in snapshot.schema.names:
+        raise UnsupportedFeature("reading changes of a table without meta columns")
+    if end is not None and begin not in ("earliest", "0", "00", "000") and begin > end:
+        raise InvalidInput(f"changes cannot begin at {begin}, after their end at {end}")
+    instants = snapshot.timeline.between(begin, end)
+    if not instants:
+        return snapshot.read_context.target(columns).empty_table()
+    view = snapshot
+    if end is not None:
+        view = snapshot.at(max(instant.requested_time for instant in instants))
+    written = _writes_of_rows(snapshot, instants)
+    scan = Scan(
+        context=view.read_context,
+        slices=_touched(view, written),
+        columns=columns,
+        arrow_filter=pc.field(_COMMIT_TIME).isin([each.requested_time for each in written]),
+        arrow_columns=(_COMMIT_TIME,),
+    )
+    return to_table(scan)
+
+
+def _writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[Instant]:
+    """The instants that changed rows: compaction and clustering only move them."""
+    found = []
+    for instant in instants:
+        metadata = snapshot.timeline.commit_metadata(instant)
+        if not metadata.compacted and metadata.operation_type != _CLUSTER:
+            found.append(instant)
+    return found
+
+
+def _touched(view: Snapshot, written: list[Instant]) -> list[FileSlice]:
+    """The slices that can hold rows of these instants.
+
+    Compaction keeps file ids and clustering does not, so after a clustering every slice counts.
+    """
+    groups: set[FileSliceId] = set()
+    for instant in written:
+        metadata = view.timeline.commit_metadata(instant)
+        for partition, stats in metadata.partition_to_stats.items():
+            groups.update(FileSliceId(partition, stat.file_id or "") for stat in stats)
+    clustered = any(
+        view.timeline.commit_metadata(instant).operation_type == _CLUSTER
+        for instant in view.timeline.write_instants()
+    )
+    return [each for each in view.slices if clustered or each.id in groups]

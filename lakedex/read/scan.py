@@ -1,0 +1,96 @@
+"""Rows out of file slices: several slices at a time, in order, filtered exactly."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from os import cpu_count
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.evaluate import filter_table
+from lakedex.expr.tree import Expr, columns_of
+from lakedex.filegroup import FileSlice, ReadContext, read_slice
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What to read: the slices, the columns to give out, and the rows to keep."""
+
+    context: ReadContext
+    slices: Sequence[FileSlice]
+    columns: tuple[str, ...]
+    predicate: Expr | None = None
+    """A bound predicate; rows for which it is not true are left out."""
+    arrow_filter: pc.Expression | None = None
+    """A filter in Arrow's own terms, which are not SQL's where NaN is concerned."""
+    arrow_columns: tuple[str, ...] = ()
+    time_zone: str = "UTC"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows given out."""
+        return self.context.target(self.columns)
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that have to be read, those of the filters included."""
+        names = [*self.columns, *self.arrow_columns]
+        if self.predicate is not None:
+            names += [column.path[0] for column in columns_of(self.predicate)]
+        return list(dict.fromkeys(names))
+
+
+def to_table(scan: Scan) -> pa.Table:
+    """All rows at once; slices are read in parallel."""
+    workers = min(len(scan.slices), cpu_count() or 1)
+    if workers <= 1:
+        parts = [_slice_table(scan, file_slice) for file_slice in scan.slices]
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            parts = list(pool.map(lambda each: _slice_table(scan, each), scan.slices))
+    return pa.concat_tables([scan.schema.empty_table(), *parts])
+
+
+def to_batches(scan: Scan, *, ahead: int = 2) -> Iterator[pa.RecordBatch]:
+    """The rows in batches; at most `ahead` batches are read before they are asked for."""
+    pending: deque[Future[list[pa.RecordBatch]]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        source = _batches(scan)
+        for _ in range(ahead):
+            pending.append(pool.submit(_next, source))
+        while pending:
+            batches = pending.popleft().result()
+            if not batches:
+                break
+            pending.append(pool.submit(_next, source))
+            yield from batches
+
+
+def _slice_table(scan: Scan, file_slice: FileSlice) -> pa.Table:
+    parts = read_slice(scan.context, file_slice, scan.needed, batch_rows=None)
+    kept = [_kept(scan, part) for part in parts]
+    return pa.concat_tables(kept) if kept else scan.schema.empty_table()
+
+
+def _batches(scan: Scan) -> Iterator[list[pa.RecordBatch]]:
+    for file_slice in scan.slices:
+        for part in read_slice(scan.context, file_slice, scan.needed):
+            batches = [batch for batch in _kept(scan, part).to_batches() if batch.num_rows]
+            if batches:
+                yield batches
+
+
+def _next(source: Iterator[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
+    return next(source, [])
+
+
+def _kept(scan: Scan, rows: pa.Table) -> pa.Table:
+    if scan.predicate is not None:
+        rows = filter_table(rows, scan.predicate, time_zone=scan.time_zone)
+    if scan.arrow_filter is not None:
+        rows = rows.filter(scan.arrow_filter)
+    return rows.select(list(scan.columns))

@@ -1,0 +1,432 @@
+"""Random predicates: evaluation against a row-by-row reference, pruning against evaluation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import random
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakedex.expr.bounds import ColumnBounds, exact_bounds, merge_by_group
+from lakedex.expr.evaluate import evaluate, filter_table
+from lakedex.expr.may_match import may_match
+from lakedex.expr.tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Or,
+    StartsWith,
+    Unknown,
+)
+
+NAN = float("nan")
+UTC = dt.UTC
+POOLS = {
+    "i": (pa.int32(), [-(2**31), -2, -1, 0, 1, 2, 3, 2**31 - 1]),
+    "l": (pa.int64(), [-(2**63), -5, 0, 7, 2**63 - 1]),
+    "f": (pa.float32(), [NAN, math.inf, -math.inf, -0.0, 0.0, 1.5, -1.5, 2.5]),
+    "d": (pa.float64(), [NAN, math.inf, -math.inf, -0.0, 0.0, 1.0, 1.5, -1.5, 2.5, 1e300]),
+    "s": (
+        pa.string(),
+        ["", "a", "ab", "abc", "b", "Z", "ä", "\ue000", "\uffff", "a\uffff", "\U0001d49c"]
+        + ["a\U0001d49c", "a\U0001d49d", "a\ue000", "\U0010ffff", "\ud7ff", "a\nb", "%", "_", "ß"],
+    ),
+    "y": (pa.binary(), [b"", b"a", b"\x00", b"\x7f", b"\x80", b"\xff", b"a\xff", b"ab"]),
+    "n": (pa.decimal128(10, 2), [Decimal(v) for v in ("-1.50", "0.00", "0.01", "12.34", "99.99")]),
+    "b": (pa.bool_(), [True, False]),
+    "t": (
+        pa.date32(),
+        [dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(2020, 2, 29), dt.date(9999, 12, 31)],
+    ),
+    "z": (
+        pa.timestamp("us", "UTC"),
+        [
+            dt.datetime(1899, 5, 1, tzinfo=UTC),
+            dt.datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+            dt.datetime(2020, 12, 31, 23, 30, tzinfo=UTC),
+            dt.datetime(2021, 10, 31, 0, 30, tzinfo=UTC),
+            dt.datetime(2021, 10, 31, 0, 59, 59, 1, tzinfo=UTC),
+            dt.datetime(2021, 10, 31, 1, 10, tzinfo=UTC),
+        ],
+    ),
+    "w": (
+        pa.timestamp("us"),
+        [dt.datetime(1969, 12, 31, 23), dt.datetime(2021, 1, 1), dt.datetime(2021, 1, 1, 0, 0, 1)],
+    ),
+}
+SCHEMA = pa.schema([(name, kind) for name, (kind, _) in POOLS.items()])
+ZONES = ["UTC", "Europe/Berlin", "+05:30", "Pacific/Apia"]
+WRITES_ZERO = {"i", "l", "f", "d", "b", "t", "z", "w"}
+
+
+# ---------------------------------------------------------------- random rows and predicates
+
+
+def column(name):
+    return Column((name,), POOLS[name][0])
+
+
+def literal(name, value):
+    return Literal(value, POOLS[name][0])
+
+
+def value_of(name, *, null=0.15):
+    kind = st.sampled_from(POOLS[name][1])
+    return st.one_of(kind, kind, kind, kind, st.none()) if null else kind
+
+
+def random_rows(dice, least=0):
+    """Rows from few values per column, so that predicates often meet."""
+    pools = {
+        name: dice.sample([*values, None], k=min(dice.choice([1, 2, 4]), len(values)))
+        for name, (_, values) in POOLS.items()
+    }
+    count = dice.randint(least, 6)
+    return [{name: dice.choice(pools[name]) for name in POOLS} for _ in range(count)]
+
+
+DICE = st.integers(0, 2**40).map(random.Random)
+ROWS = DICE.map(random_rows)
+ANY_NAME = st.sampled_from(sorted(POOLS))
+
+
+@st.composite
+def simple_leaf(draw):
+    name = draw(ANY_NAME)
+    subject = column(name)
+    kind = draw(st.sampled_from(["compare", "compare", "in", "null", "text", "columns", "bool"]))
+    if kind == "compare":
+        op = draw(st.sampled_from(list(Op)))
+        sides = [subject, literal(name, draw(value_of(name)))]
+        return Compare(op, *(sides if draw(st.booleans()) else reversed(sides)))
+    if kind == "in":
+        values = draw(st.lists(value_of(name), max_size=12))
+        return In(subject, tuple(literal(name, value) for value in values))
+    if kind == "null":
+        return draw(st.sampled_from([IsNull(subject), IsNotNull(subject)]))
+    if kind == "text":
+        prefix = draw(st.sampled_from(POOLS["s"][1]))
+        pattern = draw(st.lists(st.sampled_from(["a", "b", "%", "_", "\\%", "\uffff", "\n"])))
+        like = Like(column("s"), "".join(pattern))
+        starts = Like(column("s"), prefix.replace("%", "\\%").replace("_", "\\_") + "%")
+        return draw(st.sampled_from([like, starts, StartsWith(column("s"), prefix)]))
+    if kind == "columns":
+        return Compare(draw(st.sampled_from(list(Op))), subject, subject)
+    return draw(
+        st.sampled_from([column("b"), Literal(None, pa.bool_()), Literal(True, pa.bool_())])
+    )
+
+
+def text(value):
+    return Literal(value, pa.string())
+
+
+def int32(value):
+    return Literal(value, pa.int32())
+
+
+@st.composite
+def function_leaf(draw):
+    op = draw(st.sampled_from(list(Op)))
+    subject, values = draw(st.sampled_from(FUNCTION_CASES))
+    kind = values[0].type
+    return Compare(op, subject, draw(st.sampled_from([*values, Literal(None, kind)])))
+
+
+def function_cases():
+    """Scalar expressions, each with constants to compare it to."""
+    z, s, t, i = column("z"), column("s"), column("t"), column("i")
+    days = [dt.date(1969, 12, 31), dt.date(2020, 12, 31), dt.date(2021, 10, 31)]
+    days = [Literal(day, pa.date32()) for day in days]
+    texts = [text(value) for value in POOLS["s"][1]]
+    formatted = ["2021-10-31", "2020", "2021-10-31 02:00", "02", "10-2021", "20211031023000000"]
+    stamps = [literal("z", value) for value in POOLS["z"][1]]
+    longs = [Literal(value, pa.int64()) for value in (-2, 0, 1, 3)]
+    yield Call("year", (z,)), [int32(value) for value in (1899, 1969, 2020, 2021)]
+    yield Call("year", (t,)), [int32(value) for value in (1969, 1970, 2020, 9999)]
+    yield Call("month", (z,)), [int32(value) for value in (1, 10, 12)]
+    yield Call("to_date", (z,)), days
+    yield Cast(z, pa.date32()), days
+    yield Cast(t, pa.timestamp("us", "UTC")), stamps
+    yield Cast(z, pa.int64()), longs
+    for pattern in ("yyyy-MM-dd", "yyyy", "MM-yyyy", "yyyy-MM-dd HH:mm", "yyyyMMddHHmmssSSS", "HH"):
+        yield Call("date_format", (z, text(pattern))), [text(value) for value in formatted]
+    for unit in ("hour", "DAY", "month"):
+        yield Call("date_trunc", (text(unit), z)), stamps
+    for start in (0, 1, 2, -1):
+        yield Call("substring", (s, int32(start), int32(1))), texts
+    yield Call("upper", (s,)), [text(value) for value in ("A", "AB", "Ä", "SS", "\uffff")]
+    yield Call("length", (s,)), [int32(value) for value in (0, 1, 2)]
+    for step in (1, -1, 5):
+        yield Call("+", (i, int32(step))), [literal("i", value) for value in POOLS["i"][1]]
+    yield Cast(i, pa.int64()), longs
+    yield Cast(i, pa.int8()), [Literal(value, pa.int8()) for value in (-2, 0, 3)]
+    yield Cast(column("f"), pa.float64()), [literal("d", value) for value in POOLS["d"][1]]
+    yield Cast(column("d"), pa.int32()), [int32(value) for value in (0, 1, 2)]
+    yield Call("floor", (column("n"),)), [Literal(Decimal(12), pa.decimal128(9, 0))]
+    yield Call("floor", (column("d"),)), longs
+    yield Call("date_add", (t, int32(1))), [Literal(dt.date(1970, 1, 1), pa.date32()), *days]
+    from_seconds = Call("from_unixtime", (column("l"), text("yyyy-MM-dd")))
+    yield from_seconds, [text("1970-01-01"), text("1969-12-31")]
+
+
+FUNCTION_CASES = list(function_cases())
+
+
+def trees(leaves):
+    return st.recursive(
+        leaves,
+        lambda inner: st.one_of(
+            st.lists(inner, min_size=1, max_size=3).map(lambda c: And(tuple(c))),
+            st.lists(inner, min_size=1, max_size=3).map(lambda c: Or(tuple(c))),
+            inner.map(Not),
+        ),
+        max_leaves=5,
+    )
+
+
+def table_of(rows):
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+# ---------------------------------------------------------------- the reference interpreter
+
+
+def order_key(value):
+    if isinstance(value, float):
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value.encode() if isinstance(value, str) else value
+
+
+def reference(expr, row):
+    match expr:
+        case Column(path):
+            return row[path[0]]
+        case Literal(value):
+            return value
+        case Compare(op, left, right):
+            return ref_compare(op, reference(left, row), reference(right, row))
+        case In(child, values):
+            if not values:
+                return False
+            answers = [ref_compare(Op.EQ, reference(child, row), v.value) for v in values]
+            return ref_or(answers)
+        case IsNull(child):
+            return reference(child, row) is None
+        case IsNotNull(child):
+            return reference(child, row) is not None
+        case StartsWith(child, prefix):
+            value = reference(child, row)
+            return None if value is None else value.startswith(prefix)
+        case Like(child, pattern):
+            value = reference(child, row)
+            return None if value is None else ref_like(value, pattern)
+        case And(children):
+            answers = [reference(child, row) for child in children]
+            return False if False in answers else (None if None in answers else True)
+        case Or(children):
+            return ref_or([reference(child, row) for child in children])
+        case Not(child):
+            answer = reference(child, row)
+            return None if answer is None else not answer
+    raise AssertionError(expr)
+
+
+def ref_or(answers):
+    return True if True in answers else (None if None in answers else False)
+
+
+def ref_compare(op, left, right):
+    if op is Op.EQ_NULL_SAFE:
+        if left is None or right is None:
+            return left is None and right is None
+        op = Op.EQ
+    if left is None or right is None:
+        return None
+    a, b = order_key(left), order_key(right)
+    return {
+        Op.EQ: a == b,
+        Op.NE: a != b,
+        Op.LT: a < b,
+        Op.LTE: a <= b,
+        Op.GT: a > b,
+        Op.GTE: a >= b,
+    }[op]
+
+
+def ref_like(value, pattern):
+    if not pattern:
+        return not value
+    head = pattern[0]
+    if head == "%":
+        return any(ref_like(value[i:], pattern[1:]) for i in range(len(value) + 1))
+    if head == "_":
+        return bool(value) and ref_like(value[1:], pattern[1:])
+    if head == "\\":
+        pattern = pattern[1:]
+    return value[:1] == pattern[0] and ref_like(value[1:], pattern[1:])
+
+
+# ---------------------------------------------------------------- statistics as Hudi writes them
+
+
+def java_key(name):
+    """How the JVM compares values when it merges statistics or reads a log."""
+    if name == "s":
+        return lambda value: value.encode("utf-16-be")
+    if name == "y":
+        return lambda value: [byte - 256 if byte > 127 else byte for byte in value]
+    return order_key
+
+
+def chunk_bounds(name, values, *, log):
+    """Minimum and maximum of one row group or log file, quirks included."""
+    given_values = [value for value in values if value is not None]
+    if not given_values:
+        zero = {"b": False, "t": dt.date(1970, 1, 1)}.get(name, 0.0 if name in "fd" else 0)
+        if name in "zw":
+            zero = dt.datetime(1970, 1, 1, tzinfo=UTC if name == "z" else None)
+        return (zero, zero) if name in WRITES_ZERO and not log else (None, None)
+    if not log and any(isinstance(value, float) and math.isnan(value) for value in given_values):
+        return 0.0, 0.0
+    key = java_key(name) if log else order_key
+    return min(given_values, key=key), max(given_values, key=key)
+
+
+def random_files(dice):
+    """Files of rows, and for each column the bounds of every file."""
+    files = [random_rows(dice) for _ in range(dice.randint(1, 6))]
+    stats = {name: [] for name in POOLS}
+    for rows in files:
+        log = dice.random() < 0.5
+        cut = dice.randint(0, len(rows))
+        chunks = [rows] if log or cut in (0, len(rows)) else [rows[:cut], rows[cut:]]
+        for name in POOLS:
+            stats[name].append(file_stats(dice, name, chunks, log=log))
+    return files, {column(name): bounds_of(name, entries) for name, entries in stats.items()}
+
+
+FILES = DICE.map(random_files)
+
+
+def file_stats(dice, name, chunks, *, log):
+    values = [[row[name] for row in rows] for rows in chunks]
+    pairs = [chunk_bounds(name, part, log=log) for part in values]
+    pairs = [pair for pair in pairs if pair[0] is not None]
+    key = java_key(name)
+    low = min((pair[0] for pair in pairs), key=key) if pairs else None
+    high = max((pair[1] for pair in pairs), key=key) if pairs else None
+    every = [value for part in values for value in part]
+    nulls = sum(value is None for value in every)
+    lost = dice.choice([*[""] * 8, "min", "max", "nulls", "count", "all"])
+    return (
+        None if lost in ("min", "all") else low,
+        None if lost in ("max", "all") else high,
+        -1 if lost in ("nulls", "all") else nulls,
+        -1 if lost in ("count", "all") else len(every),
+        lost != "all",
+    )
+
+
+def bounds_of(name, entries):
+    kind = POOLS[name][0]
+    low, high, nulls, counts, known = zip(*entries, strict=True)
+    return ColumnBounds(
+        kind,
+        pa.array(low, kind),
+        pa.array(high, kind),
+        np.array(nulls, np.int64),
+        np.array(counts, np.int64),
+        np.array(known, np.bool_),
+    )
+
+
+# ---------------------------------------------------------------- the properties
+
+QUICK = settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@QUICK
+@given(ROWS, trees(simple_leaf()))
+def test_evaluation_gives_what_a_row_by_row_reading_of_the_rules_gives(rows, predicate):
+    expected = [reference(predicate, row) for row in table_of(rows).to_pylist()]
+    assert evaluate(predicate, table_of(rows)).to_pylist() == expected
+
+
+@QUICK
+@given(FILES, trees(st.one_of(simple_leaf(), function_leaf())), st.sampled_from(ZONES))
+def test_no_file_with_a_matching_row_is_pruned(data, predicate, zone):
+    # traps: B1 B3 B4 B5 B6 B7 B20
+    files, bounds = data
+    kept = may_match(predicate, bounds, len(files), time_zone=zone)
+    for rows, keep in zip(files, kept, strict=True):
+        matching = filter_table(table_of(rows), predicate, time_zone=zone).num_rows
+        assert keep or not matching
+
+
+@QUICK
+@given(FILES, trees(st.one_of(simple_leaf(), function_leaf())), st.data())
+def test_no_slice_with_a_matching_row_is_pruned_by_merged_bounds(data, predicate, draw):
+    files, bounds = data
+    groups = np.array(
+        draw.draw(st.lists(st.integers(0, 2), min_size=len(files), max_size=len(files)))
+    )
+    merged = {key: merge_by_group(entry, groups, 3) for key, entry in bounds.items()}
+    kept = may_match(predicate, merged, 3)
+    for rows, group in zip(files, groups, strict=True):
+        matching = filter_table(table_of(rows), predicate).num_rows
+        assert kept[group] or not matching
+
+
+@QUICK
+@given(
+    DICE.map(lambda dice: random_rows(dice, least=1)),
+    trees(st.one_of(simple_leaf(), function_leaf())),
+    st.sampled_from(ZONES),
+)
+def test_partition_values_prune_exactly_or_keep(rows, predicate, zone):
+    table = table_of(rows)
+    bounds = {column(name): exact_bounds(table[name].combine_chunks()) for name in POOLS}
+    kept = may_match(predicate, bounds, len(rows), time_zone=zone)
+    truth = [answer is True for answer in evaluate(predicate, table, time_zone=zone).to_pylist()]
+    if not isinstance(predicate, (And, Or, Not)):
+        assert kept.tolist() == truth
+    assert all(keep or not true for keep, true in zip(kept, truth, strict=True))
+
+
+@QUICK
+@given(FILES, trees(st.one_of(simple_leaf(), st.just(Unknown("?")))))
+def test_a_part_that_was_not_understood_never_prunes_a_possible_file(data, predicate):
+    files, bounds = data
+    kept = may_match(predicate, bounds, len(files))
+    for meaning in (True, False, None):
+        read = replaced(predicate, Literal(meaning, pa.bool_()))
+        for rows, keep in zip(files, kept, strict=True):
+            assert keep or not filter_table(table_of(rows), read).num_rows
+
+
+def replaced(expr, literal_value):
+    match expr:
+        case Unknown():
+            return literal_value
+        case And(children):
+            return And(tuple(replaced(child, literal_value) for child in children))
+        case Or(children):
+            return Or(tuple(replaced(child, literal_value) for child in children))
+        case Not(child):
+            return Not(replaced(child, literal_value))
+    return expr
