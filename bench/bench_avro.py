@@ -151,6 +151,28 @@ def bench_data() -> None:
     report("data rows, 10 columns: encode", DATA_ROWS, seconds, best_seconds(write_all) * scale)
 
 
+def bench_long_map() -> None:
+    """One record that lists many files, as the metadata table's `files` partition has it."""
+    count = 100_000
+    files = arrow_schema(METADATA_RECORD).field("filesystemMetadata").type
+    names = [f"{uuid.UUID(int=n * 2**90)}-0_{n % 97}-31-66_20261115182308345.parquet"
+             for n in range(count)]  # fmt: skip
+    entries = [(name, {"size": 430_000 + n, "isDeleted": False}) for n, name in enumerate(names)]
+    batch = pa.record_batch(
+        {
+            "key": [""],
+            "type": pa.array([2], pa.int32()),
+            "filesystemMetadata": pa.array([entries], files),
+        }
+    )
+    values = encode_records(METADATA_RECORD, batch).as_binary()
+    seconds = best_seconds(lambda: decode_distinct(METADATA_RECORD, values, path="bench"))
+    report("one record of 100,000 files: decode", count, seconds)
+    seconds = best_seconds(lambda: encode_records(METADATA_RECORD, batch))
+    report("one record of 100,000 files: encode", count, seconds)
+
+
 if __name__ == "__main__":
     bench_index()
+    bench_long_map()
     bench_data()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-GOLDEN_FOLDER = Path(__file__).parent / "golden"
+from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
 settings.register_profile(
     "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -21,20 +17,6 @@ settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("quick")
-
-
-@dataclass(frozen=True, slots=True)
-class GoldenTable:
-    """A table that real Hudi wrote, and what Hudi itself says it holds."""
-
-    name: str
-    path: str
-    expected: dict[str, Any]
-
-
-def golden_names() -> list[str]:
-    """The names of all golden tables, sorted."""
-    return sorted(path.stem for path in GOLDEN_FOLDER.glob("*.zip"))
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +29,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenTa
             folder = tmp_path_factory.mktemp(name)
             with zipfile.ZipFile(GOLDEN_FOLDER / f"{name}.zip") as archive:
                 archive.extractall(folder)
-            expected = json.loads((GOLDEN_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+            expected = golden_expected(name)
             opened[name] = GoldenTable(name, str(folder / expected["table_dir"]), expected)
         return opened[name]
 

@@ -120,7 +120,7 @@ def _ranks(
     low, high = as_array(subject.low, count), as_array(subject.high, count)
     constants = pa.array([value.low.as_py() for value in values], low.type)
     together = pa.concat_arrays([constants, low, high])
-    dense = pc.rank(together, sort_keys="ascending", null_placement="at_end", tiebreaker="dense")
+    dense = pc.rank(together, sort_keys="ascending", tiebreaker="dense")
     ranks = dense.to_numpy().astype(np.int64)
     cut = len(constants)
     low_ranks = np.where(_true(pc.is_null(low), count), -1, ranks[cut : cut + count])

@@ -17,27 +17,33 @@ def merge_equalities(parts: list[Expr]) -> list[Expr]:
         >>> [value.value for value in merged[0].values]
         [1, 2]
     """
-    groups: dict[Expr, list[Literal]] = {}
-    for part in parts:
-        for child, values in _equality(part):
-            groups.setdefault(child, []).extend(values)
-    merged: dict[Expr, None] = {}
+    groups: dict[Expr, dict[Literal, None]] = {}
+    # An equality stands for its whole group, at the place of the first one.
+    kept: dict[Expr, bool] = {}
     for part in parts:
         equality = _equality(part)
-        if not equality:
-            merged.setdefault(part)
-            continue
-        child = equality[0][0]
-        values = tuple(dict.fromkeys(groups[child]))
-        merged.setdefault(In(child, values) if len(values) > 1 else part)
-    return list(merged)
+        if equality is None:
+            kept.setdefault(part, False)
+        else:
+            groups.setdefault(equality[0], {}).update(dict.fromkeys(equality[1]))
+            kept.setdefault(In(equality[0], ()), True)
+    return [
+        _membership(expr.child, list(groups[expr.child]))
+        if is_group and isinstance(expr, In)
+        else expr
+        for expr, is_group in kept.items()
+    ]
 
 
-def _equality(part: Expr) -> list[tuple[Expr, tuple[Literal, ...]]]:
+def _membership(child: Expr, values: list[Literal]) -> Expr:
+    return In(child, tuple(values)) if len(values) > 1 else Compare(Op.EQ, child, values[0])
+
+
+def _equality(part: Expr) -> tuple[Expr, tuple[Literal, ...]] | None:
     match part:
         case Compare(Op.EQ, left, Literal() as right) if right.value is not None:
-            return [(left, (right,))]
-        case In(child, values):
-            return [(child, values)]
+            return left, (right,)
+        case In(child, values) if values:
+            return child, values
         case _:
-            return []
+            return None

@@ -84,7 +84,7 @@ def range_of_bounds(bounds: ColumnBounds, kind: pa.DataType | None) -> Range | N
     low, high = masked(low, bounds.known), masked(high, bounds.known)
     if form in (Form.TIME, Form.ZONED_TIME) and _finer(column.unit, bounds.type.unit):
         # The unit may have cut off digits, in either direction.
-        step = 1_000_000 // _PER_SECOND[bounds.type.unit]
+        step = max(1_000_000 // _PER_SECOND[bounds.type.unit], 1)
         low, high = _shifted(low, -step), _shifted(high, step)
     if form_of(column) is Form.FLOAT:
         return _trusted_floats(low.cast(pa.float64()), high.cast(pa.float64()))

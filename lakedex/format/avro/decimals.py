@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.format.avro import place as to
+from lakedex.format.avro.buffers import view
 from lakedex.format.avro.lanes import I64, U8, Lanes
 from lakedex.format.avro.place import Place
 from lakedex.schema.arrow_types import arrow_type
@@ -75,8 +76,7 @@ def _check_excess(lanes: Lanes, start: I64, lengths: I64, fill: U8) -> None:
 
 def big_endian(array: pa.Array) -> U8:
     """The values of a decimal128 array as rows of 16 big-endian bytes; nulls hold anything."""
-    buffer = array.buffers()[1]
-    rows = np.frombuffer(buffer, np.uint8)[array.offset * _WIDTH :][: len(array) * _WIDTH]
+    rows = view(array.buffers()[1], np.uint8, array.offset * _WIDTH, len(array) * _WIDTH)
     return rows.reshape(len(array), _WIDTH)[:, ::-1]
 
 

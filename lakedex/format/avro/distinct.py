@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.format.avro.buffers import offsets, payload
 from lakedex.format.avro.decode import decode_records
 from lakedex.format.avro.encode import EncodedRecords, encode_records
 from lakedex.format.avro.lanes import I64
@@ -83,14 +84,7 @@ def _decode_array(
     path: str,
     base_offset: int,
 ) -> pa.RecordBatch:
-    wide = pa.types.is_large_binary(values.type)
-    _, offsets, data = values.buffers()
-    if offsets is None:
-        bounds = np.zeros(1, np.int64)
-    else:
-        every = np.frombuffer(offsets, np.int64 if wide else np.int32)
-        bounds = every[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    bounds, raw = offsets(values), payload(values)
     return decode_records(
         schema, raw, bounds[:-1], bounds[1:], columns=columns, path=path, base_offset=base_offset
     )
@@ -177,7 +171,5 @@ def _dense(codes: I64) -> tuple[I64, int]:
 
 def _repeated(once: EncodedRecords, codes: I64) -> EncodedRecords:
     whole = once.as_binary().take(pa.array(codes))
-    _, offsets, data = whole.buffers()
-    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    bounds = np.frombuffer(offsets, np.int64)[: len(whole) + 1]
-    return EncodedRecords(raw[: bounds[-1]], bounds)
+    bounds = offsets(whole)
+    return EncodedRecords(payload(whole)[: bounds[-1]], bounds)

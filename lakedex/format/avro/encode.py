@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import pieces as put
+from lakedex.format.avro.buffers import offsets, payload
 from lakedex.format.avro.encode_leaf import (
     encode_enum,
     encode_fixed,
@@ -97,16 +98,14 @@ def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _concatenated(encoded: list[pa.Array]) -> EncodedRecords:
-    offsets = [np.zeros(1, np.int64)]
+    bounds = [np.zeros(1, np.int64)]
     data, end = [], 0
     for array in encoded:
-        own = put.offsets_of(array)
-        buffer = array.buffers()[2]
-        whole = np.frombuffer(buffer, np.uint8) if buffer is not None else np.zeros(0, np.uint8)
-        data.append(whole[own[0] : own[-1]])
-        offsets.append(own[1:] - own[0] + end)
+        own = offsets(array)
+        data.append(payload(array)[own[0] : own[-1]])
+        bounds.append(own[1:] - own[0] + end)
         end += int(own[-1] - own[0])
-    return EncodedRecords(np.concatenate(data), np.concatenate(offsets))
+    return EncodedRecords(np.concatenate(data), np.concatenate(bounds))
 
 
 def _fields(
@@ -248,9 +247,9 @@ def _items(
     array = _plain_list(node, array, path)
     rows = len(array)
     inside = array if valid is None else array.filter(pa.array(valid))
-    offsets = inside.offsets.to_numpy().astype(np.int64)
-    counts = np.diff(offsets)
-    low, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+    bounds = inside.offsets.to_numpy().astype(np.int64)
+    counts = np.diff(bounds)
+    low, size = int(bounds[0]), int(bounds[-1] - bounds[0])
     if isinstance(node, AvroMap):
         keys = inside.keys.slice(low, size)
         out = _encode(AvroPrimitive(PrimitiveKind.STRING), keys, None, f"{path}.key")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import pieces as put
+from lakedex.format.avro.buffers import offsets, view
 from lakedex.format.avro.decimals import big_endian, least_length
 from lakedex.format.avro.pieces import I64, U8, Mask
 from lakedex.schema.avro_type import AvroEnum, AvroFixed, AvroPrimitive, PrimitiveKind
@@ -40,8 +40,8 @@ def refuse_nulls(array: pa.Array, valid: Mask | None, path: str) -> None:
 def encode_fixed(node: AvroFixed, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
     """Bytes or decimals of a fixed size."""
     if node.logical != "decimal":
-        start = array.offset * node.size
-        data = np.frombuffer(array.buffers()[1] or b"", np.uint8)[start:][: len(array) * node.size]
+        start, size = array.offset * node.size, len(array) * node.size
+        data = view(array.buffers()[1], np.uint8, start, size)
         return [put.same_width(data.reshape(len(array), node.size), valid)]
     rows = big_endian(array)
     if node.size <= rows.shape[1]:
@@ -61,25 +61,22 @@ def encode_enum(node: AvroEnum, array: pa.Array, valid: Mask | None, path: str) 
     return [put.varints(index.fill_null(0).to_numpy(), valid)]
 
 
-def _numbers(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    """The values under the nulls too, which nobody will look at."""
-    raw = np.frombuffer(array.buffers()[1] or b"", dtype)
-    return raw[array.offset : array.offset + len(array)]
-
-
 def _int(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
-    width = np.int32 if node.kind is PrimitiveKind.INT else np.int64
-    values = _numbers(array, width).astype(np.int64)
+    # The values under nulls are read too; nobody will look at them.
+    buffer, first, count = array.buffers()[1], array.offset, len(array)
+    if node.kind is PrimitiveKind.INT:
+        values = view(buffer, np.int32, first, count).astype(np.int64)
+    else:
+        values = view(buffer, np.int64, first, count).copy()
     if valid is not None and array.null_count:
         values[~valid] = 0
     return [put.varints(values, valid)]
 
 
 def _floating(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
-    width = np.float32 if node.kind is PrimitiveKind.FLOAT else np.float64
-    values = _numbers(array, width)
-    rows = values.view(np.uint8).reshape(len(values), values.dtype.itemsize)
-    return [put.same_width(rows, valid)]
+    width = 4 if node.kind is PrimitiveKind.FLOAT else 8
+    raw = view(array.buffers()[1], np.uint8, array.offset * width, len(array) * width)
+    return [put.same_width(raw.reshape(len(array), width), valid)]
 
 
 def _boolean(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
@@ -96,7 +93,7 @@ def _sized(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.
     body = array.cast(pa.large_binary())
     if valid is not None:
         body = pc.if_else(pa.array(valid), body, pa.scalar(b"", pa.large_binary()))
-    return [put.varints(np.diff(put.offsets_of(body)), valid), body]
+    return [put.varints(np.diff(offsets(body)), valid), body]
 
 
 def _tails(little: U8, lengths: I64, valid: Mask | None) -> pa.Array:

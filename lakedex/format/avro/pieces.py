@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.format.avro.buffers import offsets
+
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
@@ -47,21 +49,20 @@ def same_width(rows: U8, valid: Mask | None) -> pa.Array:
     """Rows that all have the same number of bytes."""
     count, width = rows.shape
     if valid is None:
-        offsets = np.arange(0, (count + 1) * width, width) if width else np.zeros(count + 1, int)
-        return _pieces(np.ascontiguousarray(rows), offsets)
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(valid, out=offsets[1:])
-    return _pieces(rows[valid], offsets * width)
+        return _pieces(np.ascontiguousarray(rows), np.arange(count + 1) * width)
+    bounds = np.zeros(count + 1, np.int64)
+    np.cumsum(valid, out=bounds[1:])
+    return _pieces(rows[valid], bounds * width)
 
 
 def ragged(rows: U8, lengths: I64, valid: Mask | None) -> pa.Array:
     """The first `lengths[i]` bytes of row i."""
     if valid is not None:
         lengths = np.where(valid, lengths, 0)
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
     inside = np.arange(rows.shape[1]) < lengths[:, None]
-    return _pieces(rows[inside], offsets)
+    return _pieces(rows[inside], bounds)
 
 
 def constant(value: bytes, count: int, valid: Mask | None) -> pa.Array:
@@ -86,7 +87,7 @@ def joined(pieces: list[pa.Array], rows: int) -> pa.Array:
 
 def grouped(items: pa.Array, counts: I64) -> pa.Array:
     """The pieces of `counts[i]` items in a row as one piece for row i; nothing is copied."""
-    item_offsets = offsets_of(items)
+    item_offsets = offsets(items)
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return pa.Array.from_buffers(
@@ -96,15 +97,9 @@ def grouped(items: pa.Array, counts: I64) -> pa.Array:
     )
 
 
-def offsets_of(array: pa.Array) -> I64:
-    """The n + 1 offsets of a large_binary array into its data buffer."""
-    every = np.frombuffer(array.buffers()[1], np.int64)
-    return every[array.offset : array.offset + len(array) + 1]
-
-
-def _pieces(data: U8, offsets: npt.NDArray[np.signedinteger]) -> pa.Array:
+def _pieces(data: U8, bounds: npt.NDArray[np.signedinteger]) -> pa.Array:
     return pa.Array.from_buffers(
         pa.large_binary(),
-        len(offsets) - 1,
-        [None, pa.py_buffer(offsets.astype(np.int64, copy=False)), pa.py_buffer(data)],
+        len(bounds) - 1,
+        [None, pa.py_buffer(bounds.astype(np.int64, copy=False)), pa.py_buffer(data)],
     )

@@ -3,7 +3,7 @@
 An array or map is a row of blocks, each a count and that many items; a negative count is followed
 by the block's size in bytes; count 0 ends it. Lanes step through items together while that keeps
 them busy. What is left, a few records with long arrays, is walked record by record: long blocks of
-flat items by `_chain`, the rest by `scalar`.
+flat items by `runs`, the rest by `scalar`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from lakedex.errors import CorruptFile
 from lakedex.format.avro.lanes import I64, Lanes, Mask, Source
+from lakedex.format.avro.runs import RunFinder
 from lakedex.format.avro.scalar import (
     BadValue,
     Skipper,
@@ -37,10 +38,9 @@ from lakedex.schema.avro_type import (
 
 _LOCKSTEP_ROUNDS = 24
 _BUSY_LANES = 256
-_CHAIN_ITEMS = 48
-_LARGE_ITEM_BYTES = 256
-_FIRST_WINDOW_BYTES = 1 << 12
-_LAST_WINDOW_BYTES = 1 << 17
+_FEW_LANES = 24
+_RUN_ITEMS = 8192
+_SAMPLE_ITEMS = 32
 _WIDTHS = {PrimitiveKind.FLOAT: 4, PrimitiveKind.DOUBLE: 8}
 
 
@@ -135,7 +135,8 @@ class _Search:
         rounds = 0
         while len(active):
             rounds += 1
-            if rounds > _LOCKSTEP_ROUNDS and len(active) < _BUSY_LANES:
+            enough = _FEW_LANES if rounds <= _LOCKSTEP_ROUNDS else _BUSY_LANES
+            if len(active) < enough:
                 self._one_by_one(active, left)
                 return
             at_block = active[left[active] == 0]
@@ -241,89 +242,43 @@ class _Walker:
     source: Source
     step: Skipper
     least: int
+    found: list[I64] = field(default_factory=list)
     flat: bool = field(kw_only=True)
 
     def rest_of_array(self, data: memoryview, at: int, end: int, left: int) -> tuple[I64, int]:
         """The beginnings of the items to come, and the position after the array."""
-        found: list[I64] = []
-        singles: list[int] = []
+        self.found = []
         while True:
-            if self.flat and left >= _CHAIN_ITEMS:
-                found.append(np.array(singles, np.int64))
-                singles = []
-                chained, at = _chain(self.node, self.source, at, end, left)
-                found.append(chained)
-                left -= len(chained)
-            for _ in range(left):
-                singles.append(at)
-                at = self.step(data, at, end)
+            at = self._block(data, at, end, left)
             start = at
             left, at = read_block_count(data, at, end)
             if left == 0:
-                found.append(np.array(singles, np.int64))
-                return np.concatenate(found), at
+                return np.concatenate([np.zeros(0, np.int64), *self.found]), at
             if self.least == 0:
                 _spend_empty(self.source, left, start)
-                singles.extend([at] * left)
+                self.found.append(np.full(left, at, np.int64))
                 left = 0
             elif left > (end - at) // self.least:
                 raise BadValue(start, "no more items than bytes are left", left)
 
+    def _block(self, data: memoryview, at: int, end: int, left: int) -> int:
+        """Walk `left` items; many small ones in a run, the others one by one."""
+        worth = self.flat and left >= _RUN_ITEMS
+        while left:
+            begin, few = at, min(left, _SAMPLE_ITEMS) if worth else left
+            at = self._one_by_one(data, at, end, few)
+            left -= few
+            if left and worth:
+                finder = RunFinder(self.node, self.source, end, skip=skip)
+                run = finder.find(at, left, (at - begin) / few)
+                self.found.append(run.starts)
+                at, left, worth = run.after, left - len(run.starts), run.worth_more
+        return at
 
-def _chain(node: AvroType, source: Source, at: int, end: int, count: int) -> tuple[I64, int]:
-    """The beginnings of up to `count` items in a row, and the position after the last.
-
-    An item is tried at every position of a window at once; positions that make no item drop out.
-    Then the real ones are those reached from `at`, found by doubling: if the way from a position
-    to the one 2^k items on is known for all, one gather gives it for 2^(k+1). Ends early when
-    items are so large that trying every byte is a waste.
-    """
-    found: list[I64] = []
-    window = _FIRST_WINDOW_BYTES
-    while count > 0:
-        stop = min(at + window, end)
-        after = _try_everywhere(node, source, at, stop, end)
-        reached = _follow(after, stop - at, at, count)
-        found.append(reached + at)
-        count -= len(reached)
-        last = int(reached[-1]) if len(reached) else 0
-        if not len(reached) or after[last] < 0:
-            # No item here: the strict walk says what is wrong.
-            lane = Lanes(source, np.array([at + last]), np.array([end]))
-            skip(node, lane)
-            raise lane.corrupt(at + last, "an item", "none")
-        passed, at = int(after[last]) - at, int(after[last])
-        if passed > len(reached) * _LARGE_ITEM_BYTES:
-            break
-        window = min(window * 2, _LAST_WINDOW_BYTES)
-    return np.concatenate(found), at
-
-
-def _try_everywhere(node: AvroType, source: Source, at: int, stop: int, end: int) -> I64:
-    """For each position from `at` to `stop` the position after an item there, or -1."""
-    after = np.full(max(stop - at, 1), -1, np.int64)
-    ids = np.arange(stop - at, dtype=np.int64)
-    lanes = Lanes(source, ids + at, np.full(len(ids), end, np.int64), np.ones(len(ids), np.bool_))
-    parts = [item.type for item in node.fields] if isinstance(node, AvroRecord) else [node]
-    for part in parts:
-        skip(part, lanes)
-        alive = lanes.alive
-        if alive is not None and not alive.all():
-            keep = np.flatnonzero(alive)
-            ids = ids[keep]
-            lanes = lanes.subset(keep)
-    after[ids] = lanes.cur
-    return after
-
-
-def _follow(after: I64, size: int, at: int, count: int) -> I64:
-    """The positions, relative to `at`, of the items in the window that follow from its start."""
-    step = np.full(size + 1, size, np.int64)
-    relative = after[:size] - at
-    inside = (after[:size] >= 0) & (relative < size)
-    step[:size][inside] = relative[inside]
-    reached = np.zeros(1 if size else 0, np.int64)
-    while len(reached) and len(reached) < count and reached[-1] != size:
-        reached = np.concatenate([reached, step[reached]])
-        step = step[step]
-    return reached[reached < size][:count]
+    def _one_by_one(self, data: memoryview, at: int, end: int, count: int) -> int:
+        singles = []
+        for _ in range(count):
+            singles.append(at)
+            at = self.step(data, at, end)
+        self.found.append(np.array(singles, np.int64))
+        return at

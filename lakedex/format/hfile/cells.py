@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.format.hfile.sorted_keys import SortedKeys
 from lakedex.format.hfile.walk import CONTENT_START, KEY_SUFFIX, FoundCells
@@ -119,4 +120,4 @@ def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:
         [None, pa.py_buffer(offsets), pa.py_buffer(data)],
     )
     rows = np.arange(0, len(offsets), 2) if order is None else order * 2
-    return slots.take(pa.array(rows))
+    return pc.take(slots, pa.array(rows), boundscheck=False)

@@ -55,9 +55,12 @@ class KeyLookup:
         at = np.full(len(self._keys), -1)
         values = [empty_cells().values]
         count = 0
+        by_home = np.argsort(homes, kind="stable")
+        sorted_homes = homes[by_home]
         for group in groups:
-            mine = np.flatnonzero((homes >= group.blocks[0]) & (homes <= group.blocks[-1]))
-            asked, part = self._find_in(group, mine)
+            first = np.searchsorted(sorted_homes, group.blocks[0], "left")
+            last = np.searchsorted(sorted_homes, group.blocks[-1], "right")
+            asked, part = self._find_in(group, by_home[first:last])
             at[asked] = np.arange(count, count + len(asked))
             count += len(asked)
             values.append(part)

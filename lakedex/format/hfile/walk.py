@@ -33,7 +33,10 @@ _KEY_EXTRA = 12
 _STOP = (32767 + _KEY_EXTRA, 0, 32767)
 _STOP_SPACING = 16
 _ROUNDS = 3
-_MAX_STEPS = 20_000
+_MAX_SPACING = 64 * 1024
+_SAMPLE_REGIONS = 64
+_SAMPLE_STEPS = 5
+_FEW_CHAINS = 32
 _STEP_COST = 30
 _STEPS_BETWEEN_LOOKS = 4
 _SHORT_KEY = 256
@@ -86,7 +89,8 @@ def find_cells(data: bytearray, bounds: Ints) -> FoundCells:
         proven, regions = _prove(chains, walk)
         found.append(proven)
     starts = found[0] if len(found) == 1 else np.sort(np.concatenate([bounds[:0], *found]))
-    if suspicious or len(found) > 1:
+    high_halves = np.ndarray((len(view) - 1,), np.dtype("<u2"), view, 0, (1,))
+    if suspicious or len(found) > 1 or high_halves[starts].any():
         _check(view, starts)
     return FoundCells(starts, shortest if len(starts) else 0)
 
@@ -116,13 +120,12 @@ class _Walk:
 
 def _plan(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) -> _Chains:
     """Chains from the regions' begins and from guesses inside them; none in the last attempt."""
-    key_length, value_length, _ = _LENGTHS.unpack_from(data, int(begins[0]))
     total = int((ends - begins).sum())
-    cell = min(max(key_length + value_length + 9, CELL_OVERHEAD), total)
+    cell = _typical_size(view, begins[:_SAMPLE_REGIONS], int(ends[-1]))
     steps = max(8, round(math.sqrt(total / cell / _STEP_COST)))
     guesses = begins[:0]
     if attempt < _ROUNDS:
-        spacing = cell * steps + attempt * (cell // 2 + 1)
+        spacing = min(cell * steps, _MAX_SPACING) + attempt * (cell // 2 + 1)
         guesses = _guesses(data, view, _probes(begins, ends, spacing), spacing)
     region = np.searchsorted(begins, guesses, "right") - 1
     inside = (region >= 0) & (guesses > begins[region]) & (guesses < ends[region])
@@ -132,6 +135,20 @@ def _plan(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) 
     regions = np.concatenate([np.arange(len(begins)), region[inside]])[order]
     limits = np.minimum(np.append(starts[1:], ends[-1]), ends[regions])
     return _Chains(starts, limits, regions, ends, 2 * steps)
+
+
+def _typical_size(view: Bytes, positions: Ints, end: int) -> int:
+    """The size of most cells, by the first ones from each of some positions."""
+    sizes = []
+    for _ in range(_SAMPLE_STEPS):
+        words = load_words(view, positions + 2)
+        size = ((words >> np.uint64(48)) + ((words << np.uint64(16)) >> np.uint64(32))).view(
+            np.int64
+        )
+        sizes.append(size + 9)
+        positions = positions + sizes[-1]
+        positions = positions[positions < end]
+    return int(np.clip(np.median(np.concatenate(sizes)), CELL_OVERHEAD, end))
 
 
 def _probes(begins: Ints, ends: Ints, spacing: int) -> Ints:
@@ -220,11 +237,11 @@ def _walk(data: bytearray, view: Bytes, chains: _Chains) -> _Walk:
 
 
 def _walk_on(data: bytearray, view: Bytes, positions: Ints, limits: Ints) -> tuple[Ints, Ints]:
-    """Walk chains of very different lengths; the longest one by one."""
+    """Walk chains of very different lengths, the last few one by one."""
     landings = positions.copy()
     active = np.arange(len(positions))
     visited: list[Ints] = []
-    while len(active) and len(visited) < _MAX_STEPS:
+    while len(active) > _FEW_CHAINS:
         visited.append(positions)
         words = load_words(view, positions + 2).view(np.int64)
         keys = np.maximum((words >> 48) & 0xFFFF, _KEY_EXTRA)  # short ones are refused later
@@ -237,11 +254,11 @@ def _walk_on(data: bytearray, view: Bytes, positions: Ints, limits: Ints) -> tup
     ):
         steps, landings[chain] = _walk_alone(data, position, limit)
         visited.append(steps)
-    return np.concatenate(visited), landings
+    return np.concatenate([positions[:0], *visited]), landings
 
 
 def _walk_alone(data: bytearray, position: int, limit: int) -> tuple[Ints, int]:
-    """Walk one chain by itself: for hostile blocks, which defeat the guesses; still bounded."""
+    """Walk one chain by itself: for odd blocks only, whose cells defeat the guesses."""
     steps = array("q")
     unpack = _LENGTHS.unpack_from
     while position < limit:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
+from lakedex.format.compression import MAX_INFLATED_BYTES
 from lakedex.format.hfile.block import (
     DATA_MAGIC,
     FILE_INFO_MAGIC,
@@ -97,6 +98,7 @@ def write_hfile(
     file = _FileBuilder(form)
     cells, bounds = _lay_out(key_column, value_column)
     cuts = _cut_blocks(bounds, duplicate, options.block_size)
+    _check_block_sizes(bounds[cuts])
     file.add_data(cells, bounds[cuts], _index_keys(key_column, cuts, options))
     for name in sorted(meta_blocks or {}):
         file.add_meta(name, (meta_blocks or {})[name])
@@ -235,6 +237,15 @@ def _cut_blocks(
             at = int(np.searchsorted(allowed, cuts[-1], "right"))
         cuts.append(int(allowed[at]))
     return np.array(cuts, np.int64)
+
+
+def _check_block_sizes(bounds: Ints) -> None:
+    """Raise when a block, because of one huge value, would be larger than readers take."""
+    largest = int(np.diff(bounds).max(initial=0))
+    if largest > MAX_INFLATED_BYTES:
+        raise InvalidInput(
+            f"an HFile block of {largest} bytes; at most {MAX_INFLATED_BYTES} can be read back"
+        )
 
 
 def _index_keys(keys: pa.Array, cuts: Ints, options: HFileOptions) -> list[bytes]:

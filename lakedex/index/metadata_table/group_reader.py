@@ -104,23 +104,18 @@ class GroupReader:
 
     def batches(self, selection: Selection) -> list[CellBatch]:
         """The selected cells, oldest first."""
-        found: list[CellBatch] = []
+        found: list[_RawCells] = []
         if self.base is not None:
-            found.extend(self._decoded(self.base, selection, self._base_path, None))
+            text = self.base.file_info.get("schema", b"").decode("utf-8", "replace")
+            found.extend(_split(selection.read(self.base), self._base_path, text))
         for number, block in enumerate(self.log_blocks):
             if block.kind is BlockKind.DELETE:
                 keys = selection.chosen(decode_delete_block(block).keys)
-                found.append(CellBatch(keys, None))
-            elif block.kind is BlockKind.HFILE_DATA:
-                if number not in self._hfiles:
-                    self._hfiles[number] = hfile_of(block)
-                found.extend(
-                    self._decoded(self._hfiles[number], selection, block.path, block.schema_text)
-                )
+                found.append(_RawCells(keys, None, block.path, ""))
             else:
-                path = block.content.path
-                raise CorruptFile(path, block.offset, expected="HFile block", actual=block.kind)
-        return found
+                cells = selection.read(self._block_reader(number, block))
+                found.extend(_split(cells, block.path, block.schema_text))
+        return _decoded(found, record_schema(self._partition))
 
     def live_count(self) -> int:
         """How many keys the group holds, counted without decoding its records."""
@@ -130,9 +125,7 @@ class GroupReader:
                 keys.append(decode_delete_block(block).keys.cast(pa.binary()))
                 alive.append(np.zeros(len(keys[-1]), dtype=np.bool_))
             else:
-                if number not in self._hfiles:
-                    self._hfiles[number] = hfile_of(block)
-                cells = self._hfiles[number].scan()
+                cells = self._block_reader(number, block).scan()
                 keys.append(cells.keys)
                 alive.append(pc.binary_length(cells.values).to_numpy() > 0)
         stored = self.base.entry_count if self.base else 0
@@ -146,31 +139,62 @@ class GroupReader:
             in_base[self.base.lookup(encoded.dictionary).query] = True
         return stored + int((state & ~in_base).sum()) - int((~state & in_base).sum())
 
-    def _decoded(
-        self, reader: HFileReader, selection: Selection, path: str, schema_text: str | None
-    ) -> list[CellBatch]:
-        cells = selection.read(reader)
-        if len(cells.keys) == 0:
-            return []
-        keys = _as_text(cells.keys, path)
-        emptied = pc.equal(pc.binary_length(cells.values), 0)
-        batches = []
-        if pc.any(emptied).as_py():
-            batches.append(CellBatch(keys.filter(emptied), None))
-            present = pc.invert(emptied)
-            keys, values = keys.filter(present), cells.values.filter(present)
-        else:
-            values = cells.values
-        text = schema_text or reader.file_info.get("schema", b"").decode("utf-8", "replace")
-        schema = record_schema(self._partition)
+    def _block_reader(self, number: int, block: LogBlock) -> HFileReader:
+        if block.kind is not BlockKind.HFILE_DATA:
+            raise CorruptFile(block.path, block.offset, expected="HFile block", actual=block.kind)
+        if number not in self._hfiles:
+            self._hfiles[number] = hfile_of(block)
+        return self._hfiles[number]
+
+
+@dataclass(frozen=True, slots=True)
+class _RawCells:
+    """Cells whose values are not decoded yet; no values at all for deleted keys."""
+
+    keys: pa.Array
+    values: pa.Array | None
+    path: str
+    schema_text: str
+
+
+def _split(cells: Cells, path: str, schema_text: str) -> list[_RawCells]:
+    """The cells of one HFile; an empty value is a deleted key."""
+    if len(cells.keys) == 0:
+        return []
+    keys = _as_text(cells.keys, path)
+    emptied = pc.equal(pc.binary_length(cells.values), 0)
+    if not pc.any(emptied).as_py():
+        return [_RawCells(keys, cells.values, path, schema_text)]
+    present = pc.invert(emptied)
+    return [
+        _RawCells(keys.filter(emptied), None, path, ""),
+        _RawCells(keys.filter(present), cells.values.filter(present), path, schema_text),
+    ]
+
+
+def _decoded(found: list[_RawCells], schema: pa.Schema) -> list[CellBatch]:
+    """The cells with their records; all values of one schema are decoded in one go."""
+    by_schema: dict[str, list[int]] = {}
+    for number, cells in enumerate(found):
+        if cells.values is not None:
+            by_schema.setdefault(cells.schema_text, []).append(number)
+    records: dict[int, pa.Table] = {}
+    for text, numbers in by_schema.items():
+        path = found[numbers[0]].path
+        values = pa.concat_arrays([found[number].values for number in numbers])
         record = parsed_schema(text, path)
         known = {field.name for field in record.fields}
         wanted = [name for name in schema.names if name in known]
         decoded = decode_distinct(record, values, columns=wanted, path=path)
-        batches.append(CellBatch(keys, project(pa.Table.from_batches([decoded]), schema)))
-        return batches
+        rows = project(pa.Table.from_batches([decoded]), schema)
+        start = 0
+        for number in numbers:
+            records[number] = rows.slice(start, len(found[number].keys))
+            start += len(found[number].keys)
+    return [CellBatch(cells.keys, records.get(number)) for number, cells in enumerate(found)]
 
 
+@lru_cache(maxsize=64)
 def record_schema(partition: MetadataPartition) -> pa.Schema:
     """`type` and the payload columns of a partition, in their newest form."""
     full = arrow_schema(METADATA_RECORD)

@@ -67,6 +67,23 @@ def secondary_prefix(value: str | None) -> str:
     return escape_secondary(value) + SECONDARY_SEPARATOR
 
 
+def secondary_keys(values: pa.ChunkedArray, record_keys: pa.ChunkedArray) -> pa.Array:
+    r"""The secondary index keys of rows, from their column values and record keys.
+
+    Example:
+        >>> values, keys = pa.chunked_array([["a$b", None]]), pa.chunked_array([["k1", "k2"]])
+        >>> secondary_keys(values, keys).to_pylist()
+        ['a\\$b$k1', '\x00$k2']
+    """
+    spelled = _escaped(values.cast(pa.string())).fill_null(SECONDARY_NULL)
+    joined = pc.binary_join_element_wise(spelled, _escaped(record_keys), SECONDARY_SEPARATOR)
+    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def _escaped(text: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring_regex(text, r"([\\$\x00])", r"\\\1")
+
+
 def record_keys_of_secondary(keys: pa.Array) -> pa.Array:
     r"""The record keys behind secondary keys: what follows the first bare `$`, unescaped.
 

@@ -3,26 +3,31 @@
 Hudi 1.2.0 keeps up only one of several secondary indexes of a merge-on-read table: an update of
 the other column leaves the old entry and adds no new one. Nothing in the index shows that, but
 the timelines do: a commit that changed rows and has no write to the index in its metadata
-commit either left the column alone or forgot the index. On such tables the file groups of these
-commits are not covered by the index.
+commit either left the column alone or forgot the index. On such tables the rows of these file
+groups are held against the index, up to some size; what differs, or is too large to compare, is
+not covered by the index.
 """
 
 from __future__ import annotations
 
 from lakedex.config import TableType
-from lakedex.filegroup import FileSliceId
+from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, read_slice
 from lakedex.index.answer import IndexedTable
+from lakedex.index.metadata_table.keys import secondary_keys
+from lakedex.index.placement import find_records
 from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key
 
 _PREFIX = "secondary_index_"
 _CLUSTER = "CLUSTER"
+_COMPARABLE_BYTES = 64 << 20
 
 
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
     """The file groups whose rows the index may be wrong about."""
     known = f"{name}_not_kept_up"
     if known not in table.kept:
-        table.kept[known] = _find(table, name) if _may_forget(table) else frozenset()
+        suspects = _find(table, name) if _may_forget(table) else frozenset()
+        table.kept[known] = _still_suspect(table, name, suspects)
     found: frozenset[FileSliceId] = table.kept[known]
     return found
 
@@ -52,6 +57,36 @@ def _find(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
         ):
             forgotten |= written
     return frozenset(forgotten)
+
+
+def _still_suspect(
+    table: IndexedTable, name: str, suspects: frozenset[FileSliceId]
+) -> frozenset[FileSliceId]:
+    """The suspects whose rows are not all in the index, or are too many to compare."""
+    slices = [file_slice for file_slice in table.slices if file_slice.id in suspects]
+    if sum(file_slice.size_bytes for file_slice in slices) > _COMPARABLE_BYTES:
+        return suspects
+    return frozenset(
+        file_slice.id for file_slice in slices if not _is_kept_up(table, name, file_slice)
+    )
+
+
+def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
+    """Whether every row of a slice has its entry.
+
+    The index has as many entries as the table has rows (that is checked before), so entries
+    for all rows leave no room for outdated ones.
+    """
+    definition = table.definitions[name]
+    column = definition.source_fields[0]
+    if RECORD_KEY not in table.read.schema.names:
+        return False
+    for rows in read_slice(table.read, file_slice, [RECORD_KEY, column]):
+        keys = secondary_keys(rows[column], rows[RECORD_KEY])
+        found = find_records(table.metadata, name, definition, keys)
+        if len(found) != len(keys):
+            return False
+    return True
 
 
 def _replaced(metadata: CommitMetadata) -> set[FileSliceId]:

@@ -98,9 +98,11 @@ def leaves(draw):
 
 TREES = st.recursive(
     leaves(),
-    lambda inner: st.builds(lambda a, b: a & b, inner, inner)
-    | st.builds(lambda a, b: a | b, inner, inner)
-    | inner.map(lambda a: ~a),
+    lambda inner: (
+        st.builds(lambda a, b: a & b, inner, inner)
+        | st.builds(lambda a, b: a | b, inner, inner)
+        | inner.map(lambda a: ~a)
+    ),
     max_leaves=6,
 )
 

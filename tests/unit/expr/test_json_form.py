@@ -66,14 +66,29 @@ def test_sql_to_tree_to_json_and_back_is_the_same_tree(text):
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(["kind", "child", "children", "is", "value", "type", "path", "op", "left"]),
-        inner
-        | st.sampled_from(
-            ["column", "literal", "and", "in", "cast", "int", "float", "decimal", "compare", "not"]
-        ),
-        max_size=6,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ["kind", "child", "children", "is", "value", "type", "path", "op", "left"]
+            ),
+            inner
+            | st.sampled_from(
+                [
+                    "column",
+                    "literal",
+                    "and",
+                    "in",
+                    "cast",
+                    "int",
+                    "float",
+                    "decimal",
+                    "compare",
+                    "not",
+                ]
+            ),
+            max_size=6,
+        )
     ),
     max_leaves=12,
 )

@@ -184,9 +184,7 @@ def test_key_points_hold_every_key_of_the_matching_rows(tree):
         return
     assert len(found) <= 50
     keys = {tuple(part.value for part in key) for key in found}
-    matching = {
-        (row["i"], row["j"]) for row, true in zip(ROWS, truths(tree), strict=True) if true
-    }
+    matching = {(row["i"], row["j"]) for row, true in zip(ROWS, truths(tree), strict=True) if true}
     assert matching <= keys
 
 

@@ -61,7 +61,7 @@ class FileMaker:
 
 
 def test_index_keys_shorter_than_first_keys_mislead_nobody():
-    # traps: B30
+    # traps: B30 an index key below the first key of its block
     maker = FileMaker()
     first = maker.add(b"DATABLK*", data_payload([(b"apple", b"1"), (b"banana", b"2")]))
     second = maker.add(b"DATABLK*", data_payload([(b"cherry", b"3"), (b"date", b"4")]))
@@ -155,7 +155,7 @@ def index_keys(data):
 
 
 def test_index_keys_are_whole_keys_as_hbase_readers_want_them():
-    # traps: B32
+    # traps: B32 whole keys in the index
     keys = pa.array([b"%04d" % n for n in range(200)])
     data = write_hfile(keys, keys, options=HFileOptions(block_size=1000))
     stored = index_keys(data)
@@ -179,7 +179,9 @@ def test_single_key_reads_one_block_and_no_more():
 
 def test_block_is_read_once_per_batch_and_kept_for_the_next():
     keys = pa.array([b"%08d" % n for n in range(10_000)])
-    reader = HFileReader(MemorySource(write_hfile(keys, keys, options=HFileOptions(block_size=4096))))
+    reader = HFileReader(
+        MemorySource(write_hfile(keys, keys, options=HFileOptions(block_size=4096)))
+    )
     batch = keys[:100].take(pa.array([5, 3, 5, 99, 0, 3]))
     assert reader.lookup(batch).keys.equals(batch)
     assert reader.reads.blocks == 1
@@ -189,7 +191,9 @@ def test_block_is_read_once_per_batch_and_kept_for_the_next():
 
 def test_prefix_reads_only_the_blocks_of_its_range():
     keys = pa.array([b"%08d" % n for n in range(100_000)])
-    reader = HFileReader(MemorySource(write_hfile(keys, keys, options=HFileOptions(block_size=4096))))
+    reader = HFileReader(
+        MemorySource(write_hfile(keys, keys, options=HFileOptions(block_size=4096)))
+    )
     assert len(reader.scan_prefixes([b"000500"])) == 100
     assert reader.reads.blocks <= 3
 

@@ -54,7 +54,7 @@ def test_scan_returns_what_was_written(content, options):
 
 @given(CONTENT, OPTIONS, st.lists(KEYS, max_size=20), st.randoms())
 def test_lookup_agrees_with_a_dictionary(content, options, others, random):
-    # traps: B31
+    # traps: B31 keys to look up in any order
     asked = [*content, *others, *others]
     random.shuffle(asked)
     cells = reader_of(content, options).lookup(pa.array(asked, pa.binary()))
@@ -82,7 +82,7 @@ def test_batches_join_to_the_scan(content, options, max_bytes):
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("block_size", [4096, 65536, 1 << 20])
 def test_last_records_of_large_blocks_are_there(codec, block_size):
-    # traps: B72
+    # traps: B72 the end of blocks over 16 KiB
     count = 60_000
     content = {b"key-%010d" % n: b"v%07d" % n for n in range(count)}
     options = HFileOptions(block_size=block_size, codec=codec, bytes_per_checksum=16384)
@@ -173,3 +173,19 @@ def test_allowed_duplicates_stay_in_one_block_and_the_first_is_found():
     assert reader.trailer.data_index_count == 3
     assert reader.scan().values.equals(values)
     assert reader.lookup(pa.array(["b", "a"])).values.to_pylist() == [b"3", b"0"]
+
+
+def test_value_too_large_to_read_back_is_refused():
+    values = pa.array([bytes(97 * 1024 * 1024)], pa.binary())
+    with pytest.raises(InvalidInput, match="an HFile block of 101711894 bytes"):
+        write_hfile(pa.array(["a"]), values)
+
+
+def test_file_that_inflates_too_far_is_scanned_in_batches_only():
+    count = 140
+    keys = pa.array([b"%05d" % n for n in range(count)])
+    values = pa.array([bytes(1 << 20)] * count)
+    reader = HFileReader(MemorySource(write_hfile(keys, values)))
+    with pytest.raises(InvalidInput, match="too large to scan at once"):
+        reader.scan()
+    assert sum(len(batch) for batch in reader.scan_batches()) == count

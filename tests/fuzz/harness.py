@@ -1,0 +1,185 @@
+"""The parent: runs all cases of a target in children and says which inputs were taken badly.
+
+A child runs many cases in turn, so a case costs no process. When a child dies or does not answer,
+the case it was at is the failure, and the next child goes on behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_SILENCE_S = 8.0
+"""The child's own alarm comes after 5 s; this is for one that cannot hear it."""
+_START_S = 60.0
+_MOST_FAILURES = 20
+_UNSURE = ("time:", "memory:", "silent:")
+"""What a busy machine or earlier cases may cause: such a case is run again, alone."""
+
+_ENVIRONMENT = {
+    "PYTHONPATH": str(_ROOT),
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "ARROW_IO_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An input that was not taken as it should, and how to make it again."""
+
+    target: str
+    seed: int
+    number: int
+    what: str
+    saved: str
+
+    def __str__(self) -> str:
+        return f"{self.target} seed {self.seed} case {self.number}: {self.what} [{self.saved}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    cases: int
+    seconds: float
+    failures: tuple[Failure, ...]
+
+
+def fuzz(target: str, *, seed: int, mutated: int) -> Outcome:
+    """Run all cases of a target; stops early after many failures."""
+    began = time.monotonic()
+    failures: list[Failure] = []
+    start, total = 0, 1
+    while start < total and len(failures) < _MOST_FAILURES:
+        child = _Child(target, seed, mutated, start)
+        for number, what in child.failures():
+            if what.startswith(_UNSURE):
+                again = [*_Child(target, seed, mutated, number, number + 1).failures()]
+                if not again:
+                    continue
+                what = again[0][1]
+            saved = _save(target, seed, mutated, number)
+            failures.append(Failure(target, seed, number, what, saved))
+            if len(failures) >= _MOST_FAILURES:
+                break
+        child.stop()
+        start, total = child.at + 1, child.total
+    return Outcome(total, time.monotonic() - began, tuple(failures))
+
+
+class _Child:
+    """One process that runs cases from `start` on."""
+
+    def __init__(
+        self, target: str, seed: int, mutated: int, start: int, stop: int | None = None
+    ) -> None:
+        self.at = start - 1
+        self.total = 0
+        self._stop_before = stop
+        arguments = [target, seed, mutated, start, *([] if stop is None else [stop])]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
+            cwd=_ROOT,
+            env={**os.environ, **_ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    def failures(self) -> Iterator[tuple[int, str]]:
+        """The failing cases, as they happen; `at` is then the last case that was begun."""
+        for line in self._lines():
+            word, _, rest = line.partition(" ")
+            if word == "ready":
+                self.total = int(rest)
+            elif word == "start":
+                self.at = int(rest)
+            elif word == "fail":
+                number, _, what = rest.partition(" ")
+                yield int(number), what
+            elif word == "done":
+                self.at = max(self.at, self.total - 1)
+                self.stop()
+                return
+            elif word == "silent":
+                self.stop()
+                self._check_started()
+                yield self.at, f"silent: no answer in {_SILENCE_S} s, killed"
+                return
+        self.stop()
+        self._check_started()
+        yield self.at, f"crash: {self._ending()}"
+
+    def stop(self) -> None:
+        """End the process, if it has not ended by itself."""
+        if self._process.poll() is None and self._process.stdout is not None:
+            try:
+                self._process.wait(timeout=0 if self.at < self.total - 1 else 5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _check_started(self) -> None:
+        if not self.total:
+            raise RuntimeError(f"the child did not start: {self._ending()}")
+
+    def _ending(self) -> str:
+        code = self._process.returncode
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        self._errors.seek(0)
+        text = self._errors.read().decode("utf-8", "replace")
+        return f"{how} {' '.join(text.split())[:1500]}"
+
+    def _lines(self) -> Iterator[str]:
+        """The lines of the child; `silent` when none comes for too long."""
+        stream = self._process.stdout
+        if stream is None:
+            return
+        kept = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(stream, selectors.EVENT_READ)
+            while True:
+                if not selector.select(_SILENCE_S if self.total else _START_S):
+                    yield "silent"
+                    return
+                piece = os.read(stream.fileno(), 1 << 16)
+                if not piece:
+                    return
+                *lines, kept = (kept + piece).split(b"\n")
+                for line in lines:
+                    yield line.decode("ascii")
+
+
+def _save(target: str, seed: int, mutated: int, number: int) -> str:
+    """Write the input of a case to a file that stays, and give its path."""
+    if number < 0:
+        return "a seed"
+    folder = Path(tempfile.gettempdir()) / "lakedex-fuzz"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{target}-{seed}-{number}.bin"
+    arguments = [target, seed, mutated, number, number + 1, path]
+    subprocess.run(
+        [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
+        cwd=_ROOT,
+        env={**os.environ, **_ENVIRONMENT},
+        check=True,
+    )
+    return str(path)
