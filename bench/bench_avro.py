@@ -155,8 +155,8 @@ def bench_long_map() -> None:
     """One record that lists many files, as the metadata table's `files` partition has it."""
     count = 100_000
     files = arrow_schema(METADATA_RECORD).field("filesystemMetadata").type
-    names = [f"{uuid.UUID(int=n * 2**90)}-0_{n % 97}-31-66_20261115182308345.parquet"
-             for n in range(count)]  # fmt: skip
+    ids = [uuid.UUID(int=n * 2**90) for n in range(count)]
+    names = [f"{one}-0_{n % 97}-31-66_20261115182308345.parquet" for n, one in enumerate(ids)]
     entries = [(name, {"size": 430_000 + n, "isDeleted": False}) for n, name in enumerate(names)]
     batch = pa.record_batch(
         {

@@ -47,8 +47,7 @@ Without: TypeAlias = Annotated[
     typer.Option(
         "--without",
         metavar="INDEX",
-        help="Do not use this index, or this kind of index; 'all' prunes nothing. "
-        "May be repeated.",
+        help="Do not use this index, or this kind of index; 'all' prunes nothing. May be repeated.",
         show_default=False,
     ),
 ]

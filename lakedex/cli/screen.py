@@ -63,6 +63,11 @@ def size(count: int) -> str:
     return decimal(count)
 
 
+def absent() -> Text:
+    """SQL's null in a cell, which is not the text `null`."""
+    return Text("null", style=QUIET)
+
+
 def say(text: str, style: str = "") -> None:
     """Print one line of the answer."""
     _console().print(Text(shown(text), style=style), soft_wrap=True)

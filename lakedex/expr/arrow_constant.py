@@ -25,7 +25,7 @@ _EXACT_PAIRS = {
     frozenset({Family.TIMESTAMP_NTZ}),
     frozenset({Family.DATE, Family.TIMESTAMP_NTZ}),
 }
-_SET_PAIRS = {Family.INTEGER, Family.STRING, Family.DECIMAL}
+_SET_PAIRS = {Family.INTEGER, Family.STRING}
 
 
 def shared_meaning(column: pa.DataType, literal: pa.DataType) -> bool:

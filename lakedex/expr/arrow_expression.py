@@ -215,16 +215,13 @@ class _Translator:
 
 def _compare(op: Op, column: Column | Cast, literal: Literal, *, negated: bool) -> Expr:
     """`op` is already the negated operator where `negated` is set."""
-    if family(column.type) is not Family.FLOAT or literal.type is None:
-        return Compare(op, column, literal)
     if _is_nan(literal):
         # Arrow: only != is true, and NOT of everything else.
         asked = NEGATED[op] if negated else op
         return IsNotNull(column) if (asked is Op.NE) is not negated else FALSE
     found = Compare(op, column, literal)
-    if negated and op in (Op.LT, Op.LTE):
-        nan = Literal(math.nan, column.type)
-        return any_of([found, Compare(Op.EQ, column, nan)])
+    if negated and op in (Op.LT, Op.LTE) and family(column.type) is Family.FLOAT:
+        return any_of([found, Compare(Op.EQ, column, Literal(math.nan, column.type))])
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_BASE = re.compile(r"([^_]+)_([0-9-]+)_([0-9]+)\.([a-z]+)")
+_BASE_PARTS = 3
 _LOG = re.compile(r"\.([^_]+)_([0-9]*)\.log\.([0-9]{1,9})(?:_([0-9]+-[0-9]+-[0-9]+)(\.cdc)?)?")
 
 
@@ -65,10 +65,15 @@ def parse_data_file(name: str, size_bytes: int) -> BaseFile | LogFile | None:
         return LogFile(
             name, size_bytes, file_id, instant_time, int(version), token or "", cdc is not None
         )
-    found = _BASE.fullmatch(name)
-    if found is None:
+    stem, dot, extension = name.rpartition(".")
+    parts = stem.split("_")
+    if not dot or len(parts) != _BASE_PARTS or not all(parts):
         return None
-    return BaseFile(name, size_bytes, *found.groups())
+    file_id, write_token, instant_time = parts
+    # A partition's name inside a file id may hold anything, a time and an ending may not.
+    if not (instant_time.isdecimal() and instant_time.isascii() and extension.isalpha()):
+        return None
+    return BaseFile(name, size_bytes, file_id, write_token, instant_time, extension)
 
 
 def base_file_name(file_id: str, write_token: str, instant_time: str, extension: str) -> str:

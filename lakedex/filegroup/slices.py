@@ -93,9 +93,15 @@ def latest_slices(
             groups[parsed.file_id][1].append(parsed)
     slices = []
     for file_id in sorted(groups):
-        if FileSliceId(partition, file_id) in visibility.replaced:
+        if visibility.replaced and FileSliceId(partition, file_id) in visibility.replaced:
             continue
-        newest = _newest_slice(partition, file_id, *groups[file_id], visibility)
+        bases, logs = groups[file_id]
+        if len(bases) == 1 and not logs and not visibility.pending_compactions:
+            # The common case of a table at rest, without the bookkeeping of the others.
+            if visibility.is_visible(bases[0].instant_time):
+                slices.append(FileSlice(partition, file_id, bases[0].instant_time, bases[0]))
+            continue
+        newest = _newest_slice(partition, file_id, bases, logs, visibility)
         if newest is not None:
             slices.append(newest)
     return slices

@@ -45,13 +45,13 @@ def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None
     if newest:
         return parse_history(_text(storage.read(newest), newest), path=newest)
     last = timeline.last_completed
-    text = timeline.commit_metadata(last).extra.get(_HISTORY_KEY) if last else None
+    text = timeline.commit_summary(last).extra.get(_HISTORY_KEY) if last else None
     return parse_history(text, path=_HISTORY_KEY) if text else None
 
 
 def _newest_commit_schema(timeline: Timeline) -> str | None:
     for instant in reversed(timeline.write_instants()):
-        text = timeline.commit_metadata(instant).extra.get(_SCHEMA_KEY)
+        text = timeline.commit_summary(instant).extra.get(_SCHEMA_KEY)
         if text:
             return text
     return None

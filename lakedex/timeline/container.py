@@ -23,7 +23,7 @@ from fastavro.validation import ValidationError
 
 from lakedex.errors import CorruptFile, InvalidInput
 from lakedex.timeline.avro_schema_guard import guarded_schema, record_widths
-from lakedex.timeline.wire_schemas import known_schema, known_schema_text
+from lakedex.timeline.wire_schemas import known_schema, known_schema_text, known_schema_without
 
 MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -89,17 +89,26 @@ def open_container(data: bytes, *, path: str) -> ContainerRecord:
     return ContainerRecord(name.rpartition(".")[2], text, datum)
 
 
-def decode_record(record: ContainerRecord, type_name: str, *, path: str) -> dict[str, Any]:
+def decode_record(
+    record: ContainerRecord, type_name: str, *, path: str, leave_out: str | None = None
+) -> dict[str, Any]:
     """The record as wire names and values, with the fields of the known type `type_name`.
+
+    The field `leave_out` is skipped, which is much faster where it is large.
 
     Raises:
         CorruptFile: the bytes do not fit their schema, or the schema does not fit the type.
     """
-    return decode_datum(record.datum, record.schema_text, type_name, path=path)
+    return decode_datum(record.datum, record.schema_text, type_name, path=path, leave_out=leave_out)
 
 
 def decode_datum(
-    datum: bytes, schema_text: str, type_name: str | None, *, path: str
+    datum: bytes,
+    schema_text: str,
+    type_name: str | None,
+    *,
+    path: str,
+    leave_out: str | None = None,
 ) -> dict[str, Any]:
     """One Avro record by its writer schema, resolved against a known type if one is named."""
     writer = _parsed(schema_text, path)
@@ -107,6 +116,8 @@ def decode_datum(
     if type_name is not None and not _same_types(schema_text, type_name, path):
         reader = known_schema(type_name)
         _check_widths(schema_text, type_name, path)
+    if type_name is not None and leave_out is not None:
+        reader = known_schema_without(type_name, leave_out)
     stream = io.BytesIO(datum)
     try:
         value = fastavro.schemaless_reader(stream, writer, reader)

@@ -35,6 +35,7 @@ class Timeline:
         "_by_time",
         "_metadata",
         "_planned",
+        "_summaries",
         "config",
         "first_active",
         "instants",
@@ -57,6 +58,7 @@ class Timeline:
         self._by_time = _by_time(self.instants)
         self.first_active: Instant | None = _first_active(self.instants)
         self._metadata: dict[str, CommitMetadata] = {}
+        self._summaries: dict[str, CommitMetadata] = {}
         self._archived: ArchivedTimeline = ArchivedTimeline.load(storage, config)
 
     @classmethod
@@ -168,6 +170,7 @@ class Timeline:
         view.first_active = self.first_active
         view._planned = self._planned
         view._metadata = self._metadata
+        view._summaries = self._summaries
         view._archived = self._archived
         return view
 
@@ -217,6 +220,22 @@ class Timeline:
             )
         return self._metadata[time]
 
+    def commit_summary(self, instant: Instant) -> CommitMetadata:
+        """The commit metadata of a completed write without the files that it wrote.
+
+        Raises:
+            CorruptFile: the file does not hold commit metadata.
+        """
+        time = instant.requested_time
+        if time in self._metadata:
+            return self._metadata[time]
+        if time not in self._summaries:
+            path = self._path(instant)
+            self._summaries[time] = decode_commit_metadata(
+                self._completed_bytes(time, path), path=path, with_stats=False
+            )
+        return self._summaries[time]
+
     def compaction_plan(self, requested_time: str) -> CompactionPlan:
         """The plan of an active compaction or log compaction, pending or completed.
 
@@ -244,7 +263,7 @@ class Timeline:
         replaced: dict[str, set[str]] = {}
         for instant in self.write_instants():
             if instant.action is Action.REPLACECOMMIT:
-                for path, ids in self.commit_metadata(instant).replaced_file_ids.items():
+                for path, ids in self.commit_summary(instant).replaced_file_ids.items():
                     replaced.setdefault(path, set()).update(ids)
         return {path: frozenset(ids) for path, ids in replaced.items()}
 

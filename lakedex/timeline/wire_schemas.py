@@ -34,3 +34,11 @@ def known_schema_text(type_name: str) -> str:
 def known_schema(type_name: str) -> Any:  # noqa: ANN401 - fastavro's own form
     """The schema of a wire type, parsed for fastavro."""
     return fastavro.parse_schema(json.loads(known_schema_text(type_name)))
+
+
+@cache
+def known_schema_without(type_name: str, field: str) -> Any:  # noqa: ANN401 - fastavro's own form
+    """The schema of a wire type less one field, which a reader then skips without building it."""
+    tree = json.loads(known_schema_text(type_name))
+    tree["fields"] = [item for item in tree["fields"] if item["name"] != field]
+    return fastavro.parse_schema(tree)

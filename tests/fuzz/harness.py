@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,20 +67,26 @@ def fuzz(target: str, *, seed: int, mutated: int) -> Outcome:
     failures: list[Failure] = []
     start, total = 0, 1
     while start < total and len(failures) < _MOST_FAILURES:
-        child = _Child(target, seed, mutated, start)
-        for number, what in child.failures():
-            if what.startswith(_UNSURE):
-                again = [*_Child(target, seed, mutated, number, number + 1).failures()]
-                if not again:
-                    continue
-                what = again[0][1]
-            saved = _save(target, seed, mutated, number)
-            failures.append(Failure(target, seed, number, what, saved))
-            if len(failures) >= _MOST_FAILURES:
-                break
-        child.stop()
+        with closing(_Child(target, seed, mutated, start)) as child:
+            for number, found in child.failures():
+                what = _confirmed(target, seed, mutated, number) if _is_unsure(found) else found
+                if what:
+                    saved = _save(target, seed, mutated, number)
+                    failures.append(Failure(target, seed, number, what, saved))
+                if len(failures) >= _MOST_FAILURES:
+                    break
         start, total = child.at + 1, child.total
     return Outcome(total, time.monotonic() - began, tuple(failures))
+
+
+def _is_unsure(what: str) -> bool:
+    return what.startswith(_UNSURE)
+
+
+def _confirmed(target: str, seed: int, mutated: int, number: int) -> str:
+    """How a case fails in a fresh child of its own; empty if it does not."""
+    with closing(_Child(target, seed, mutated, number, number + 1)) as child:
+        return next((what for at, what in child.failures() if at == number), "")
 
 
 class _Child:
@@ -90,9 +97,8 @@ class _Child:
     ) -> None:
         self.at = start - 1
         self.total = 0
-        self._stop_before = stop
         arguments = [target, seed, mutated, start, *([] if stop is None else [stop])]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
             cwd=_ROOT,
@@ -125,6 +131,11 @@ class _Child:
         self.stop()
         self._check_started()
         yield self.at, f"crash: {self._ending()}"
+
+    def close(self) -> None:
+        """End the process and let go of its pipes."""
+        self.stop()
+        self._errors.close()
 
     def stop(self) -> None:
         """End the process, if it has not ended by itself."""

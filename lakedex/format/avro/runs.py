@@ -67,7 +67,7 @@ class RunFinder:
         bases = at + (limit - at) // segments * np.arange(1, segments, dtype=np.int64)
         cur = np.minimum((bases[:, None] + np.arange(window)).ravel(), self.end)
         segment = np.repeat(np.arange(segments - 1, dtype=np.int64), window)
-        lanes = Lanes(self.source, cur, np.full(len(cur), self.end), np.ones(len(cur), np.bool_))
+        lanes = self._tolerant(cur)
         for _ in range(_MEETING_STEPS):
             self.skip(self.node, lanes)
             keep = np.flatnonzero(_living(lanes))
@@ -79,6 +79,11 @@ class RunFinder:
         chosen = np.append(True, np.diff(places // span) > 0)[: len(places)]
         return places[chosen] % span
 
+    def _tolerant(self, cur: I64) -> Lanes:
+        """Lanes that drop out, and do not raise, where there is no item."""
+        ends = np.full(len(cur), self.end, np.int64)
+        return Lanes(self.source, cur, ends, np.ones(len(cur), np.bool_))
+
     def _walk(self, firsts: I64, limit: int, count: int, segments: int) -> Run:
         stops = np.append(firsts[1:], limit)
         cur = firsts.copy()
@@ -88,8 +93,7 @@ class RunFinder:
         for _ in range(_MOST_ROUNDS):
             if not len(active):
                 break
-            lanes = Lanes(self.source, cur[active], np.full(len(active), self.end),
-                          np.ones(len(active), np.bool_))  # fmt: skip
+            lanes = self._tolerant(cur[active])
             self.skip(self.node, lanes)
             living = _living(lanes)
             alive[active[~living]] = False

@@ -188,7 +188,7 @@ def test_key_points_hold_every_key_of_the_matching_rows(tree):
     assert matching <= keys
 
 
-I, S = column("i"), column("s")
+NUM, S = column("i"), column("s")
 
 
 def number(value):
@@ -202,24 +202,24 @@ def text(value):
 @pytest.mark.parametrize(
     ("tree", "normal"),
     [
-        (Not(Compare(Op.LT, I, number(1))), Compare(Op.GTE, I, number(1))),
-        (Not(IsNull(I)), IsNotNull(I)),
-        (Not(Not(IsNull(I))), IsNull(I)),
+        (Not(Compare(Op.LT, NUM, number(1))), Compare(Op.GTE, NUM, number(1))),
+        (Not(IsNull(NUM)), IsNotNull(NUM)),
+        (Not(Not(IsNull(NUM))), IsNull(NUM)),
         (Not(Unknown("udf")), Unknown("udf")),
         (
-            Not(In(I, (number(1), number(2)))),
-            Not(In(I, (number(1), number(2)))),
+            Not(In(NUM, (number(1), number(2)))),
+            Not(In(NUM, (number(1), number(2)))),
         ),
-        (Not(In(I, (number(1), number(None)))), FALSE),
-        (In(I, (number(1), number(None))), Compare(Op.EQ, I, number(1))),
-        (Compare(Op.EQ_NULL_SAFE, I, number(None)), IsNull(I)),
-        (Not(Compare(Op.EQ_NULL_SAFE, I, number(None))), IsNotNull(I)),
+        (Not(In(NUM, (number(1), number(None)))), FALSE),
+        (In(NUM, (number(1), number(None))), Compare(Op.EQ, NUM, number(1))),
+        (Compare(Op.EQ_NULL_SAFE, NUM, number(None)), IsNull(NUM)),
+        (Not(Compare(Op.EQ_NULL_SAFE, NUM, number(None))), IsNotNull(NUM)),
         (
-            Not(Compare(Op.EQ_NULL_SAFE, I, number(1))),
-            Not(Compare(Op.EQ_NULL_SAFE, I, number(1))),
+            Not(Compare(Op.EQ_NULL_SAFE, NUM, number(1))),
+            Not(Compare(Op.EQ_NULL_SAFE, NUM, number(1))),
         ),
-        (Compare(Op.EQ, I, number(None)), FALSE),
-        (Not(Compare(Op.EQ, I, number(None))), FALSE),
+        (Compare(Op.EQ, NUM, number(None)), FALSE),
+        (Not(Compare(Op.EQ, NUM, number(None))), FALSE),
         (Like(S, "ab%"), StartsWith(S, "ab")),
         (Like(S, "%"), StartsWith(S, "")),
         (Like(S, "a\\%b"), Compare(Op.EQ, S, text("a%b"))),
@@ -230,10 +230,10 @@ def text(value):
         (Not(column("b")), Compare(Op.EQ, column("b"), FALSE)),
         (Or((Unknown("x"), TRUE)), TRUE),
         (And((Unknown("x"), FALSE)), FALSE),
-        (And((IsNull(I), NULL)), FALSE),
+        (And((IsNull(NUM), NULL)), FALSE),
         (
-            Or((Compare(Op.EQ, I, number(1)), IsNull(I), Compare(Op.EQ, I, number(2)))),
-            Or((In(I, (number(1), number(2))), IsNull(I))),
+            Or((Compare(Op.EQ, NUM, number(1)), IsNull(NUM), Compare(Op.EQ, NUM, number(2)))),
+            Or((In(NUM, (number(1), number(2))), IsNull(NUM))),
         ),
     ],
     ids=str,
@@ -243,7 +243,7 @@ def test_shapes(tree, normal):  # traps: B3
 
 
 def test_ten_thousand_equalities_become_one_in():
-    tree = Or(tuple(Compare(Op.EQ, I, number(n)) for n in range(10_000)))
+    tree = Or(tuple(Compare(Op.EQ, NUM, number(n)) for n in range(10_000)))
     normal = normalise(tree)
     assert isinstance(normal, In)
     assert len(points(normal, ("i",))) == 10_000
@@ -260,18 +260,18 @@ def test_a_deep_tree_is_refused():
 @pytest.mark.parametrize(
     ("tree", "expected"),
     [
-        (Compare(Op.EQ, I, number(1)), [1]),
-        (In(I, (number(1), number(2))), [1, 2]),
-        (IsNull(I), [None]),
-        (Compare(Op.EQ_NULL_SAFE, I, number(None)), [None]),
-        (And((In(I, (number(1), number(2))), Compare(Op.EQ, I, number(2)))), [2]),
-        (And((Compare(Op.EQ, I, number(1)), Unknown("udf"))), [1]),
-        (Or((Compare(Op.EQ, I, number(1)), Unknown("udf"))), None),
-        (Or((Compare(Op.EQ, I, number(1)), IsNull(S))), None),
-        (Compare(Op.EQ, Cast(I, DOUBLE), Literal(1.0, DOUBLE)), None),
+        (Compare(Op.EQ, NUM, number(1)), [1]),
+        (In(NUM, (number(1), number(2))), [1, 2]),
+        (IsNull(NUM), [None]),
+        (Compare(Op.EQ_NULL_SAFE, NUM, number(None)), [None]),
+        (And((In(NUM, (number(1), number(2))), Compare(Op.EQ, NUM, number(2)))), [2]),
+        (And((Compare(Op.EQ, NUM, number(1)), Unknown("udf"))), [1]),
+        (Or((Compare(Op.EQ, NUM, number(1)), Unknown("udf"))), None),
+        (Or((Compare(Op.EQ, NUM, number(1)), IsNull(S))), None),
+        (Compare(Op.EQ, Cast(NUM, DOUBLE), Literal(1.0, DOUBLE)), None),
         (Compare(Op.EQ, Call("upper", (S,)), text("A")), None),
-        (Not(In(I, (number(1), number(2)))), None),
-        (Compare(Op.GT, I, number(1)), None),
+        (Not(In(NUM, (number(1), number(2)))), None),
+        (Compare(Op.GT, NUM, number(1)), None),
         (FALSE, []),
         (TRUE, None),
     ],
@@ -284,7 +284,7 @@ def test_points_of(tree, expected):  # traps: B11
 
 def test_key_points_take_each_branch_of_an_or_by_itself():
     def pair(i, j):
-        sides = (Compare(Op.EQ, I, number(i)), Compare(Op.EQ, column("j"), number(j)))
+        sides = (Compare(Op.EQ, NUM, number(i)), Compare(Op.EQ, column("j"), number(j)))
         return And(sides)
 
     found = key_points(Or((pair(1, 2), pair(2, 1))), [("i",), ("j",)], 2)

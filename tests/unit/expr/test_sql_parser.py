@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -250,68 +251,16 @@ def test_text_over_a_mebibyte_is_refused():
         parse_predicate("a" * (1 << 20) + "b")
 
 
-_PIECES = st.sampled_from(
-    [
-        "a",
-        "b",
-        "1",
-        "2.5",
-        "'x'",
-        "'",
-        '"',
-        "`",
-        "(",
-        ")",
-        ",",
-        ".",
-        "=",
-        "<",
-        ">",
-        "<=>",
-        "-",
-        "--",
-        "+",
-        "*",
-        "/",
-        "%",
-        "::",
-        "[",
-        "]",
-        ";",
-        "?",
-        "{",
-        "\\",
-        "X'0'",
-        "r'",
-        "and",
-        "or",
-        "not",
-        "in",
-        "is",
-        "null",
-        "like",
-        "escape",
-        "between",
-        "cast",
-        "as",
-        "int",
-        "decimal",
-        "interval",
-        "day",
-        "date",
-        "timestamp",
-        "case",
-        "true",
-    ]
-)
+_SIGNS = ["'", '"', "`", *"(),.=<>-+*/%[];?{\\", "<=>", "--", "/*", "*/", "::", "X'0'", "r'"]
+_WORDS = ["a", "b", "1", "2.5", "'x'", "and", "or", "not", "in", "is", "null", "like", "escape"]
+_MORE = ["between", "cast", "as", "int", "decimal", "interval", "day", "date", "timestamp", "case"]
+_PIECES = st.sampled_from([*_SIGNS, *_WORDS, *_MORE])
 
 
 @given(st.lists(_PIECES, max_size=25).map(" ".join) | st.text(max_size=60))
 def test_any_text_gives_a_tree_or_a_definition_error(text):
-    try:
+    with suppress(InvalidDefinition):
         parse_predicate(text)
-    except InvalidDefinition:
-        pass
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,28 @@ def test_every_byte_changed_to_every_value_gives_a_result_or_our_error():
                 decode(SCHEMA, bytes(changed)).validate(full=True)
 
 
-@given(st.lists(st.binary(max_size=60), min_size=1, max_size=20), st.booleans())
+def test_one_changed_byte_among_many_good_records_gives_a_result_or_our_error():
+    copies = 60
+    for at in range(len(GOOD)):
+        for value in (1, 5, 0x80, 0xFF):
+            data = np.frombuffer(GOOD * copies, np.uint8).copy()
+            data[len(GOOD) * 31 + at] = value
+            starts = np.arange(copies) * len(GOOD)
+            with contextlib.suppress(LakedexError):
+                decode_records(SCHEMA, data, starts, starts + len(GOOD), path="x")
+
+
+@pytest.mark.parametrize("length", range(0, len(GOOD), 7))
+def test_one_cut_record_among_many_good_ones_is_corrupt_within_its_own_bytes(length):
+    data = np.frombuffer(GOOD * 30 + GOOD[:length] + GOOD * 30, np.uint8)
+    ends = np.cumsum([len(GOOD)] * 30 + [length] + [len(GOOD)] * 30)
+    starts = np.append(0, ends[:-1])
+    with pytest.raises(CorruptFile) as caught:
+        decode_records(SCHEMA, data, starts, ends, path="x")
+    assert starts[30] <= caught.value.offset <= ends[30]
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=40), st.booleans())
 def test_random_bytes_give_a_result_or_our_error(records, metadata):
     schema = METADATA_RECORD if metadata else SCHEMA
     ends = np.cumsum([len(record) for record in records])

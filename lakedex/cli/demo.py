@@ -1,0 +1,164 @@
+"""`lakedex demo`: on a real table, the same queries with indexes and without."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lakedex.api import Table
+from lakedex.cli import screen
+from lakedex.cli.arguments import AsJson, StorageOptions, open_table, parse_storage_options
+from lakedex.cli.demo_queries import Comparison, Query, compare, keys_by_hudi_rs, queries_for
+from lakedex.cli.failures import FOUND_PROBLEMS
+from lakedex.cli.indexes import print_indexes
+from lakedex.cli.json_output import print_json
+from lakedex.cli.screen import Column
+from lakedex.cli.show import overview, print_table
+from lakedex.errors import InvalidInput
+from lakedex.filegroup.context import RECORD_KEY
+
+_BUNDLED = Path("tests", "golden", "cow_trips_all_indexes.zip")
+_QUERIES = (
+    Query("one record key", "uuid = 'k0003'"),
+    Query("one city, by a secondary index", "city = 'a$b'"),
+    Query("a range of fares", "fare > 1000"),
+)
+_COLUMNS = (
+    Column(""),
+    Column("file slices", is_number=True),
+    Column("bytes", is_number=True),
+    Column("ms", is_number=True),
+    Column("rows", is_number=True),
+)
+
+
+def demo(
+    *,
+    table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Another table; by default a small one that Apache Hudi wrote, "
+            f"{_BUNDLED.as_posix()} below this folder.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Unzip the table here and keep it.", show_default=False),
+    ] = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show on a real table what indexes save, and that no row is lost by it.
+
+    The exit code is 1 when a query with indexes finds other rows than a full scan.
+    """
+    with _table_to_show(table, keep) as path:
+        opened = open_table(path, storage_option)
+        options = parse_storage_options(storage_option)
+        queries = queries_for(opened) if table else list(_QUERIES)
+        if not as_json:
+            print_table(opened.snapshot, overview(opened.snapshot))
+            print_indexes(opened.indexes(), title="indexes")
+        for query in queries[:1]:
+            # What is loaded and compiled once must not count as the first query's time.
+            compare(path, options, query)
+        found = [compare(path, options, query) for query in queries]
+        judge = _ask_hudi_rs(opened, path, options)
+    is_good = all(each.same_rows for each in found) and judge.get("same_rows") is not False
+    if as_json:
+        answer = {"comparisons": [each.as_dict() for each in found], "hudi_rs": judge}
+        print_json(answer | {"ok": is_good})
+    else:
+        _print_answer(found, judge)
+    if not is_good:
+        raise typer.Exit(FOUND_PROBLEMS)
+
+
+@contextmanager
+def _table_to_show(table: str | None, keep: Path | None) -> Iterator[str]:
+    if table is not None:
+        if keep is not None:
+            raise InvalidInput("--keep is for the table of the demo, not for one of yours")
+        yield table
+    elif not _BUNDLED.is_file():
+        raise InvalidInput(f"there is no {_BUNDLED.as_posix()} here; pass --table PATH")
+    elif keep is not None:
+        path = _unzip(keep)
+        screen.note(f"the table is kept in {path}")
+        yield path
+    else:
+        with tempfile.TemporaryDirectory(prefix="lakedex-demo-") as folder:
+            yield _unzip(Path(folder))
+
+
+def _unzip(folder: Path) -> str:
+    with zipfile.ZipFile(_BUNDLED) as archive:
+        root = folder / archive.namelist()[0].partition("/")[0]
+        if root.exists():
+            raise InvalidInput(f"{root} exists already")
+        archive.extractall(folder)
+    return str(root)
+
+
+def _ask_hudi_rs(table: Table, path: str, options: dict[str, str]) -> dict[str, Any]:
+    """How many rows hudi-rs reads, and whether they are those that lakedex reads."""
+    if RECORD_KEY not in table.schema.names:
+        return {"installed": None}
+    try:
+        theirs = keys_by_hudi_rs(path, options)
+    except Exception as error:  # noqa: BLE001 - what another library raises is not ours to know
+        return {"installed": True, "problem": f"{type(error).__name__}: {error}"}
+    if theirs is None:
+        return {"installed": False}
+    ours = table.to_arrow(columns=[RECORD_KEY])[RECORD_KEY].to_pylist()
+    same = sorted(theirs.elements()) == sorted(ours)
+    return {"installed": True, "rows": theirs.total(), "same_rows": same}
+
+
+def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
+    for each in found:
+        _print_comparison(each)
+    if any(each.pruned.seconds > each.full.seconds for each in found):
+        screen.say(
+            "A table as small as this is read faster than its indexes are; "
+            "what they save grows with the files.",
+            screen.QUIET,
+        )
+    if judge.get("same_rows"):
+        screen.say(f"hudi-rs reads the same {judge['rows']:,} rows", screen.GOOD)
+    elif "same_rows" in judge:
+        screen.say(f"hudi-rs reads {judge['rows']:,} rows, and others", screen.BAD)
+    elif judge.get("problem"):
+        screen.say(f"hudi-rs cannot read the table: {judge['problem']}", screen.QUIET)
+    if all(each.same_rows for each in found):
+        screen.say("every query found the same rows with indexes and without", screen.GOOD)
+    else:
+        screen.say("a query with indexes found other rows than a full scan", screen.BAD)
+
+
+def _print_comparison(each: Comparison) -> None:
+    rows = [
+        (
+            name,
+            f"{len(run.report.files):,} of {run.report.total:,}",
+            run.report.bytes_left,
+            f"{run.seconds * 1000:.1f}",
+            run.rows.num_rows,
+        )
+        for name, run in (("with indexes", each.pruned), ("without", each.full))
+    ]
+    screen.table(_COLUMNS, rows, title=f"{each.query.what}: {each.query.text}")
+    for step in each.pruned.report.steps:
+        if step.after < step.before:
+            screen.say(f"  {step.index}: {step.before} to {step.after}, {step.reason}")
+    verdict = ("  same rows", screen.GOOD) if each.same_rows else ("  OTHER ROWS", screen.BAD)
+    screen.say(*verdict)
+    screen.say("")

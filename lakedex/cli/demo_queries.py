@@ -1,0 +1,138 @@
+"""One query read twice, with indexes and without: what was read, how long, the same rows or not."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.api import Filter, ReadOptions, Table, open
+from lakedex.cli.json_output import json_line
+from lakedex.cli.plain_values import plain_rows
+from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY
+from lakedex.prune import Report
+
+_NO_INDEXES = frozenset(["all"])
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question to ask of the table."""
+
+    what: str
+    condition: Filter
+
+    @property
+    def text(self) -> str:
+        """The condition as people write it."""
+        return str(self.condition)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One reading of the rows that a query asks for."""
+
+    report: Report
+    rows: pa.Table
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The run as plain values, for JSON."""
+        return {
+            "file_slices": len(self.report.files),
+            "bytes": self.report.bytes_left,
+            "seconds": round(self.seconds, 6),
+            "rows": self.rows.num_rows,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The same query with indexes and without."""
+
+    query: Query
+    pruned: Run
+    full: Run
+
+    @property
+    def same_rows(self) -> bool:
+        """Whether both found the same rows, however often each of them stands there."""
+        return _counted(self.pruned.rows) == _counted(self.full.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The comparison as plain values, for JSON."""
+        return {
+            "query": self.query.text,
+            "with_indexes": self.pruned.as_dict(),
+            "without_indexes": self.full.as_dict(),
+            "same_rows": self.same_rows,
+        }
+
+
+def compare(path: str, options: Mapping[str, str], query: Query) -> Comparison:
+    """Read the rows of a query twice, each time from a table opened anew."""
+    return Comparison(
+        query=query,
+        pruned=_run(path, options, query.condition, frozenset()),
+        full=_run(path, options, query.condition, _NO_INDEXES),
+    )
+
+
+def queries_for(table: Table) -> list[Query]:
+    """Questions that fit any table, about the values of one of its rows."""
+    batch = next(table.to_batches(), None)
+    if batch is None:
+        return []
+    keys = [name for name in table.snapshot.config.record_key_fields if name in table.schema.names]
+    row = {name: batch.column(position)[0] for position, name in enumerate(batch.schema.names)}
+    queries = []
+    if keys:
+        condition = pc.field(keys[0]) == row[keys[0]]
+        for name in keys[1:]:
+            condition &= pc.field(name) == row[name]
+        queries.append(Query("one record key", condition))
+    for index in table.indexes():
+        column = index.columns[0] if index.columns else ""
+        if index.kind == "secondary_index" and column in row and row[column].is_valid:
+            queries.append(Query(f"one {column}", pc.field(column) == row[column]))
+    number = next((name for name, value in row.items() if _is_ranged(name, value)), None)
+    if number is not None:
+        queries.append(Query(f"a range of {number}", pc.field(number) > row[number]))
+    return queries
+
+
+def keys_by_hudi_rs(path: str, options: Mapping[str, str]) -> Counter[str] | None:
+    """The record keys that hudi-rs reads from the table; None where it is not installed."""
+    if find_spec("hudi") is None:
+        return None
+    builder = importlib.import_module("hudi").HudiTableBuilder.from_base_uri(path)
+    if options:
+        builder = builder.with_storage_options(dict(options))
+    found: Counter[str] = Counter()
+    for batch in builder.build().read():
+        found.update(pa.array(batch.column(RECORD_KEY)).to_pylist())
+    return found
+
+
+def _run(path: str, options: Mapping[str, str], condition: Filter, without: frozenset[str]) -> Run:
+    started = time.perf_counter()
+    table = open(path, storage_options=options, options=ReadOptions(without_indexes=without))
+    rows = table.to_arrow(condition)
+    seconds = time.perf_counter() - started
+    return Run(table.explain(condition), rows, seconds)
+
+
+def _counted(rows: pa.Table) -> Counter[str]:
+    return Counter(json_line(row) for row in plain_rows(rows))
+
+
+def _is_ranged(name: str, value: pa.Scalar) -> bool:
+    number = pa.types.is_integer(value.type) or pa.types.is_floating(value.type)
+    return bool(number and value.is_valid and name not in META_COLUMNS)

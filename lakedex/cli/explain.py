@@ -1,0 +1,110 @@
+"""`lakedex explain`: what a query would read, which index removed how much, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakedex.cli import screen
+from lakedex.cli.arguments import (
+    AsJson,
+    AsOf,
+    StorageOptions,
+    TablePath,
+    TimeZone,
+    Without,
+    open_table,
+)
+from lakedex.cli.failures import pointing_into
+from lakedex.cli.json_output import print_json
+from lakedex.cli.screen import Column
+from lakedex.prune import Report
+from lakedex.prune.report import Step
+
+_COLUMNS = (
+    Column("index"),
+    Column("before", is_number=True),
+    Column("after", is_number=True),
+    Column("saved", is_number=True),
+    Column("ms", is_number=True),
+    Column("reason"),
+)
+
+
+def explain(
+    path: TablePath,
+    predicate: Annotated[
+        str,
+        typer.Argument(
+            metavar="PREDICATE", help="SQL, such as \"city = 'austin'\".", show_default=False
+        ),
+    ],
+    *,
+    as_of: AsOf = None,
+    time_zone: TimeZone = "UTC",
+    without: Without = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="The file slices that are left, too.")
+    ] = False,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain what a query would read: each index that was asked, or why it was not."""
+    table = open_table(path, storage_option, time_zone=time_zone, without=without)
+    with pointing_into(predicate):
+        report = table.explain(predicate, as_of)
+    if as_json:
+        answer = report.as_dict()
+        if not files:
+            del answer["files"]
+        print_json(answer)
+        return
+    print_report(report)
+    if files:
+        _print_files(report)
+
+
+def print_report(report: Report) -> None:
+    """Print the steps of a report as a table, and below it what is left to read."""
+    if report.steps:
+        styles = ["" if step.used else screen.QUIET for step in report.steps]
+        screen.table(_COLUMNS, [_row(step) for step in report.steps], styles=styles)
+    for text in report.notes:
+        screen.say(f"note: {text}", screen.QUIET)
+    screen.say(summary(report), screen.STRONG)
+
+
+def summary(report: Report) -> str:
+    """The bottom line of a report."""
+    left, total = screen.size(report.bytes_left), screen.size(report.total_bytes)
+    return f"reads {len(report.files):,} of {report.total:,} file slices ({left} of {total})"
+
+
+def _row(step: Step) -> tuple[object, ...]:
+    taken = f"{step.seconds * 1000:.1f}"
+    if not step.used:
+        return step.index, "", "", "", taken if step.seconds else "", step.reason
+    saved = screen.size(step.bytes_saved)
+    return step.index, step.before, step.after, saved, taken, step.reason
+
+
+def _print_files(report: Report) -> None:
+    columns = [
+        Column("partition"),
+        Column("file id"),
+        Column("base file"),
+        Column("log files", is_number=True),
+        Column("size", is_number=True),
+    ]
+    rows = [
+        (
+            each.partition,
+            each.file_id,
+            each.base.name if each.base else None,
+            len(each.logs),
+            screen.size(each.size_bytes),
+        )
+        for each in report.files
+    ]
+    screen.table(columns, rows, title="files")

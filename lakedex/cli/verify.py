@@ -1,0 +1,82 @@
+"""`lakedex verify`: does every index agree with the data?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from lakedex.cli import screen
+from lakedex.cli.arguments import AsJson, StorageOptions, TablePath, open_table
+from lakedex.cli.failures import FOUND_PROBLEMS
+from lakedex.cli.json_output import print_json
+from lakedex.cli.screen import Column
+from lakedex.services.verifying.report import VerifyReport
+
+_COLUMNS = (
+    Column("index"),
+    Column("checked", is_number=True),
+    Column("problems", is_number=True),
+)
+_PROBLEM_COLUMNS = (Column("index"), Column("kind"), Column("key"), Column("detail"))
+
+
+def verify(
+    path: TablePath,
+    *,
+    index: Annotated[
+        list[str] | None,
+        typer.Option("--index", help="Only this index; may be repeated.", show_default=False),
+    ] = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every index with the data; the exit code is 1 when one disagrees.
+
+    All rows of the table are read.
+    """
+    table = open_table(path, storage_option)
+    with _working(f"verifying {table.name}"):
+        report = table.verify(index or None)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print_report(report)
+    if not report.ok:
+        raise typer.Exit(FOUND_PROBLEMS)
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """A spinner on standard error while something takes its time; nothing on a pipe."""
+    console = screen.progress_console()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(screen.shown(what)):
+        yield
+
+
+def _print_report(report: VerifyReport) -> None:
+    found = Counter(problem.index for problem in report.problems) + Counter(report.untold)
+    names = list(dict.fromkeys([*report.checked, *found]))
+    rows = [(name, report.checked.get(name, 0), found[name]) for name in names]
+    styles = [screen.BAD if found[name] else "" for name in names]
+    screen.table(_COLUMNS, rows, styles=styles)
+    if report.problems:
+        screen.table(
+            _PROBLEM_COLUMNS,
+            [(each.index, each.kind.value, each.key, each.detail) for each in report.problems],
+            title="problems",
+        )
+    for name, count in report.untold.items():
+        screen.say(f"... and {count:,} more in {name}")
+    for text in report.notes:
+        screen.say(f"note: {text}", screen.QUIET)
+    if report.ok:
+        screen.say("every index agrees with the data", screen.GOOD)
+    else:
+        screen.say(f"{report.problem_count:,} problems", screen.BAD)

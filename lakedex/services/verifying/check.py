@@ -1,0 +1,143 @@
+"""The contract of verifying one index: what it asks to see of the data, and its verdict.
+
+The data is read once for all indexes, slice by slice. Every check says which columns it needs, is
+shown files and merged rows as they pass by, and tells its findings at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakedex.errors import LakedexError
+from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.file_bounds import SliceFiles, slice_files
+from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.hashing import file_name_id
+from lakedex.index.metadata_table.keys import partition_id
+from lakedex.services.verifying.report import Findings, ProblemKind
+from lakedex.services.verifying.statistics import FileStatistics
+from lakedex.table import Snapshot
+
+
+@dataclass(slots=True)
+class Subject:
+    """The table that is verified, and what all checks share."""
+
+    snapshot: Snapshot
+    metadata: MetadataTable
+    findings: Findings
+    time_zone: str = "UTC"
+    statistics: FileStatistics = field(default_factory=FileStatistics)
+    """What the stored columns really hold, by file number; filled as the data passes by."""
+    unreadable: set[int] = field(default_factory=set)
+    """The numbers of slices whose rows could not be read."""
+
+    files: SliceFiles = field(init=False)
+    """All files of the slices; their numbers are positions here."""
+    slice_numbers: dict[FileSliceId, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number the slices and their files."""
+        self.files = slice_files(self.slices)
+        self.slice_numbers = {each.id: number for number, each in enumerate(self.slices)}
+
+    @property
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The slices that a full read reads."""
+        return self.snapshot.slices
+
+    @property
+    def definitions(self) -> dict[str, IndexDefinition]:
+        """The index definitions by name."""
+        return dict(self.snapshot.definitions)
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The columns that make the record key of a row."""
+        if RECORD_KEY in self.snapshot.schema.names:
+            return [RECORD_KEY]
+        return list(self.snapshot.config.record_key_fields)
+
+    def file_paths(self) -> list[str]:
+        """The path of every file of the slices, by file number."""
+        return [each.path_of(name) for each in self.slices for name in each.file_names]
+
+    def file_partitions(self) -> list[str]:
+        """The partition of every file of the slices, by file number."""
+        return [each.partition for each in self.slices for _ in each.file_names]
+
+    def listed_tails(self) -> pa.Array:
+        """How index keys of all files of the table end, those outside the slices included."""
+        tails = []
+        for partition, files in self.snapshot.listing.files.items():
+            start = partition_id(partition)
+            tails += [start + file_name_id(name) for name, _ in files]
+        return pa.array(tails, pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Some rows of one file, as they pass by."""
+
+    slice_number: int
+    file_number: int
+    is_log: bool
+    rows: pa.Table
+    """The rows in the newest schema, with the `file_columns` that checks asked for."""
+
+
+@dataclass(slots=True)
+class Check:
+    """The verification of one index; the verbs do nothing unless a kind overrides them."""
+
+    name: str
+    subject: Subject
+    stored_columns: frozenset[str] = frozenset()
+    """Columns whose statistics are wanted, under the names that files store them with."""
+    file_columns: frozenset[str] = frozenset()
+    """Columns of the table that `see_file` wants."""
+    row_columns: frozenset[str] = frozenset()
+    """Columns of the table that `see_rows` wants."""
+
+    def see_file(self, part: FileRows) -> None:
+        """Look at some rows of one base or log file."""
+
+    def see_rows(self, slice_number: int, rows: pa.Table) -> None:
+        """Look at some merged rows of one slice."""
+
+    def finish(self) -> None:
+        """Compare what was seen with the index, and tell what differs."""
+
+    def problem(self, kind: ProblemKind, key: str, detail: str) -> None:
+        """Tell one problem of this index."""
+        self.subject.findings.add(self.name, kind, key, detail)
+
+    def note(self, text: str) -> None:
+        """Tell an oddity of this index."""
+        self.subject.findings.note(self.name, text)
+
+    def count(self, entries: int) -> None:
+        """Count entries as checked."""
+        self.subject.findings.checked[self.name] += entries
+
+    def guarded(self, work: Callable[[], None]) -> bool:
+        """Do some work; an index that cannot be read is a problem, not an error."""
+        try:
+            work()
+        except LakedexError as error:
+            self.problem(ProblemKind.UNREADABLE, self.name, str(error))
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyKind:
+    """How one kind of index is verified."""
+
+    kind: Kind
+    start: Callable[[str, Subject], Check]
+    """Makes the check of the index of that name; may raise when the index is unreadable."""

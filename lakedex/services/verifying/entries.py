@@ -1,0 +1,68 @@
+"""The entries of an index without their payloads, and one file group of an index at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import CorruptFile
+from lakedex.filegroup import parse_data_file
+from lakedex.format.logfile import BlockKind, decode_delete_block, hfile_of
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table.group_reader import GroupReader
+
+_SCAN_BYTES = 32 << 20
+
+
+def live_keys(metadata: MetadataTable, partition: str) -> pa.ChunkedArray:
+    """The keys of all entries; their payloads, which may be large, are not kept."""
+    found = []
+    for group in metadata.groups(partition):
+        reader = metadata.group_reader(partition, group.file_id)
+        found.append(_live_keys(reader, group.file_id))
+    return pa.chunked_array(found, pa.string())
+
+
+def group_entries(metadata: MetadataTable, partition: str, group_number: int) -> pa.Table:
+    """All entries of one file group of an index."""
+    return metadata.scan_prefixes(partition, [""], [group_number])
+
+
+def astray_groups(metadata: MetadataTable, partition: str) -> list[str]:
+    """File ids in the folder of an index that do not belong to it."""
+    prefix = metadata_partition(partition).file_id_prefix
+    found = set()
+    for info in metadata.storage.list(partition):
+        parsed = parse_data_file(info.path.rpartition("/")[2], info.size_bytes)
+        if parsed is not None and not parsed.file_id.startswith(prefix):
+            found.add(parsed.file_id)
+    return sorted(found)
+
+
+def _live_keys(reader: GroupReader, path: str) -> pa.Array:
+    parts: list[pa.Array] = []
+    alive: list[pa.Array] = []
+    if reader.base is not None:
+        for cells in reader.base.scan_batches(max_bytes=_SCAN_BYTES):
+            parts.append(cells.keys)
+            alive.append(pc.greater(pc.binary_length(cells.values), 0))
+    for block in reader.log_blocks:
+        if block.kind is BlockKind.DELETE:
+            keys = decode_delete_block(block).keys.cast(pa.binary())
+            parts.append(keys)
+            alive.append(pa.array(np.zeros(len(keys), dtype=np.bool_)))
+        else:
+            for cells in hfile_of(block).scan_batches(max_bytes=_SCAN_BYTES):
+                parts.append(cells.keys)
+                alive.append(pc.greater(pc.binary_length(cells.values), 0))
+    if not parts:
+        return pa.array([], pa.string())
+    encoded = pa.chunked_array(parts, pa.binary()).combine_chunks().dictionary_encode()
+    state = np.zeros(len(encoded.dictionary), dtype=np.bool_)
+    flags = pa.chunked_array(alive, pa.bool_()).to_numpy(zero_copy_only=False)
+    state[encoded.indices.to_numpy()] = flags
+    try:
+        return encoded.dictionary.filter(pa.array(state)).cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptFile(path, 0, expected="keys in UTF-8", actual=error) from error
