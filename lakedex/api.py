@@ -18,6 +18,7 @@ from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
 from lakedex.prune import PlanOptions, Report, plan
 from lakedex.read import Scan, changed_rows, to_batches, to_table
+from lakedex.services.verifying import VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
@@ -164,6 +165,15 @@ class Table:
             self._snapshot.config, self._snapshot.definitions, self._snapshot.metadata
         )
 
+    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+        """Hold every entry of every index, or of some, against the data.
+
+        Args:
+            indexes: Only these, such as `record_index` or `secondary_index_idx_rider`.
+        """
+        zone = self._options.expression_time_zone or self._options.time_zone
+        return verify(self._snapshot, indexes, time_zone=zone)
+
     def _metadata_table(self) -> MetadataTable:
         if self._snapshot.metadata is None:
             problem = self._snapshot.metadata_problem
@@ -202,7 +212,7 @@ class Table:
         if isinstance(condition, str):
             tree = parse_predicate(condition)
         elif isinstance(condition, pc.Expression):
-            tree = from_arrow(condition)
+            tree = from_arrow(condition, view.schema)
         else:
             tree = condition
         zone = self._options.time_zone

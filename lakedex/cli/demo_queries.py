@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 from lakedex.api import Filter, ReadOptions, Table, open
 from lakedex.cli.json_output import json_line
 from lakedex.cli.plain_values import plain_rows
-from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY
+from lakedex.filegroup.context import META_COLUMNS
 from lakedex.prune import Report
 
 _NO_INDEXES = frozenset(["all"])
@@ -106,19 +104,6 @@ def queries_for(table: Table) -> list[Query]:
     if number is not None:
         queries.append(Query(f"a range of {number}", pc.field(number) > row[number]))
     return queries
-
-
-def keys_by_hudi_rs(path: str, options: Mapping[str, str]) -> Counter[str] | None:
-    """The record keys that hudi-rs reads from the table; None where it is not installed."""
-    if find_spec("hudi") is None:
-        return None
-    builder = importlib.import_module("hudi").HudiTableBuilder.from_base_uri(path)
-    if options:
-        builder = builder.with_storage_options(dict(options))
-    found: Counter[str] = Counter()
-    for batch in builder.build().read():
-        found.update(pa.array(batch.column(RECORD_KEY)).to_pylist())
-    return found
 
 
 def _run(path: str, options: Mapping[str, str], condition: Filter, without: frozenset[str]) -> Run:

@@ -34,7 +34,7 @@ _AROUND = 60
 class Commands(TyperGroup):
     """The group of all commands; turns errors into a line and an exit code."""
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer hides the class
         """Run the command, and see that its output arrived."""
         try:
             answer = super().invoke(ctx)

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one JSON value over several lines."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def print_json_line(value: Any) -> None:
+def print_json_line(value: object) -> None:
     """Print one JSON value on a line of its own."""
     sys.stdout.write(json_line(value) + "\n")
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """One JSON value without line breaks.
 
     Example:

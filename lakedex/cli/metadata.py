@@ -14,7 +14,8 @@ from lakedex.cli.metadata_records import flat_records
 from lakedex.cli.screen import Column
 from lakedex.index.metadata_table import metadata_partition
 
-_LONGEST_CELL = 120
+_BULKY = "bloomFilter"
+_BULKY_START = 24
 
 
 def metadata(
@@ -54,19 +55,28 @@ def metadata(
             print_json_line(record)
         return
     _print_records(records)
-    screen.say(f"{found.num_rows:,} of {total:,} records" if limit else f"{total:,} records")
+    cut = found.num_rows < total
+    screen.say(f"{found.num_rows:,} of {total:,} records" if cut else f"{total:,} records")
 
 
 def _print_records(records: Iterable[dict[str, Any]]) -> None:
-    rows = list(records)
+    rows = [row for record in records for row in _rows(record)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [Column(name) for name in names]
-    screen.table(columns, [[_cell(row.get(name)) for name in names] for row in rows])
+    screen.table(columns, [[_cell(name, row.get(name)) for name in names] for row in rows])
 
 
-def _cell(value: Any) -> object:
+def _rows(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """A record as rows of the printed table: one for each file that it names."""
+    if not record.get("files"):
+        return [record]
+    shared = {name: value for name, value in record.items() if name != "files"}
+    return [{**shared, "file": name, **(about or {})} for name, about in record["files"].items()]
+
+
+def _cell(name: str, value: object) -> object:
     if isinstance(value, dict | list):
         return json_line(value)
-    if isinstance(value, str) and len(value) > _LONGEST_CELL:
-        return f"{value[:_LONGEST_CELL]}… ({len(value):,} characters)"
+    if name == _BULKY and isinstance(value, str):
+        return f"{value[:_BULKY_START]}… ({len(value):,} characters)"
     return value if isinstance(value, bool) or value is None else str(value)

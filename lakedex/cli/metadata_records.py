@@ -10,7 +10,13 @@ import pyarrow as pa
 
 from lakedex.cli.plain_values import plain_rows
 from lakedex.errors import InvalidInput
-from lakedex.index.metadata_table import FILES_PAYLOAD, RECORD_INDEX_PAYLOAD, Kind, RecordType
+from lakedex.index.metadata_table import (
+    BLOOM_PAYLOAD,
+    FILES_PAYLOAD,
+    RECORD_INDEX_PAYLOAD,
+    Kind,
+    RecordType,
+)
 from lakedex.index.metadata_table.keys import file_ids, record_keys_of_secondary
 
 _UNIONS = ("minValue", "maxValue")
@@ -20,7 +26,11 @@ _ID_PARTS = ("fileIdHighBits", "fileIdLowBits", "fileIndex")
 
 
 def flat_records(records: pa.Table, kind: Kind) -> Iterator[dict[str, Any]]:
-    """The records one by one: `key`, `type`, then the fields of the payload that is there."""
+    """The records one by one: `key`, `type`, then the fields of the payload that is there.
+
+    Fields keep their names, but for the `type` of a bloom filter, here `filterType`. A map of
+    files is `files`; the entries of secondary indexes have their `recordKey` told as well.
+    """
     for record in plain_rows(records):
         flat = {"key": record["key"], "type": _TYPE_NAMES.get(record["type"], record["type"])}
         for name, payload in record.items():
@@ -32,7 +42,7 @@ def flat_records(records: pa.Table, kind: Kind) -> Iterator[dict[str, Any]]:
         yield flat
 
 
-def _flat_payload(name: str, payload: Any) -> dict[str, Any]:
+def _flat_payload(name: str, payload: dict[str, Any]) -> dict[str, Any]:
     if name == FILES_PAYLOAD:
         return {"files": payload}
     fields = dict(payload)
@@ -41,10 +51,12 @@ def _flat_payload(name: str, payload: Any) -> dict[str, Any]:
             fields[union] = _member(fields[union])
     if name == RECORD_INDEX_PAYLOAD:
         fields = _location(fields)
+    if name == BLOOM_PAYLOAD:
+        fields = {"filterType": fields.pop("type", None), **fields}
     return fields
 
 
-def _member(union: dict[str, Any] | None) -> Any:
+def _member(union: dict[str, Any] | None) -> object:
     """The value in the one member of a union that is set."""
     chosen = next((each for each in (union or {}).values() if each is not None), None)
     if not isinstance(chosen, dict) or "wrappedValues" not in chosen:

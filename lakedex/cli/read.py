@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from lakedex.api import Table
 from lakedex.cli import screen
 from lakedex.cli.arguments import (
     AsJson,
@@ -124,7 +123,7 @@ def _print_rows(batches: Iterator[pa.RecordBatch], names: list[str], limit: int)
         screen.note(f"only {limit:,} rows are shown; --limit N shows more", screen.QUIET)
 
 
-def _cell(value: Any) -> object:
+def _cell(value: object) -> object:
     if value is None:
         return screen.absent()
     if isinstance(value, dict | list):

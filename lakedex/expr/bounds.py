@@ -20,6 +20,7 @@ from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import is_bytes, is_text, masked, valid_mask
 
 _BEYOND_PLAIN = r"(?s)[\x{E000}-\x{10FFFF}].*"
+_FIRST_BYTE_BEYOND_PLAIN = 0xEE
 _HIGHEST = "\U0010ffff"
 
 
@@ -133,12 +134,26 @@ def plain_minimum(text: pa.Array) -> pa.Array:
     the one and follow in the other. What comes before the first such character is a bound in
     both, whichever order the statistics were made in, or even both in turn.
     """
+    if is_plain(text):
+        return text
     return pc.replace_substring_regex(text, pattern=_BEYOND_PLAIN, replacement="")
 
 
 def plain_maximum(text: pa.Array) -> pa.Array:
     """As `plain_minimum`, an upper bound: the part before, then the highest character."""
+    if is_plain(text):
+        return text
     return pc.replace_substring_regex(text, pattern=_BEYOND_PLAIN, replacement=_HIGHEST)
+
+
+def is_plain(text: pa.Array) -> bool:
+    """Whether no character from U+E000 on occurs: none of their first bytes is in the data."""
+    if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type)):
+        return False
+    data = text.buffers()[2]
+    if data is None or data.size == 0:
+        return True
+    return bool(np.frombuffer(data, np.uint8).max() < _FIRST_BYTE_BEYOND_PLAIN)
 
 
 def _safe_to_merge(bounds: ColumnBounds) -> tuple[pa.Array, pa.Array]:

@@ -43,8 +43,7 @@ def type_of(expr: Expr) -> pa.DataType | None:
         case Column(_, kind) | Literal(_, kind) | Cast(_, kind):
             return kind
         case Call(name, arguments):
-            types = [type_of(argument) for argument in arguments]
-            return None if None in types else function(name).result_type(types)
+            return _call_type(name, [type_of(argument) for argument in arguments])
         case _:
             return pa.bool_()
 
@@ -80,6 +79,14 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
         inner.value_count,
         inner.known,
     )
+
+
+def _call_type(name: str, types: list[pa.DataType | None]) -> pa.DataType | None:
+    try:
+        return None if None in types else function(name).result_type(types)
+    except LakedexError:
+        # An index may cover a function that is not known here; its bounds have a type.
+        return None
 
 
 def _order(expr: Expr, operand: Expr, zone: str) -> Order | None:

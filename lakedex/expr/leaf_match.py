@@ -25,7 +25,7 @@ from lakedex.expr.exclusion import (
     only_in_list,
     only_with_prefix,
 )
-from lakedex.expr.functions import function
+from lakedex.expr.functions import function, function_names
 from lakedex.expr.like import parse_like
 from lakedex.expr.ranges import Form, Range, range_of_bounds, range_of_literal
 from lakedex.expr.tree import (
@@ -60,7 +60,11 @@ class Subject:
     @property
     def portable(self) -> bool:
         """Whether every engine computes the expression alike for every character."""
-        return all(function(call.function).portable for call in _calls(self.expr))
+        known = set(function_names())
+        return all(
+            call.function.lower() in known and function(call.function).portable
+            for call in _calls(self.expr)
+        )
 
 
 Lookup = Callable[[Expr], Subject | None]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.expr.arrays import Datum, array_of, is_text, masked, numpy_values, valid_mask
-from lakedex.expr.bounds import ColumnBounds, plain_maximum, plain_minimum
+from lakedex.expr.bounds import ColumnBounds, is_plain, plain_maximum, plain_minimum
 
 _UNITS = ("s", "ms", "us", "ns")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -166,6 +166,8 @@ def _trusted_floats(low: pa.Array, high: pa.Array) -> Range:
 def _trusted_text(low: pa.Array, high: pa.Array) -> Range:
     """Strings as bytes, cut where UTF-8 and UTF-16 order part."""
     lower = plain_minimum(low).cast(pa.large_binary())
+    if is_plain(high):
+        return Range(Form.TEXT, lower, high.cast(pa.large_binary()))
     cut = plain_maximum(high)
     # The cut stands for everything that starts so; no UTF-8 text has a byte this high.
     start = plain_minimum(high)

@@ -131,8 +131,15 @@ def _same_decimal(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _decimal_of_float(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # Rounds half away from zero as Java's RoundingMode.HALF_UP does.
-    exact = array.cast(pa.string()).cast(pa.decimal128(38, min(target.scale + 6, 38)))
+    # What rounds to zero anyway may have more digits than any decimal.
+    tiny = pc.less(pc.abs(array), 10.0 ** -(target.scale + 1))
+    zero = pa.scalar(0.0, array.type)
+    return _decimal_of_text(pc.if_else(tiny, zero, array).cast(pa.string()), target)
+
+
+def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Half away from zero, as Java's RoundingMode.HALF_UP; a double has 17 digits at most."""
+    exact = array.cast(pa.decimal256(76, target.scale + 18))
     return pc.round(exact, target.scale, round_mode="half_towards_infinity").cast(target)
 
 
@@ -181,7 +188,7 @@ _STEPS: Mapping[tuple[_Family, _Family], Callable[[pa.Array, pa.DataType], pa.Ar
     (_Family.TEXT, _Family.TEXT): _cast,
     (_Family.TEXT, _Family.BYTES): _same_bytes,
     (_Family.TEXT, _Family.DATE): _cast,
-    (_Family.TEXT, _Family.DECIMAL): _cast,
+    (_Family.TEXT, _Family.DECIMAL): _decimal_of_text,
     (_Family.BYTES, _Family.BYTES): _same_bytes,
     (_Family.BYTES, _Family.TEXT): _cast,
     (_Family.DATE, _Family.DATE): _cast,

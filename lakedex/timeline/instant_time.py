@@ -53,7 +53,7 @@ def to_epoch_ms(time: str, zone: TimelineZone) -> int:
         InvalidInput: the text is not an instant time.
     """
     if not is_instant_time(time):
-        raise InvalidInput(f"{time!r} is not an instant time")
+        raise InvalidInput(f"{time[:80]!r} is not an instant time")
     digits = instant_key(time)[:MILLIS_DIGITS]
     moment = _parse(digits)
     if moment is None:
@@ -122,7 +122,7 @@ def parse_query_time(text: str, zone: TimelineZone) -> str:
     match = _DATE_TIME.fullmatch(stripped)
     if match is None:
         raise InvalidInput(
-            f"{text!r} is not a time; write yyyy-MM-dd[ HH:mm:ss[.SSS]] or an instant time"
+            f"{text[:80]!r} is not a time; write yyyy-MM-dd[ HH:mm:ss[.SSS]] or an instant time"
         )
     year, month, day, hour, minute, second, fraction, offset = match.groups()
     try:

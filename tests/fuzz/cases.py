@@ -24,7 +24,8 @@ class Target:
 
     `shapes` build inputs that know the format, such as a block with right lengths around wrong
     content. `extremes` are inputs that mutation would not find, each used once.
-    `folder` is the only folder that `run` may read from.
+    `folder` is the only folder that `run` may read from. `share` is the part of the mutations asked
+    for that is run, where several targets are one thing.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Target:
     folder: Callable[[], str | None] = field(default=lambda: None)
     shape_share: float = 0.35
     truncated: bool = True
+    share: float = 1.0
 
 
 class Cases:
@@ -44,7 +46,7 @@ class Cases:
         """Name the target, the number that all chance comes from, and how many mutations."""
         self._target = target
         self._seed = seed
-        self._mutated = mutated
+        self._mutated = int(mutated * target.share)
         self.seeds = target.seeds()
         self._smallest = min(self.seeds, key=len) if target.truncated else b""
 

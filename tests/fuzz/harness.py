@@ -58,6 +58,8 @@ class Outcome:
 
     cases: int
     seconds: float
+    slowest: tuple[float, int]
+    """The seconds that the slowest case took, and its number."""
     failures: tuple[Failure, ...]
 
 
@@ -65,7 +67,7 @@ def fuzz(target: str, *, seed: int, mutated: int) -> Outcome:
     """Run all cases of a target; stops early after many failures."""
     began = time.monotonic()
     failures: list[Failure] = []
-    start, total = 0, 1
+    start, total, slowest = 0, 1, (0.0, 0)
     while start < total and len(failures) < _MOST_FAILURES:
         with closing(_Child(target, seed, mutated, start)) as child:
             for number, found in child.failures():
@@ -75,8 +77,8 @@ def fuzz(target: str, *, seed: int, mutated: int) -> Outcome:
                     failures.append(Failure(target, seed, number, what, saved))
                 if len(failures) >= _MOST_FAILURES:
                     break
-        start, total = child.at + 1, child.total
-    return Outcome(total, time.monotonic() - began, tuple(failures))
+        start, total, slowest = child.at + 1, child.total, max(slowest, child.slowest)
+    return Outcome(total, time.monotonic() - began, slowest, tuple(failures))
 
 
 def _is_unsure(what: str) -> bool:
@@ -97,6 +99,7 @@ class _Child:
     ) -> None:
         self.at = start - 1
         self.total = 0
+        self.slowest = (0.0, 0)
         arguments = [target, seed, mutated, start, *([] if stop is None else [stop])]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close
         self._process = subprocess.Popen(
@@ -116,6 +119,9 @@ class _Child:
                 self.total = int(rest)
             elif word == "start":
                 self.at = int(rest)
+            elif word == "took":
+                number, _, seconds = rest.partition(" ")
+                self.slowest = max(self.slowest, (float(seconds), int(number)))
             elif word == "fail":
                 number, _, what = rest.partition(" ")
                 yield int(number), what

@@ -21,6 +21,6 @@ SEED = int(os.environ.get("LAKEDEX_FUZZ_SEED", "1"))
 @pytest.mark.parametrize("target", TARGET_NAMES)
 def test_hostile_bytes_give_a_result_or_a_lakedex_error(target: str) -> None:
     outcome = fuzz(target, seed=SEED, mutated=CASES)
-    print(f"{target}: {outcome.cases} cases in {outcome.seconds:.1f} s")
+    print(f"{target}: {outcome.cases} cases in {outcome.seconds:.1f} s, slowest {outcome.slowest}")
     assert outcome.cases >= CASES
     assert not outcome.failures, "\n".join(map(str, outcome.failures))

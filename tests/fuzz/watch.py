@@ -1,7 +1,7 @@
 """Notices reads outside of the folder that a case may read from.
 
 Two eyes: Python's audit events see every file that Python opens or lists, and inotify sees every
-open in the folders around the table, by whatever library.
+open in the folder around the table, by whatever library; bait lies there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OutsideWatch:
         self._seen: list[str] = []
         self._listening = True
         self._own_name = Path(folder).name if folder else ""
-        self._inotify = _watch([Path(folder).parent, Path("/etc")]) if folder else None
+        self._inotify = _watch(Path(folder).parent) if folder else None
         sys.addaudithook(self._audit)
 
     def violation(self) -> str:
@@ -68,11 +68,10 @@ class OutsideWatch:
         return [name for name in names if name not in ("", self._own_name)]
 
 
-def _watch(folders: list[Path]) -> int | None:
+def _watch(folder: Path) -> int | None:
     library = ctypes.CDLL(None, use_errno=True)
     handle = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
     if handle < 0:
         return None
-    for folder in folders:
-        library.inotify_add_watch(handle, os.fsencode(folder), _IN_OPEN)
+    library.inotify_add_watch(handle, os.fsencode(folder), _IN_OPEN)
     return int(handle)

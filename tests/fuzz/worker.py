@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.worker TARGET SEED MUTATED START [STOP [DUMP]]
 
-Writes one line for each thing that happens: `ready TOTAL`, `start CASE`, `fail CASE KIND DETAIL`,
-`done`. A child that dies or falls silent leaves `start` as its last word, which names the case.
+Writes one line for each thing that happens: `ready TOTAL`, `start CASE`, `took CASE SECONDS`,
+`fail CASE KIND DETAIL`, `done`. A child that dies or falls silent leaves `start` as its last word, which names the case.
 With DUMP the case START is written to that file and not run.
 """
 
@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 import sysconfig
+import time
 import traceback
 from pathlib import Path
 from types import FrameType
@@ -46,9 +47,11 @@ def main(arguments: list[str]) -> None:
     watch = _prepare(target)
     _say(f"ready {len(cases)}")
     for number in range(int(start), min(stop, len(cases))):
-        data = cases.input(number)
         _say(f"start {number}")
+        data = cases.input(number)
+        began = time.monotonic()
         failure = run_one(target, data) or watch.violation()
+        _say(f"took {number} {time.monotonic() - began:.3f}")
         if failure:
             _say(f"fail {number} {' '.join(failure.split())[:1500]}")
     _say("done")
@@ -105,7 +108,8 @@ def _prepare(target: Target) -> OutsideWatch:
         if failure:
             _say(f"fail -1 seed {failure[:1500]}")
     libraries = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    watch = OutsideWatch(target.folder(), libraries | {str(Path(__file__).parents[2] / "lakedex")})
+    own = {str(Path(__file__).parent), str(Path(__file__).parents[2] / "lakedex")}
+    watch = OutsideWatch(target.folder(), libraries | own)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit = _mapped_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

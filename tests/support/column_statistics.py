@@ -1,7 +1,8 @@
 """Column statistics of files, computed for all files of a commit at once, as a correct writer does.
 
-A column that is all null has no bounds, and neither has a float column with a NaN: no pair of
-bounds holds for both orders that readers give NaN. Zero bounds are widened to cover both zeros.
+A column that is all null has no bounds. A float column with a NaN has none either, as no pair of
+bounds holds for all orders that readers give NaN; or it has infinite ones, as Hudi skips files
+without bounds. Zero bounds are widened to cover both zeros.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Numbers = npt.NDArray[np.int64]
+NAN_BOUNDS = {"none": (None, None), "infinite": (-np.inf, np.inf)}
 COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")
 
 
@@ -33,6 +35,7 @@ class FileSet:
     rows: pa.Table
     file_numbers: Numbers
     chunk_sizes: Mapping[str, tuple[Numbers, Numbers]] = field(default_factory=dict)
+    nan_bounds: str = "none"
 
     def column_sizes(self, column: str) -> tuple[Numbers, Numbers]:
         """The packed and unpacked bytes of a column in each file."""
@@ -43,7 +46,7 @@ class FileSet:
 def file_statistics(files: FileSet, values: pa.ChunkedArray, sizes: tuple) -> pa.Table:
     """One row for each file: its bounds and counts of the values."""
     count = len(files.names)
-    minimum, maximum = _bounds(values, files.file_numbers, count)
+    minimum, maximum = _bounds(values, files.file_numbers, count, NAN_BOUNDS[files.nan_bounds])
     nulls = np.bincount(
         files.file_numbers[pc.is_null(values).to_numpy().astype(np.bool_)], minlength=count
     )
@@ -103,7 +106,9 @@ def _has_values(stats: pa.Table) -> pa.ChunkedArray:
     return pc.less(stats["null_count"], stats["value_count"])
 
 
-def _bounds(values: pa.ChunkedArray, numbers: Numbers, count: int) -> tuple[pa.Array, pa.Array]:
+def _bounds(
+    values: pa.ChunkedArray, numbers: Numbers, count: int, with_nan: tuple
+) -> tuple[pa.Array, pa.Array]:
     wanted = [("v", "min"), ("v", "max")]
     table = pa.table({"f": numbers, "v": values})
     floating = pa.types.is_floating(values.type)
@@ -117,13 +122,12 @@ def _bounds(values: pa.ChunkedArray, numbers: Numbers, count: int) -> tuple[pa.A
     minimum, maximum = (grouped[f"v_{end}"].combine_chunks() for end in ("min", "max"))
     if floating:
         nan = grouped["nan_any"].combine_chunks().fill_null(False)
-        minimum, maximum = (
-            _cleaned(bound, nan, zero) for bound, zero in ((minimum, -0.0), (maximum, 0.0))
-        )
+        minimum = _cleaned(minimum, nan, with_nan[0], zero=-0.0)
+        maximum = _cleaned(maximum, nan, with_nan[1], zero=0.0)
     return minimum.take(at), maximum.take(at)
 
 
-def _cleaned(bound: pa.Array, nan: pa.Array, zero: float) -> pa.Array:
-    """No bound where there is a NaN, and of the two zeros the outer one."""
+def _cleaned(bound: pa.Array, nan: pa.Array, instead: float | None, *, zero: float) -> pa.Array:
+    """Another bound where there is a NaN, and of the two zeros the outer one."""
     bound = pc.if_else(pc.equal(bound, 0.0), pa.scalar(zero, bound.type), bound)
-    return pc.if_else(nan, pa.scalar(None, bound.type), bound)
+    return pc.if_else(nan, pa.scalar(instead, bound.type), bound)

@@ -71,7 +71,7 @@ class Effects:
         """The rows whose keys are gone."""
         return self._deleted
 
-    def file_set(self) -> FileSet:
+    def file_set(self, nan_bounds: str) -> FileSet:
         """All files as one."""
         groups = [group for group, _, _ in self.files]
         lengths = [len(rows) for _, rows, _ in self.files]
@@ -87,25 +87,27 @@ class Effects:
             partitions=[group.partition for group in groups],
             file_ids=[group.file_id for group in groups],
             sizes=[size for _, size, _, _ in self.written],
-            rows=pa.concat_tables(rows),
+            rows=pa.concat_tables(rows).combine_chunks(),
             file_numbers=np.repeat(np.arange(len(rows)), lengths),
             chunk_sizes=sizes,
+            nan_bounds=nan_bounds,
         )
 
 
 class IndexKeeper:
     """Keeps what indexes need to know of earlier commits, and makes the changes of each."""
 
-    def __init__(self, plan: IndexPlan) -> None:
+    def __init__(self, plan: IndexPlan, nan_bounds: str) -> None:
         """Start with an empty table."""
         self._plan = plan
+        self._nan_bounds = nan_bounds
         self._live: dict[str, LiveStatistics] = defaultdict(LiveStatistics)
 
     def changes(self, effects: Effects, instant_ms: int) -> dict[str, Change]:
         """The changes of all metadata partitions by one commit."""
         if not effects.files:
             return {"files": files_change({})}
-        files = effects.file_set()
+        files = effects.file_set(self._nan_bounds)
         listing: dict[str, dict[str, int]] = defaultdict(dict)
         for partition, name, size in zip(files.partitions, files.names, files.sizes, strict=True):
             listing[partition][name] = size

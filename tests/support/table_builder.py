@@ -67,6 +67,7 @@ class TableBuilder:
         metadata: None for no metadata table, `log` for log blocks only, `base` for base HFiles.
         start: the time before the first instant.
         compression: the codec of base files.
+        nan_bounds: statistics of a float column with a NaN: `none` or `infinite`.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class TableBuilder:
         metadata: str | None = "log",
         start: str = "20240101000000000",
         compression: str = "snappy",
+        nan_bounds: str = "none",
     ) -> None:
         """Write the properties and the index definitions."""
         self.path = Path(path)
@@ -104,7 +106,7 @@ class TableBuilder:
         self._plan = IndexPlan.of(
             indexes, schema, groups or {}, partitioned=bool(self._partition_by)
         )
-        self._keeper = IndexKeeper(self._plan)
+        self._keeper = IndexKeeper(self._plan, nan_bounds)
         self._metadata = (
             MetadataWriter(self.path, name, self._plan.partitions(), layout=metadata)
             if metadata
@@ -239,7 +241,8 @@ class TableBuilder:
             file_id = f"{uuid.uuid5(_NAMESPACE, f'{self.path.name}/{number}')}-0"
             groups.append(Group(self._partition_path(values), file_id, nothing))
         numbers = np.repeat(np.arange(len(tables)), [len(table) for table in tables])
-        rows = pa.concat_tables(tables)
+        # Slicing a table of many chunks walks all of them.
+        rows = pa.concat_tables(tables).combine_chunks()
         keys = record_keys(rows, self._record_key, named=self._named_keys)
         paths = pa.array([group.partition for group in groups], pa.string())
         rows = self._files.with_meta(
@@ -297,11 +300,10 @@ class TableBuilder:
             group.base_name = f"{group.file_id}_{_TOKEN}_{time}.parquet"
             if not phantom:
                 self._mark_partition(group.partition, time)
-            rows = set_file_names(rows, [group.base_name], np.zeros(len(rows), np.int64))
+            group.rows = set_file_names(rows, [group.base_name], np.zeros(len(rows), np.int64))
             path = _join(group.partition, group.base_name)
-            written = self._files.write_base(path, rows, phantom=phantom)
+            written = self._files.write_base(path, group.rows, phantom=phantom)
             effects.set_base(group.base_name, written)
-            group.rows = rows
 
     def _mark_partition(self, partition: str, time: str) -> None:
         depth = len(partition.split("/")) if partition else 0

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
-from lakedex.format.hfile.words import Ints, key_column
+from lakedex.format.hfile.words import Ints, key_column, sorted_once
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 
@@ -80,7 +80,7 @@ class KeyLookup:
 
 def touched_rows(homes: Ints) -> Ints:
     """The rows that occur, ascending; -1 means none."""
-    rows = np.unique(homes)
+    rows = sorted_once(homes)
     return rows[rows >= 0]
 
 
@@ -130,4 +130,4 @@ def _join_ranges(starts: Ints, stops: Ints) -> Ints:
     lengths = np.maximum(stops - starts, 0)
     before = np.cumsum(lengths) - lengths
     rows = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    return np.unique(rows)
+    return sorted_once(rows)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakedex.format.hfile.words import Bytes, Ints, load_words
+from lakedex.format.hfile.words import Bytes, Ints, load_words, sorted_once
 
 KEY_SUFFIX = b"\0\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
 """What ends every key: no column family, the latest timestamp, type Put."""
@@ -169,9 +169,9 @@ def _guesses(data: bytearray, view: Bytes, probes: Ints, spacing: int) -> Ints:
     content = int.from_bytes(data[8:CONTENT_START], "big")
     starts = suffixes - CONTENT_START - content
     likely = (starts >= 0) & _looks_right(view, np.maximum(starts, 0), content)
-    if likely.all():
-        return np.unique(starts)
-    return np.unique(np.concatenate([starts[likely], _search_short(view, suffixes[~likely])]))
+    if not likely.all():
+        starts = np.concatenate([starts[likely], _search_short(view, suffixes[~likely])])
+    return sorted_once(starts)
 
 
 def _looks_right(

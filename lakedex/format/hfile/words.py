@@ -88,6 +88,14 @@ def mask_words(words: Words, lengths: Ints) -> Words:
     return kept
 
 
+def sorted_once(numbers: Ints) -> Ints:
+    """The numbers ascending, each once; faster than hashing when they nearly ascend already."""
+    ascending = np.sort(numbers, kind="stable")
+    return ascending[
+        np.append(ascending[1:] != ascending[:-1], np.ones(min(len(numbers), 1), np.bool_))
+    ]
+
+
 def compare(left: KeyColumn, right: KeyColumn, skip: int = 0) -> npt.NDArray[np.int8]:
     """-1, 0 or 1 for each pair of keys; their first `skip` bytes are known to be equal."""
     signs = np.zeros(len(left), np.int8)

@@ -1,7 +1,8 @@
 """Writes base files as Hudi does: its footer entries, its physical types.
 
 Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages
-are of version 1.
+are of version 1. A column that holds NaN has no statistics: Arrow would leave NaN out of the range,
+and Spark, to which NaN is the largest number, would then skip the row group.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import InvalidInput
@@ -49,6 +51,7 @@ def write_base_file(
             coerce_timestamps="us",
             store_schema=False,
             store_decimal_as_integer=False,
+            write_statistics=_columns_with_statistics(table),
             metadata_collector=collected,
         )
         with writer:
@@ -59,6 +62,30 @@ def write_base_file(
     except pa.ArrowException as error:
         raise InvalidInput(f"a column cannot be written to Parquet: {error}") from error
     return collected[0]
+
+
+def _columns_with_statistics(table: pa.Table) -> bool | list[str]:
+    """The columns whose range may be written; True for all of them."""
+    unfit = {
+        field.name
+        for field, column in zip(table.schema, table.columns, strict=True)
+        if _may_hold_nan(field.type, column)
+    }
+    return [name for name in table.column_names if name not in unfit] if unfit else True
+
+
+def _may_hold_nan(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
+    if pa.types.is_floating(data_type):
+        return bool(pc.any(pc.is_nan(column)).as_py())
+    if not pa.types.is_nested(data_type):
+        return False
+    inner = [data_type.field(number).type for number in range(data_type.num_fields)]
+    return any(_has_floats(part) for part in inner)
+
+
+def _has_floats(data_type: pa.DataType) -> bool:
+    inner = [data_type.field(number).type for number in range(data_type.num_fields)]
+    return pa.types.is_floating(data_type) or any(_has_floats(part) for part in inner)
 
 
 def _entries(

@@ -102,6 +102,8 @@ class Check:
     """Columns of the table that `see_file` wants."""
     row_columns: frozenset[str] = frozenset()
     """Columns of the table that `see_rows` wants."""
+    failed: bool = False
+    """Whether the index turned out to be unreadable, so that nothing more is shown to it."""
 
     def see_file(self, part: FileRows) -> None:
         """Look at some rows of one base or log file."""
@@ -124,14 +126,15 @@ class Check:
         """Count entries as checked."""
         self.subject.findings.checked[self.name] += entries
 
-    def guarded(self, work: Callable[[], None]) -> bool:
+    def guarded(self, work: Callable[[], None]) -> None:
         """Do some work; an index that cannot be read is a problem, not an error."""
+        if self.failed:
+            return
         try:
             work()
         except LakedexError as error:
+            self.failed = True
             self.problem(ProblemKind.UNREADABLE, self.name, str(error))
-            return False
-        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,9 +44,9 @@ class _Stored:
     """Rows as a file stores them, and the instant whose schema they have."""
 
     file_number: int
-    is_log: bool
     instant_time: str
     rows: pa.RecordBatch
+    is_log: bool = False
 
 
 class _DataPass:
@@ -105,7 +106,7 @@ class _DataPass:
             ):
                 present = [name for name in file.schema_arrow.names if name in wanted]
                 for batch in file.iter_batches(_BATCH_ROWS, columns=present, use_threads=False):
-                    yield _Stored(file_number, False, base.instant_time, batch)
+                    yield _Stored(file_number, base.instant_time, batch)
         except FileNotFoundError as error:
             raise FileMissing(f"{path} is listed but not there") from error
         except (pa.ArrowInvalid, OSError) as error:
@@ -130,7 +131,7 @@ class _DataPass:
         for block in effective:
             if block.kind is not BlockKind.DELETE:
                 rows = _block_rows(block, self._names(columns, block.instant_time))
-                yield _Stored(numbers[id(block)], True, block.instant_time, rows)
+                yield _Stored(numbers[id(block)], block.instant_time, rows, is_log=True)
 
     def _names(self, columns: list[str], instant_time: str) -> list[str]:
         """The names to read of a file: stored ones as they are, others as they were then."""
@@ -149,7 +150,7 @@ class _DataPass:
             rows = self._conformed(stored, self._file_columns, partition)
             part = FileRows(slice_number, stored.file_number, stored.is_log, rows)
             for check in self._file_checks:
-                check.see_file(part)
+                check.guarded(partial(check.see_file, part))
 
     def _conformed(self, stored: _Stored, columns: list[str], partition: str) -> pa.Table:
         rows = pa.Table.from_batches([stored.rows])
@@ -158,7 +159,7 @@ class _DataPass:
 
     def _show_rows(self, slice_number: int, rows: pa.Table) -> None:
         for check in self._row_checks:
-            check.see_rows(slice_number, rows)
+            check.guarded(partial(check.see_rows, slice_number, rows))
 
     def _give_up(
         self, number: int, file_slice: FileSlice, file_number: int, error: LakedexError

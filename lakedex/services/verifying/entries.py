@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile
 from lakedex.filegroup import parse_data_file
+from lakedex.format.hfile import Cells
 from lakedex.format.logfile import BlockKind, decode_delete_block, hfile_of
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.group_reader import GroupReader
@@ -41,28 +44,30 @@ def astray_groups(metadata: MetadataTable, partition: str) -> list[str]:
 
 
 def _live_keys(reader: GroupReader, path: str) -> pa.Array:
-    parts: list[pa.Array] = []
+    keys: list[pa.Array] = []
     alive: list[pa.Array] = []
-    if reader.base is not None:
-        for cells in reader.base.scan_batches(max_bytes=_SCAN_BYTES):
-            parts.append(cells.keys)
-            alive.append(pc.greater(pc.binary_length(cells.values), 0))
-    for block in reader.log_blocks:
-        if block.kind is BlockKind.DELETE:
-            keys = decode_delete_block(block).keys.cast(pa.binary())
-            parts.append(keys)
-            alive.append(pa.array(np.zeros(len(keys), dtype=np.bool_)))
-        else:
-            for cells in hfile_of(block).scan_batches(max_bytes=_SCAN_BYTES):
-                parts.append(cells.keys)
-                alive.append(pc.greater(pc.binary_length(cells.values), 0))
-    if not parts:
+    for cells in _cells(reader):
+        keys.append(cells.keys.cast(pa.binary()))
+        alive.append(pc.greater(pc.binary_length(cells.values), 0))
+    if not keys:
         return pa.array([], pa.string())
-    encoded = pa.chunked_array(parts, pa.binary()).combine_chunks().dictionary_encode()
+    encoded = pa.chunked_array(keys, pa.binary()).combine_chunks().dictionary_encode()
     state = np.zeros(len(encoded.dictionary), dtype=np.bool_)
-    flags = pa.chunked_array(alive, pa.bool_()).to_numpy(zero_copy_only=False)
-    state[encoded.indices.to_numpy()] = flags
+    flags = pa.chunked_array(alive, pa.bool_()).to_numpy()
+    state[encoded.indices.to_numpy()] = flags.astype(np.bool_)
     try:
         return encoded.dictionary.filter(pa.array(state)).cast(pa.string())
     except pa.ArrowInvalid as error:
         raise CorruptFile(path, 0, expected="keys in UTF-8", actual=error) from error
+
+
+def _cells(reader: GroupReader) -> Iterator[Cells]:
+    """The cells of a group, oldest first; a deleted key has an empty value."""
+    if reader.base is not None:
+        yield from reader.base.scan_batches(max_bytes=_SCAN_BYTES)
+    for block in reader.log_blocks:
+        if block.kind is BlockKind.DELETE:
+            gone = decode_delete_block(block).keys.cast(pa.binary())
+            yield Cells(gone, pa.repeat(pa.scalar(b""), len(gone)), None)
+        else:
+            yield from hfile_of(block).scan_batches(max_bytes=_SCAN_BYTES)

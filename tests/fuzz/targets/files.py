@@ -23,19 +23,25 @@ from tests.fuzz.corpus import golden_files
 from tests.fuzz.mutators import EXTREMES, mutate, varint
 
 _ASKED = pa.array([b"files", b"", b"__all_partitions__", b"k00", b"\xff" * 9], pa.binary())
+_LARGE_BYTES = 50_000
 _BLOCK_HEADER = struct.Struct(">8sIIqBII")
 _BLOCK_MAGICS = (b"DATABLK*", b"METABLKc", b"IDXROOT2", b"IDXLEAF2", b"FILEINF2")
 
 
 def read_hfile(data: bytes) -> None:
-    """Everything that can be asked of an HFile."""
+    """Everything that can be asked of an HFile; of a large one only one thing at a time."""
     reader = HFileReader(MemorySource(data, path="x.hfile"))
-    reader.meta_block("bloomFilter")
-    reader.lookup(_ASKED)
-    reader.scan_prefixes([b"f", b"", b"k0"])
-    for _ in reader.scan_batches():
-        pass
-    reader.scan()
+    questions: list[Callable[[], object]] = [
+        lambda: reader.meta_block("bloomFilter"),
+        lambda: reader.lookup(_ASKED),
+        lambda: reader.scan_prefixes([b"f", b"", b"k0"]),
+        lambda: sum(len(cells) for cells in reader.scan_batches()),
+        reader.scan,
+    ]
+    if len(data) > _LARGE_BYTES:
+        questions = [questions[len(data) % len(questions)]]
+    for question in questions:
+        question()
 
 
 def _cells(count: int, value: bytes) -> tuple[pa.Array, pa.Array]:
@@ -67,18 +73,24 @@ def _recoded_block(rng: Random, seeds: Sequence[bytes]) -> bytes:
     if not places:
         return mutate(rng, data, seeds)
     at = rng.choice(places)
-    magic, on_disk, raw_size, previous, kind, per_checksum, _ = _BLOCK_HEADER.unpack_from(data, at)
+    _, on_disk, raw_size, *_rest = _BLOCK_HEADER.unpack_from(data, at)
     start = at + _BLOCK_HEADER.size
     raw = _inflated(data[start : start + on_disk])
     zipped = raw is not None
     raw = mutate(rng, raw if raw is not None else data[start : start + raw_size], seeds)
     raw = rng.choice((raw, raw, raw[:raw_size].ljust(raw_size, b"\0"), bytes(1 << 22)))
     payload = _gzip(raw) if zipped else raw
+    return _with_block(data, at, payload, len(raw))
+
+
+def _with_block(data: bytes, at: int, payload: bytes, raw_size: int) -> bytes:
+    """The file with another payload in the block at `at`, and sizes that fit it."""
+    magic, on_disk, _, *rest, _ = _BLOCK_HEADER.unpack_from(data, at)
     size = max(on_disk, len(payload))
-    header = _BLOCK_HEADER.pack(
-        magic, size, len(raw), previous, kind, per_checksum, _BLOCK_HEADER.size + len(payload)
-    )
-    return data[:at] + header + payload.ljust(size, b"\0") + data[start + on_disk :]
+    with_header = _BLOCK_HEADER.size + len(payload)
+    header = _BLOCK_HEADER.pack(magic, size, raw_size, *rest, with_header)
+    end = at + _BLOCK_HEADER.size + on_disk
+    return data[:at] + header + payload.ljust(size, b"\0") + data[end:]
 
 
 def _trailer_number(rng: Random, seeds: Sequence[bytes]) -> bytes:
@@ -90,12 +102,10 @@ def _trailer_number(rng: Random, seeds: Sequence[bytes]) -> bytes:
     )
     start = len(data) - 4096
     length = data[start + 8]
-    if length >= 0x80:
-        head, message = 10, data[start + 10 : start + 10 + (length & 0x7F | data[start + 9] << 7)]
-    else:
-        head, message = 9, data[start + 9 : start + 9 + length]
-    del head
-    message += fields
+    head = 9 if length < 0x80 else 10
+    if head == 10:
+        length = length & 0x7F | data[start + 9] << 7
+    message = data[start + head : start + head + length] + fields
     body = (data[start : start + 8] + varint(len(message)) + message).ljust(4092, b"\0")
     return data[:start] + body[:4092] + data[-4:]
 
@@ -125,16 +135,20 @@ def _hfile_bombs() -> list[Callable[[], bytes]]:
         options = HFileOptions(block_size=1 << 20)
         return lambda: write_hfile(*_cells(count, bytes(size)), options=options)
 
-    def bomb() -> bytes:
-        small = write_hfile(*_cells(1, bytes(1 << 20)), options=HFileOptions(block_size=64))
-        start = small.index(b"DATABLK*")
-        payload = _gzip(bytes(1 << 30))
-        header = _BLOCK_HEADER.pack(
-            b"DATABLK*", len(payload), 1 << 30, -1, 0, 2**31 - 1, 33 + len(payload)
-        )
-        return small[:start] + header + payload + small[start:]
+    def bomb(claimed: int) -> bytes:
+        """A block of 1 GiB of zeros in the place of one that took as many bytes on disk."""
+        noise = Random(1).randbytes(1_100_000)
+        data = write_hfile(*_cells(1, noise), options=HFileOptions(block_size=64))
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        payload = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1 << 10))
+        return _with_block(data, 0, payload + packer.flush(), claimed)
 
-    return [zeros(1, 60 << 20), zeros(8, 16 << 20), zeros(30, 3 << 20), bomb]
+    sizes = [(1, 60 << 20), (8, 16 << 20), (30, 3 << 20)]
+    return [
+        # The length of a large file chooses what is asked of it.
+        *(zeros(count, size + more) for count, size in sizes for more in range(0, 50_000, 10_001)),
+        *(lambda claimed=claimed: bomb(claimed) for claimed in (1 << 20, 1 << 26, 1 << 30, 2**32 - 1)),
+    ]
 
 
 HFILE = Target(

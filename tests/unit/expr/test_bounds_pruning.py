@@ -332,6 +332,14 @@ def test_an_index_on_an_expression_answers_for_it_and_not_for_its_column():
     assert may_match(other, entries, 2).tolist() == [True, True]
 
 
+def test_an_index_on_a_function_that_is_not_known_here_still_answers():
+    call = Call("soundex", (S,))
+    entries = {call: bounds(pa.string(), [("A100", "B200"), ("X", "Z")])}
+    assert prune(compare(Op.EQ, call, "B100", pa.string()), entries) == [True, False]
+    other = compare(Op.EQ, Call("soundex", (Column(("t",), pa.string()),)), "B", pa.string())
+    assert prune(other, entries) == [True, True]
+
+
 def test_partition_values_are_evaluated_and_not_estimated():
     entries = {
         S: exact_bounds(pa.array(["2020", "x", None])),

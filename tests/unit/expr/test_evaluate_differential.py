@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import math
 import random
@@ -9,6 +10,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -311,9 +313,21 @@ def chunk_bounds(name, values, writer):
     return min(present, key=key, default=None), max(present, key=key, default=None)
 
 
-def random_files(dice):
-    """Files of rows, and for each column the bounds of every file."""
-    files = [random_rows(dice) for _ in range(dice.randint(1, 6))]
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The rows of all files with the number of their file, and every column's bounds."""
+
+    table: pa.Table
+    count: int
+    bounds: dict
+
+    def __repr__(self):
+        return repr(self.table.to_pylist())
+
+
+def random_files(dice, count=None):
+    """Files of random rows from different writers, and the bounds that those write."""
+    files = [random_rows(dice) for _ in range(count or dice.randint(1, 12))]
     stats = {name: [] for name in POOLS}
     for rows in files:
         writer = dice.choice(["java", "log", "arrow"])
@@ -321,7 +335,11 @@ def random_files(dice):
         chunks = [rows[:cut], rows[cut:]] if cut and writer == "java" else [rows]
         for name in POOLS:
             stats[name].append(file_stats(dice, name, chunks, writer))
-    return files, {column(name): bounds_of(name, entries) for name, entries in stats.items()}
+    numbers = [number for number, rows in enumerate(files) for _ in rows]
+    table = table_of([row for rows in files for row in rows])
+    table = table.append_column("file", pa.array(numbers, pa.int64()))
+    bounds = {column(name): bounds_of(name, entries) for name, entries in stats.items()}
+    return Files(table, len(files), bounds)
 
 
 def file_stats(dice, name, chunks, writer):
@@ -358,16 +376,13 @@ def bounds_of(name, entries):
 
 # ---------------------------------------------------------------- the properties
 
-QUICK = settings(max_examples=40, deadline=None)
+QUICK = settings(max_examples=25, deadline=None)
 PREDICATES = 40
 
 
 def matching_files(files, predicate, zone="UTC"):
     """The files that hold a row for which the predicate is true."""
-    numbers = [number for number, rows in enumerate(files) for _ in rows]
-    table = table_of([row for rows in files for row in rows])
-    table = table.append_column("file", pa.array(numbers, pa.int64()))
-    return set(filter_table(table, predicate, time_zone=zone)["file"].to_pylist())
+    return set(filter_table(files.table, predicate, time_zone=zone)["file"].to_pylist())
 
 
 @QUICK
@@ -384,20 +399,53 @@ def test_evaluation_gives_what_a_row_by_row_reading_of_the_rules_gives(dice):
 @given(DICE)
 def test_no_file_with_a_matching_row_is_pruned(dice):
     # traps: B1 B3 B4 B5 B6 B7 B20
-    files, bounds = random_files(dice)
+    files = random_files(dice)
     for _ in range(PREDICATES):
         predicate, zone = random_tree(dice, any_leaf), dice.choice(ZONES)
-        kept = set(np.flatnonzero(may_match(predicate, bounds, len(files), time_zone=zone)))
+        kept = set(np.flatnonzero(may_match(predicate, files.bounds, files.count, time_zone=zone)))
         assert matching_files(files, predicate, zone) <= kept, predicate
+
+
+MANY = random_files(random.Random(20), 300)
+
+
+@pytest.mark.parametrize("name", list(POOLS))
+def test_no_comparison_of_a_column_prunes_one_of_many_files_wrongly(name):
+    # traps: B1 B3 B20
+    constants = [literal(name, value) for value in POOLS[name][1]]
+    leaves = [Compare(op, column(name), constant) for op in Op for constant in constants]
+    if name == "s":
+        leaves += [StartsWith(column(name), constant.value) for constant in constants]
+    pairs = np.arange(300) // 2
+    merged = {key: merge_by_group(value, pairs, 150) for key, value in MANY.bounds.items()}
+    for leaf in leaves:
+        for predicate in (leaf, Not(leaf)):
+            matching = matching_files(MANY, predicate)
+            assert matching <= set(np.flatnonzero(may_match(predicate, MANY.bounds, 300))), (
+                predicate
+            )
+            slices = {file // 2 for file in matching}
+            assert slices <= set(np.flatnonzero(may_match(predicate, merged, 150))), predicate
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_no_comparison_of_a_function_prunes_one_of_many_files_wrongly(zone):
+    # traps: B6 B7 B11
+    for subject, constants in FUNCTION_CASES:
+        for op in (Op.EQ, Op.LT, Op.GTE):
+            for constant in constants:
+                predicate = Compare(op, subject, constant)
+                kept = set(np.flatnonzero(may_match(predicate, MANY.bounds, 300, time_zone=zone)))
+                assert matching_files(MANY, predicate, zone) <= kept, predicate
 
 
 @QUICK
 @given(DICE)
 def test_no_slice_with_a_matching_row_is_pruned_by_merged_bounds(dice):
     # traps: B1 B10 B20
-    files, bounds = random_files(dice)
-    groups = np.array([dice.randint(0, 2) for _ in files])
-    merged = {key: merge_by_group(entry, groups, 3) for key, entry in bounds.items()}
+    files = random_files(dice)
+    groups = np.array([dice.randint(0, 2) for _ in range(files.count)])
+    merged = {key: merge_by_group(entry, groups, 3) for key, entry in files.bounds.items()}
     for _ in range(PREDICATES):
         predicate = random_tree(dice, any_leaf)
         kept = set(np.flatnonzero(may_match(predicate, merged, 3)))
@@ -420,11 +468,13 @@ def test_partition_values_prune_exactly_or_keep(dice):
 @given(DICE)
 def test_an_index_on_an_expression_keeps_every_file_with_a_matching_row(dice):
     # traps: B11 B61
-    files, _ = random_files(dice)
+    files = random_files(dice)
     for subject, constants in dice.sample(FUNCTION_CASES, 8):
         if subject.__class__ is Call and subject.function == "date_add":
             continue  # Python's dates end where this one goes on
-        values = [evaluate(subject, table_of(rows)).combine_chunks() for rows in files]
+        everything = evaluate(subject, files.table).combine_chunks()
+        numbers = files.table["file"].to_numpy()
+        values = [everything.filter(pa.array(numbers == file)) for file in range(files.count)]
         entries = []
         for array in values:
             given_values = [value for value in array.to_pylist() if value is not None]
@@ -433,7 +483,7 @@ def test_an_index_on_an_expression_keeps_every_file_with_a_matching_row(dice):
         bounds = {subject: expression_bounds(values[0].type, entries)}
         for op in Op:
             predicate = Compare(op, subject, dice.choice(constants))
-            kept = set(np.flatnonzero(may_match(predicate, bounds, len(files))))
+            kept = set(np.flatnonzero(may_match(predicate, bounds, files.count)))
             assert matching_files(files, predicate) <= kept, predicate
 
 
@@ -441,10 +491,10 @@ def test_an_index_on_an_expression_keeps_every_file_with_a_matching_row(dice):
 @given(DICE)
 def test_a_part_that_was_not_understood_never_prunes_a_possible_file(dice):
     # traps: B5 B12
-    files, bounds = random_files(dice)
+    files = random_files(dice)
     for _ in range(PREDICATES // 3):
         predicate = random_tree(dice, lambda d: random_leaf(d) if d.random() < 0.7 else UNKNOWN)
-        kept = set(np.flatnonzero(may_match(predicate, bounds, len(files))))
+        kept = set(np.flatnonzero(may_match(predicate, files.bounds, files.count)))
         for meaning in (True, False, None):
             read = replaced(predicate, Literal(meaning, pa.bool_()))
             assert matching_files(files, read) <= kept, predicate

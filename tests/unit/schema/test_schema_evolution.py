@@ -23,6 +23,10 @@ def changed(values, old: pa.DataType, new: pa.DataType) -> list:
     return project(table, pa.schema([("c", new)])).column("c").to_pylist()
 
 
+def _decimals(*texts: str) -> list[decimal.Decimal]:
+    return [decimal.Decimal(text) for text in texts]
+
+
 _INT_MAP, _LONG_MAP = pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.int64())
 ALLOWED = [
     ([1, None], pa.int32(), pa.int64(), [1, None]),
@@ -40,7 +44,8 @@ ALLOWED = [
     ([decimal.Decimal("1.5")], pa.decimal128(5, 1), pa.decimal128(7, 2), [decimal.Decimal("1.50")]),
     ([decimal.Decimal("1.5")], pa.decimal128(5, 1), pa.string(), ["1.5"]),
     (["2020-02-29"], pa.string(), pa.date32(), [dt.date(2020, 2, 29)]),
-    (["1.5"], pa.string(), pa.decimal128(5, 2), [decimal.Decimal("1.50")]),
+    (["1.5", "0.005"], pa.string(), pa.decimal128(5, 2), _decimals("1.50", "0.01")),
+    ([1e-300, 0.1234567890123], pa.float64(), pa.decimal128(5, 2), _decimals("0.00", "0.12")),
     (["é"], pa.string(), pa.binary(), ["é".encode()]),
     (["é".encode()], pa.binary(), pa.string(), ["é"]),
     ([dt.date(2020, 2, 29)], pa.date32(), pa.string(), ["2020-02-29"]),
@@ -63,6 +68,16 @@ def test_a_change_that_hudi_allows_keeps_the_values(values, old, new, expected):
     assert changed(values, old, new) == expected
 
 
+@given(st.lists(st.floats(-1e18, 1e18, allow_nan=False), min_size=1), st.integers(0, 18))
+def test_a_double_becomes_the_decimal_nearest_to_its_text_half_up(values, scale):
+    unit = decimal.Decimal(1).scaleb(-scale)
+    context = decimal.Context(prec=80)
+    expected = [
+        decimal.Decimal(repr(x)).quantize(unit, decimal.ROUND_HALF_UP, context) for x in values
+    ]
+    assert changed(values, pa.float64(), pa.decimal128(38, scale)) == expected
+
+
 REFUSED = [
     ([1], pa.int64(), pa.int32()),
     ([1.0], pa.float64(), pa.float32()),
@@ -78,6 +93,9 @@ REFUSED = [
     ([[1]], pa.list_(pa.int64()), pa.int64()),
     ([{"a": 1}], pa.struct([("a", pa.int64())]), pa.struct([("a", pa.int32())])),
     (["no date"], pa.string(), pa.date32()),
+    (["no number"], pa.string(), pa.decimal128(5, 2)),
+    ([float("nan")], pa.float64(), pa.decimal128(5, 2)),
+    ([1e300], pa.float64(), pa.decimal128(5, 2)),
     ([b"\xff"], pa.binary(), pa.string()),
     ([10**6], pa.int32(), pa.decimal128(3, 0)),
 ]

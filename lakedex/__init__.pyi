@@ -1,0 +1,6 @@
+from lakedex.api import ReadOptions as ReadOptions
+from lakedex.api import Table as Table
+from lakedex.api import open as open
+from lakedex.errors import LakedexError as LakedexError
+
+__version__: str

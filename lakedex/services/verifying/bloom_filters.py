@@ -1,0 +1,94 @@
+"""Verifies bloom filters: the filter of a base file contains every value of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.format.bloom import BloomFilter
+from lakedex.index.metadata_table import BLOOM_PAYLOAD
+from lakedex.services.verifying.check import Check, FileRows, Subject
+from lakedex.services.verifying.entries import live_keys
+from lakedex.services.verifying.report import ProblemKind
+
+_LOOKUP_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class FilterCheck(Check):
+    """Asks the filter of each base file for all values of the file, as they pass by."""
+
+    values_of: Callable[[pa.Table], pa.Array | pa.ChunkedArray] = field(kw_only=True)
+    """The texts that filters are about; null and empty ones are in no filter."""
+    stale_is_note: bool = field(default=False, kw_only=True)
+    _filter: BloomFilter | None = None
+    _file_number: int = -1
+    _without: set[int] = field(default_factory=set)
+    _lacking: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """How many values the filter of a file lacks, and one of them."""
+
+    def see_file(self, part: FileRows) -> None:
+        """Test some values of a base file; filters do not know of log files."""
+        if part.is_log or not part.rows.num_rows:
+            return
+        if part.file_number != self._file_number:
+            self._open(part.file_number)
+        if self._filter is None:
+            return
+        values = self.values_of(part.rows)
+        flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        lacking = np.flatnonzero(~self._filter.contains(flat))
+        if len(lacking):
+            known, example = self._lacking.get(part.file_number, (0, flat[lacking[0]].as_py()))
+            self._lacking[part.file_number] = (known + len(lacking), example)
+
+    def finish(self) -> None:
+        """Tell filters that lack values, files without filter, and filters without file."""
+        paths = self.subject.file_paths()
+        for number in sorted(self._without):
+            self.problem(ProblemKind.MISSING, paths[number], "the file has no filter")
+        for number, (count, example) in sorted(self._lacking.items()):
+            detail = f"its filter lacks {count} values of the file, such as {example!r}"
+            self.problem(ProblemKind.WRONG, paths[number], detail)
+        keys = live_keys(self.subject.metadata, self.name)
+        self.count(len(keys))
+        listed = self.subject.listed_tails()
+        gone = keys.filter(pc.invert(pc.is_in(keys, value_set=listed))).combine_chunks()
+        for begin in range(0, len(gone), _LOOKUP_AT_ONCE):
+            # Marked as deleted, an entry is no entry: only the lookup tells.
+            page = self.subject.metadata.lookup(self.name, gone.slice(begin, _LOOKUP_AT_ONCE))
+            self._tell_stale(page["key"].to_pylist())
+
+    def _tell_stale(self, keys: list[str]) -> None:
+        if self.stale_is_note and keys:
+            self.note(f"{len(keys)} filters of files that were removed are left; none is used")
+            return
+        for key in keys:
+            self.problem(ProblemKind.STALE, key, "the table has no file with this filter")
+
+    def _open(self, file_number: int) -> None:
+        self._file_number = file_number
+        self._filter = None
+        key = self.subject.files.key_tails[file_number]
+        records = self.subject.metadata.lookup(self.name, pa.array([key], pa.string()))
+        if not len(records):
+            self._without.add(file_number)
+            return
+        payload = records[BLOOM_PAYLOAD][0]
+        self._filter = BloomFilter.decode(
+            payload["bloomFilter"].as_py(), type_code=payload["type"].as_py(), path=self.name
+        )
+
+
+def start(name: str, subject: Subject) -> Check:
+    """The check of the bloom filters over record keys."""
+    return FilterCheck(
+        name,
+        subject,
+        file_columns=frozenset(subject.key_columns),
+        values_of=subject.snapshot.read_context.record_keys,
+    )

@@ -1,0 +1,129 @@
+"""Verifies an expression index: the expression is computed again over the rows of every file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import IndexUnusable
+from lakedex.expr.evaluate import evaluate
+from lakedex.expr.tree import Expr, columns_of
+from lakedex.index.expression import indexed_expression
+from lakedex.index.expression.definition import depends_on_zone
+from lakedex.index.metadata_table import RecordType
+from lakedex.index.metadata_table.hashing import name_id
+from lakedex.index.metadata_table.keys import partition_id
+from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
+from lakedex.services.verifying.bloom_filters import FilterCheck
+from lakedex.services.verifying.built_zone import built_in
+from lakedex.services.verifying.check import Check, FileRows, Subject
+from lakedex.services.verifying.stat_entries import FileEntries, compare_partitions
+from lakedex.services.verifying.statistics import FileStatistics
+
+_BLOOM_FLAVOUR = "bloom_filters"
+_ID_LENGTH = 12
+
+
+@dataclass(slots=True)
+class ExpressionRangeCheck(Check):
+    """Compares the ranges of an expression, by file and by partition.
+
+    What the expression gives may depend on a time zone that no table records. It is computed in
+    the zone of the caller; where that does not fit and another one does, that one is used.
+    """
+
+    column: str = field(kw_only=True)
+    label: str = field(kw_only=True)
+    expression: Expr = field(kw_only=True)
+    zoned: bool = field(kw_only=True)
+    _results: FileStatistics = field(default_factory=FileStatistics)
+    _sources: FileStatistics = field(default_factory=FileStatistics)
+
+    def see_file(self, part: FileRows) -> None:
+        """Compute the expression over some rows of a file."""
+        self._results.add_rows(part.file_number, part.rows.num_rows)
+        values = evaluate(self.expression, part.rows, time_zone=self.subject.time_zone)
+        self._results.add(part.file_number, self.column, values)
+        if self.zoned:
+            self._sources.add(part.file_number, self.column, self._source(part.rows))
+
+    def finish(self) -> None:
+        """Compare the entries of files, then those of partitions."""
+        records = self.subject.metadata.scan(self.name)
+        self.count(len(records))
+        by_file = records.filter(pc.equal(records["type"], RecordType.COLUMN_STATS.value))
+        by_partition = records.filter(pc.equal(records["type"], RecordType.PARTITION_STATS.value))
+        self._note_left_over(by_file)
+        if self.zoned and self._is_of_another_zone(by_file):
+            return
+        entries = FileEntries(self, self._results)
+        for actual in self._results.of(self.column):
+            entries.compare(self.column, self.label, by_file, actual)
+            compare_partitions(self, self.label, by_partition, actual, self._partition_key)
+        entries.tell_missing()
+
+    def _source(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        return evaluate(columns_of(self.expression)[0], rows, time_zone=self.subject.time_zone)
+
+    def _is_of_another_zone(self, records: pa.Table) -> bool:
+        tails = self.subject.files.key_tails
+        start = name_id(self.column)
+        zone = built_in(
+            self.expression,
+            records,
+            self._sources.of(self.column),
+            lambda number: start + tails[number],
+            self.subject.time_zone,
+        )
+        if zone is None:
+            return False
+        self.note(
+            f"it was built in the time zone {zone}, not in {self.subject.time_zone}; its ranges "
+            f"are those of {zone} (open the table with expression_time_zone to compare them)"
+        )
+        return True
+
+    def _partition_key(self, partition: str) -> str:
+        return name_id(self.column) + name_id(PARTITION_STAT_MARK) + partition_id(partition)
+
+    def _note_left_over(self, records: pa.Table) -> None:
+        listed = self.subject.listed_tails()
+        tails = pc.utf8_slice_codeunits(records["key"], _ID_LENGTH)
+        left = len(records) - int(pc.sum(pc.is_in(tails, value_set=listed)).as_py() or 0)
+        if left:
+            self.note(f"{left} entries of files that were removed are left; none is used")
+
+
+def start(name: str, subject: Subject) -> Check:
+    """The check of one expression index, of either flavour."""
+    definition = subject.definitions.get(name)
+    if definition is None:
+        raise IndexUnusable("it has no definition")
+    expression = indexed_expression(definition, subject.snapshot.schema, subject.time_zone)
+    if isinstance(expression, str):
+        raise IndexUnusable(expression)
+    source = columns_of(expression)[0]
+    columns = frozenset([source.path[0]])
+    zoned = depends_on_zone(expression, source.type)
+    label = f"{definition.function}({source.name})"
+    if definition.index_type == _BLOOM_FLAVOUR:
+        values_of = partial(_texts, expression, subject.time_zone)
+        return FilterCheck(
+            name, subject, file_columns=columns, values_of=values_of, stale_is_note=True
+        )
+    return ExpressionRangeCheck(
+        name,
+        subject,
+        file_columns=columns,
+        column=definition.source_fields[0],
+        label=label,
+        expression=expression,
+        zoned=zoned,
+    )
+
+
+def _texts(expression: Expr, zone: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+    return evaluate(expression, rows, time_zone=zone).cast(pa.string())

@@ -1,0 +1,99 @@
+"""Verifies the indexes of a table: starts a check for each, shows them the data, hears them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.services.verifying.check import Check, Subject
+from lakedex.services.verifying.data_pass import show_data
+from lakedex.services.verifying.entries import astray_groups
+from lakedex.services.verifying.registry import KINDS
+from lakedex.services.verifying.report import Findings, ProblemKind, VerifyReport
+from lakedex.table import Snapshot
+
+_METADATA = "metadata table"
+
+
+def verify(
+    snapshot: Snapshot, indexes: Sequence[str] | None = None, *, time_zone: str = "UTC"
+) -> VerifyReport:
+    """Hold every entry of the live indexes against the data.
+
+    Args:
+        snapshot: The newest snapshot of a table, which is what indexes describe.
+        indexes: Only these indexes, such as `record_index` or `secondary_index_idx_rider`.
+        time_zone: The session zone in which expressions over time are computed.
+
+    Raises:
+        InvalidInput: The snapshot is an older one, or the table has no index of such a name.
+    """
+    if not snapshot.is_latest:
+        raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
+    findings = Findings()
+    names = _chosen(snapshot, indexes)
+    metadata = snapshot.metadata
+    if metadata is None:
+        if snapshot.metadata_problem:
+            findings.add(_METADATA, ProblemKind.UNREADABLE, _METADATA, snapshot.metadata_problem)
+        else:
+            findings.note(_METADATA, "the table has none, so there is no index to verify")
+        return findings.report()
+    try:
+        definitions = snapshot.definitions
+    except LakedexError as error:
+        path = str(snapshot.config.index_defs_path)
+        findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
+        return findings.report()
+    subject = Subject(snapshot, metadata, findings, time_zone)
+    live = [name for name in names if name in snapshot.config.metadata_partitions]
+    checks = [check for name in live if (check := _started(name, subject)) is not None]
+    for name in sorted({*names} - {*live}):
+        building = name in snapshot.config.metadata_partitions_inflight
+        state = "is still being built" if building else "is defined, but not live"
+        if building or name in definitions:
+            findings.note(name, f"it {state}: no query uses it, and it was not verified")
+    show_data(subject, checks)
+    for check in checks:
+        check.guarded(check.finish)
+    return findings.report()
+
+
+def _chosen(snapshot: Snapshot, indexes: Sequence[str] | None) -> list[str]:
+    config = snapshot.config
+    known = {*config.metadata_partitions, *config.metadata_partitions_inflight}
+    with suppress(LakedexError):
+        known |= {*snapshot.definitions}
+    if indexes is None:
+        return sorted(known)
+    if isinstance(indexes, str):
+        raise InvalidInput(f"indexes must be a list of names, not the text {indexes!r}")
+    for name in indexes:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"the table has no index {name!r}; it has {names}")
+    return list(dict.fromkeys(indexes))
+
+
+def _started(name: str, subject: Subject) -> Check | None:
+    findings = subject.findings
+    findings.checked[name] += 0
+    try:
+        kind = metadata_partition(name).kind
+        _look_at_groups(name, subject.metadata, findings)
+        start = next(each.start for each in KINDS if each.kind is kind)
+        return start(name, subject)
+    except LakedexError as error:
+        findings.add(name, ProblemKind.UNREADABLE, name, str(error))
+        return None
+
+
+def _look_at_groups(name: str, metadata: MetadataTable, findings: Findings) -> None:
+    if not metadata.groups(name):
+        raise InvalidInput("it is live, but has no file groups")
+    astray = astray_groups(metadata, name)
+    if astray:
+        listed = ", ".join(astray)
+        findings.note(name, f"file groups of another index are in its folder: {listed}")

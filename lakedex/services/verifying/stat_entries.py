@@ -1,0 +1,148 @@
+"""Compares statistics entries of a column, by file or by partition, with what files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table.hashing import name_id
+from lakedex.services.verifying.check import Check
+from lakedex.services.verifying.containment import describe_bounds, excluded, miscounted
+from lakedex.services.verifying.report import ProblemKind
+from lakedex.services.verifying.statistics import Actual, FileStatistics
+
+_Mask = npt.NDArray[np.bool_]
+_OMITTED_BEYOND_BYTES = 2_000
+"""Parquet leaves out the bounds of text beyond this, so partition bounds may lack it."""
+
+
+@dataclass(slots=True)
+class FileEntries:
+    """Entries with one record for each column and file."""
+
+    check: Check
+    statistics: FileStatistics
+    paths: list[str] = field(init=False)
+    with_entries: set[int] = field(default_factory=set)
+    without: dict[int, list[str]] = field(default_factory=dict)
+    """The columns of each file that have no entry."""
+
+    def __post_init__(self) -> None:
+        """Name the files."""
+        self.paths = self.check.subject.file_paths()
+
+    def compare(self, column: str, label: str, records: pa.Table, actual: Actual) -> None:
+        """Hold the entries of a column against what the files have."""
+        place = self._places(column, records, actual.files.tolist())
+        found = place.is_valid().to_numpy(zero_copy_only=False)
+        for number in actual.files[~found].tolist():
+            if self.statistics.row_count(number):
+                self.without.setdefault(number, []).append(label)
+        self.with_entries.update(actual.files[found].tolist())
+        rows = np.flatnonzero(found)
+        known = actual.at(rows)
+        stats = records[STATS_PAYLOAD].combine_chunks().take(place.take(pa.array(rows)))
+        counted = self.statistics.is_counted(known.files)
+        wrong = excluded(stats, known) | (miscounted(stats, known) & counted)
+        self.check.subject.findings.add_all(
+            self.check.name,
+            ProblemKind.WRONG,
+            np.flatnonzero(wrong),
+            lambda row: (
+                f"{label} in {self.paths[known.files[row]]}",
+                describe_bounds(stats, row, known),
+            ),
+        )
+
+    def compare_absent(self, column: str, label: str, records: pa.Table, has: set[int]) -> None:
+        """Files that do not have the column must have no entry that claims values of it."""
+        others = [number for number in range(len(self.paths)) if number not in has]
+        place = self._places(column, records, others)
+        stats = records[STATS_PAYLOAD].combine_chunks().take(place)
+        rows = pc.struct_field(stats, "valueCount").fill_null(0)
+        nulls = pc.struct_field(stats, "nullCount").fill_null(0)
+        claims = pc.greater(pc.subtract(rows, nulls), 0).to_numpy(zero_copy_only=False)
+        present = place.is_valid().to_numpy(zero_copy_only=False)
+        self.with_entries.update(np.array(others, np.int64)[present].tolist())
+        counted = self.statistics.is_counted(np.array(others, np.int64))
+        self.check.subject.findings.add_all(
+            self.check.name,
+            ProblemKind.EXTRA,
+            np.flatnonzero(claims & counted),
+            lambda row: (
+                f"{label} in {self.paths[others[row]]}",
+                f"it tells of {rows[row]} rows of a column that the file does not have",
+            ),
+        )
+
+    def tell_missing(self) -> None:
+        """Tell the files, or columns of files, that have no entry."""
+        for number, columns in sorted(self.without.items()):
+            path = self.paths[number]
+            if number not in self.with_entries:
+                self.check.problem(ProblemKind.MISSING, path, "the file has no entry at all")
+                continue
+            for column in columns:
+                detail = "the file has entries of other columns, but none of this"
+                self.check.problem(ProblemKind.MISSING, f"{column} in {path}", detail)
+
+    def _places(self, column: str, records: pa.Table, files: list[int]) -> pa.Array:
+        start, tails = name_id(column), self.check.subject.files.key_tails
+        wanted = pa.array([start + tails[number] for number in files], pa.string())
+        return pc.index_in(wanted, value_set=records["key"].combine_chunks())
+
+
+def compare_partitions(
+    check: Check,
+    label: str,
+    records: pa.Table,
+    actual: Actual,
+    key_of: Callable[[str], str],
+) -> None:
+    """Hold partition-level entries of a column against every file of their partition."""
+    if pa.types.is_integer(actual.type):
+        # Files of before and after a widening share one entry.
+        actual = actual.as_type(pa.int64())
+    partitions = check.subject.file_partitions()
+    own = [partitions[number] for number in actual.files.tolist()]
+    wanted = pa.array([key_of(partition) for partition in own], pa.string())
+    place = pc.index_in(wanted, value_set=records["key"].combine_chunks())
+    found = place.is_valid().to_numpy(zero_copy_only=False)
+    stats = records[STATS_PAYLOAD].combine_chunks().take(place)
+    judged = found & (actual.longest <= _OMITTED_BEYOND_BYTES)
+    wrong = excluded(stats, actual) & judged
+    _tell_once(check, ProblemKind.WRONG, label, own, wrong, lambda row: _says(stats, row, actual))
+    has_rows = actual.value_count > 0
+    _tell_once(
+        check, ProblemKind.MISSING, label, own, ~found & has_rows, lambda _: "it has no entry"
+    )
+
+
+def _says(stats: pa.StructArray, row: int, actual: Actual) -> str:
+    return f"of one of its files, {describe_bounds(stats, row, actual)}"
+
+
+def _tell_once(
+    check: Check,
+    kind: ProblemKind,
+    label: str,
+    partitions: list[str],
+    mask: _Mask,
+    detail: Callable[[int], str],
+) -> None:
+    """One problem for each partition, whatever number of its files shows it."""
+    first: dict[str, int] = {}
+    for row in np.flatnonzero(mask).tolist():
+        first.setdefault(partitions[row], row)
+    check.subject.findings.add_all(
+        check.name,
+        kind,
+        first.values(),
+        lambda row: (f"{label} in partition {partitions[row]!r}", detail(row)),
+    )

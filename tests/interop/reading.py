@@ -1,0 +1,53 @@
+"""How real Hudi is asked: the rows of a predicate, and the number of files it read for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The ids of the rows, how many file slices were read, and whether skipping loses rows."""
+
+    ids: list[str]
+    files: int
+
+
+def ask(spark: Any, path: str, predicate: str | None, *, skipping: bool = True) -> Answer:
+    """Let Hudi answer with or without its indexes, through its metadata table."""
+    frame = (
+        spark.read.format("hudi")
+        .option("hoodie.metadata.enable", "true")
+        .option("hoodie.enable.data.skipping", str(skipping).lower())
+        .load(str(path))
+    )
+    frame = (frame if predicate is None else frame.where(predicate)).select("id")
+    ids = sorted(row.id for row in frame.collect())
+    return Answer(ids, files_read(frame))
+
+
+def files_read(frame: Any) -> int:
+    """The metric `numFiles` of the scans in the plan that was executed."""
+    total, todo = 0, [frame._jdf.queryExecution().executedPlan()]
+    while todo:
+        node = todo.pop()
+        kind = node.getClass().getSimpleName()
+        if kind == "AdaptiveSparkPlanExec":
+            todo.append(node.executedPlan())
+        elif kind.endswith("QueryStageExec"):
+            todo.append(node.plan())
+        elif kind == "FileSourceScanExec":
+            total += node.metrics().apply("numFiles").value()
+        else:
+            children = node.children().iterator()
+            while children.hasNext():
+                todo.append(children.next())
+    return total
+
+
+def rows_by_hudi(spark: Any, path: str, columns: list[str]) -> list[dict]:
+    """All rows as Hudi reads them, by id."""
+    frame = spark.read.format("hudi").option("hoodie.metadata.enable", "true").load(str(path))
+    rows = [row.asDict(recursive=True) for row in frame.select(columns).collect()]
+    return sorted(rows, key=lambda row: row["id"])
