@@ -31,7 +31,7 @@ _QUERIES = (
 _COLUMNS = (
     Column(""),
     Column("file slices", is_number=True),
-    Column("bytes", is_number=True),
+    Column("data bytes", is_number=True),
     Column("ms", is_number=True),
     Column("rows", is_number=True),
 )
@@ -57,7 +57,8 @@ def demo(
 ) -> None:
     """Show on a real table what indexes save, and that no row is lost by it.
 
-    The exit code is 1 when a query with indexes finds other rows than a full scan.
+    The exit code is 1 when a query with indexes finds other rows than a full scan, or when
+    hudi-rs, if it is installed, reads other record keys than lakedex.
     """
     with _table_to_show(table, keep) as path:
         opened = open_table(path, storage_option)
@@ -71,7 +72,7 @@ def demo(
             compare(path, options, query)
         found = [compare(path, options, query) for query in queries]
         judge = ask_hudi_rs(opened, path, options)
-    is_good = all(each.same_rows for each in found) and judge.get("same_rows") is not False
+    is_good = all(each.same_rows for each in found) and judge.get("same_keys") is not False
     if as_json:
         answer = {"comparisons": [each.as_dict() for each in found], "hudi_rs": judge}
         print_json(answer | {"ok": is_good})
@@ -112,16 +113,16 @@ def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
         _print_comparison(each)
     if any(each.pruned.seconds > each.full.seconds for each in found):
         screen.say(
-            "A table as small as this is read faster than its indexes are; "
-            "what they save grows with the files.",
+            "Some queries took longer with indexes: looking into them costs time, "
+            "which pays where it saves enough reading.",
             screen.QUIET,
         )
-    if judge.get("same_rows"):
-        screen.say(f"hudi-rs reads the same {judge['rows']:,} rows", screen.GOOD)
-    elif "same_rows" in judge:
-        screen.say(f"hudi-rs reads {judge['rows']:,} rows, and others", screen.BAD)
+    if judge.get("same_keys"):
+        screen.say(f"hudi-rs reads {judge['rows']:,} rows with the same record keys", screen.GOOD)
+    elif "same_keys" in judge:
+        screen.say(f"hudi-rs reads {judge['rows']:,} rows with OTHER record keys", screen.BAD)
     elif judge.get("problem"):
-        screen.say("hudi-rs cannot read this table", screen.QUIET)
+        screen.say("hudi-rs gives no answer for this table", screen.QUIET)
     if all(each.same_rows for each in found):
         screen.say("every query found the same rows with indexes and without", screen.GOOD)
     else:

@@ -35,7 +35,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One reading of the rows that a query asks for."""
+    """One reading of the rows that a query asks for; what indexes hold is not in the bytes."""
 
     report: Report
     rows: pa.Table
@@ -45,7 +45,7 @@ class Run:
         """The run as plain values, for JSON."""
         return {
             "file_slices": len(self.report.files),
-            "bytes": self.report.bytes_left,
+            "data_bytes": self.report.bytes_left,
             "seconds": round(self.seconds, 6),
             "rows": self.rows.num_rows,
         }

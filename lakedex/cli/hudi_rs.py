@@ -29,7 +29,7 @@ json.dump(sorted(key for part in keys for key in part), sys.stdout)
 
 
 def ask_hudi_rs(table: Table, path: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """How many rows hudi-rs reads, and whether they are those that lakedex reads.
+    """How many rows hudi-rs reads, and whether they have the record keys that lakedex reads.
 
     `installed` says whether it could be asked; `problem` why it gave no answer. What it says
     about its problem is not repeated: it may quote the options of the store.
@@ -51,4 +51,4 @@ def ask_hudi_rs(table: Table, path: str, options: Mapping[str, str]) -> dict[str
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         return {"installed": True, "problem": type(error).__name__}
     ours = sorted(table.to_arrow(columns=[RECORD_KEY])[RECORD_KEY].to_pylist())
-    return {"installed": True, "rows": len(theirs), "same_rows": theirs == ours}
+    return {"installed": True, "rows": len(theirs), "same_keys": theirs == ours}

@@ -137,10 +137,17 @@ def _cell(value: object) -> Text:
     return Text(shown(value))
 
 
+class _Console(Console):
+    """A console that leaves it to the command how to end when its reader went away."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def _console(*, to_errors: bool = False) -> Console:
     """A console on the stream of now, which tests and callers may have changed."""
     stream = sys.stderr if to_errors else sys.stdout
-    console = Console(file=stream, markup=False, highlight=False, emoji=False)
+    console = _Console(file=stream, markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     return console

@@ -10,7 +10,7 @@ must respect (`ranges` does):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,10 @@ class ColumnBounds:
         bounded = valid_mask(self.minimum) & valid_mask(self.maximum)
         mask: np.ndarray = self.no_rows | (self.known & (self.null_count == 0) & bounded)
         return mask
+
+    def where(self, trusted: np.ndarray) -> ColumnBounds:
+        """The same bounds, unknown where they are not trusted."""
+        return replace(self, known=self.known & trusted)
 
 
 def exact_bounds(values: pa.Array) -> ColumnBounds:

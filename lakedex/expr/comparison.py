@@ -112,8 +112,9 @@ def _float_less(left: Datum, right: Datum) -> Datum:
 
 
 def _normal_float(values: Datum) -> Datum:
-    # Adding positive zero turns -0.0 into 0.0, which hashing would tell apart.
-    return pc.add(values, pa.scalar(0.0, values.type))
+    # Hashing tells -0.0 from 0.0 and one NaN from another, SQL does not.
+    canonical = pa.scalar(float("nan"), values.type)
+    return pc.if_else(pc.is_nan(values), canonical, pc.add(values, pa.scalar(0.0, values.type)))
 
 
 def _aligned(left: Datum, right: Datum) -> tuple[Datum, Datum]:

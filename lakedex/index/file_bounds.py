@@ -63,7 +63,7 @@ def slice_bounds(
     bounds = _aligned(records, column, column_type, files)
     trusted = _same_column(question.table, column, files)
     if trusted is not None:
-        bounds = _only(bounds, trusted)
+        bounds = bounds.where(trusted)
     return merge_by_group(bounds, files.slice_of, files.slice_count)
 
 
@@ -120,15 +120,4 @@ def _same_column(
             for instant in files.instants
         ],
         dtype=np.bool_,
-    )
-
-
-def _only(bounds: ColumnBounds, trusted: npt.NDArray[np.bool_]) -> ColumnBounds:
-    return ColumnBounds(
-        bounds.type,
-        bounds.minimum,
-        bounds.maximum,
-        bounds.null_count,
-        bounds.value_count,
-        bounds.known & trusted,
     )

@@ -186,7 +186,7 @@ def test_all_null_columns_have_zeros_in_base_files_and_nothing_in_logs(base_file
 
 
 def test_a_row_group_without_statistics_narrows_the_range_of_its_file(spark, tmp_path):
-    # traps: B2
+    # A part of a file hides from the range of the whole; traps: B2.
     path = str(tmp_path / "groups")
     frame = spark.sql(
         "select lpad(id, 6, '0') id, 1 ver, if(id < 3000, 'm', repeat(md5(string(id)), 160)) s,"

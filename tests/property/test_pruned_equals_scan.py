@@ -180,10 +180,14 @@ def build(folder: Path, history) -> str:
         groups={"record_index": 2, "secondary_index": 2, "column_stats": 2},
     )
     builder.commit(files)
+    gone: set[str] = set()
     for table, is_delete in changes:
+        key = table["id"][0].as_py()
+        if key in gone:
+            continue
         change = builder.commit if table_type == "cow" else builder.log_commit
-        key = table["id"].to_pylist()
-        change(deletes=key) if is_delete else change(updates=table)
+        change(deletes=[key]) if is_delete else change(updates=table)
+        gone.update([key] if is_delete else [])
     return builder.finish()
 
 

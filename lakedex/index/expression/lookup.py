@@ -91,7 +91,7 @@ def _by_range(
         agreed = _agreeing(bounds, expression, source, question, files)
         if isinstance(agreed, str):
             return agreed
-        bounds = _restricted(bounds, agreed)
+        bounds = bounds.where(agreed)
     keep = may_match(question.predicate, {expression: bounds}, count, time_zone=table.time_zone)
     reason = f"ranges of {definition.function}({source.name})"
     return Answer(keep, np.ones(count, dtype=np.bool_), reason)
@@ -133,15 +133,4 @@ def _unknown(data_type: pa.DataType, count: int) -> ColumnBounds:
     unknown = np.full(count, -1, dtype=np.int64)
     return ColumnBounds(
         data_type, nothing, nothing, unknown, unknown, np.zeros(count, dtype=np.bool_)
-    )
-
-
-def _restricted(bounds: ColumnBounds, mask: Mask) -> ColumnBounds:
-    return ColumnBounds(
-        bounds.type,
-        bounds.minimum,
-        bounds.maximum,
-        bounds.null_count,
-        bounds.value_count,
-        bounds.known & mask,
     )
