@@ -53,8 +53,8 @@ def _find(
         return found[0]
     if found:
         names = ", ".join(field.name for field in found)
-        raise InvalidInput(f"{column.name} is ambiguous; it can be any of {names}")
+        raise InvalidInput(f"{column.name[:200]} is ambiguous; it can be any of {names}")
     by_lower = {field.name.lower(): field.name for field in fields}
     near = [by_lower[match] for match in get_close_matches(name.lower(), by_lower)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise InvalidInput(f"there is no column {column.name}{hint}")
+    raise InvalidInput(f"there is no column {column.name[:200]}{hint}")

@@ -15,6 +15,8 @@ from enum import Enum
 from lakedex.errors import InvalidDefinition
 
 MAX_TEXT = 1 << 20
+MAX_TOKENS = 1 << 16
+"""More words than this would take longer to understand than a hostile text may take."""
 """Longer texts are refused."""
 
 
@@ -61,6 +63,8 @@ def tokenise(text: str) -> list[Token]:
         if found is None or found.lastgroup is None:
             raise _cannot_read(text, place)
         group = found.lastgroup
+        if len(tokens) >= MAX_TOKENS:
+            raise complaint(text, place, f"more than {MAX_TOKENS} words and signs")
         if group != "blank":
             tokens.append(_token(group, found))
         place = found.end()

@@ -24,6 +24,7 @@ _ORDINAL_DECIMAL, _ORDINAL_DATE = 10, 12
 _ORDINALS_BYTES = frozenset([8, 9])
 _TIMESTAMPS = {15: ("ms", True), 16: ("us", True), 17: ("ns", True)}
 _LOCAL_TIMESTAMPS = {18: ("ms", False), 19: ("us", False), 20: ("ns", False)}
+_LEFT_OUT_FROM_BYTES = 4_096
 
 _Ints = npt.NDArray[np.int64]
 
@@ -57,6 +58,8 @@ def stat_values(stats: pa.StructArray, column_type: pa.DataType) -> StatValues:
     maximum = _unwrap(pc.struct_field(stats, "maxValue"), ordinals, info, sources, column_type)
     null_count = _numbers(pc.struct_field(stats, "nullCount"))
     value_count = _numbers(pc.struct_field(stats, "valueCount"))
+    if _may_be_left_out(column_type):
+        null_count = np.where(_may_hide_long_values(stats, null_count), -1, null_count)
     # Without a null count the file had no statistics, and zeros then stand for "not known".
     unknown = pa.array(null_count < 0)
     nothing = pa.scalar(None, column_type)
@@ -176,6 +179,21 @@ def _decimal(raw: bytes | None, info: str | None, scale: int) -> Decimal | None:
     if raw is None or not stored_scale.isdigit() or int(stored_scale) > scale:
         return None
     return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-int(stored_scale))
+
+
+def _may_be_left_out(column_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(column_type) or pa.types.is_binary(column_type))
+
+
+def _may_hide_long_values(stats: pa.StructArray, null_count: _Ints) -> npt.NDArray[np.bool_]:
+    """Records whose nulls may be long values.
+
+    Parquet writes no statistics for a row group whose smallest and largest value have 4,096
+    bytes together, and Hudi then counts all its rows as nulls; the bounds are those of the other
+    row groups. A column chunk with fewer bytes cannot be such a one.
+    """
+    stored = _numbers(pc.struct_field(stats, "totalUncompressedSize"))
+    return (null_count > 0) & ((stored < 0) | (stored >= _LEFT_OUT_FROM_BYTES))
 
 
 def _numbers(values: pa.Array) -> _Ints:

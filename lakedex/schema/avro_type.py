@@ -55,6 +55,7 @@ _MAX_TEXT_CHARS = 8 << 20
 _MAX_NODES = 100_000
 _MAX_FIXED_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _PRIMITIVES = {kind.value: kind for kind in PrimitiveKind}
 _LOGICAL: Mapping[PrimitiveKind, frozenset[str]] = {
     PrimitiveKind.INT: frozenset({"date", "time-millis"}),
@@ -222,7 +223,7 @@ class _Parser:
 
     def _enum(self, tree: dict[str, Any], name: str, namespace: str) -> AvroEnum:
         symbols = tree.get("symbols")
-        if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
+        if not isinstance(symbols, list) or not all(_is_text(symbol) for symbol in symbols):
             raise self._bad("an enum with a list of symbols", json.dumps(symbols)[:80])
         rest = _rest(tree, "type", "name", "namespace", "symbols")
         return AvroEnum(name, namespace, tuple(symbols), rest)
@@ -242,7 +243,7 @@ class _Parser:
         return record, 1 + sum(count for _, count in parsed)
 
     def _field(self, tree: object, namespace: str, depth: int) -> tuple[AvroField, int]:
-        if not isinstance(tree, dict) or not isinstance(tree.get("name"), str):
+        if not isinstance(tree, dict) or not _is_text(tree.get("name")):
             raise self._bad("a record field with a name", json.dumps(tree)[:80])
         node, count = self.parse(self._get(tree, "type"), namespace, depth + 1)
         default = tree.get("default", NO_DEFAULT)
@@ -260,6 +261,11 @@ class _Parser:
 
 def _rest(tree: Mapping[str, Any], *known: str) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key not in known}
+
+
+def _is_text(value: object) -> bool:
+    """Whether a value is text that UTF-8 can hold: JSON can escape one half of a character."""
+    return isinstance(value, str) and _HALF_CHARACTER.search(value) is None
 
 
 def _text(value: object) -> str | None:

@@ -19,6 +19,7 @@ from lakedex.errors import CorruptFile
 
 _MAX_DEPTH = 64
 _MAX_TEXT_CHARS = 64 << 20
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _LEAF_NAMES = frozenset(
     {
         *("boolean", "int", "long", "float", "double", "string", "binary", "uuid"),
@@ -158,11 +159,12 @@ def _record(tree: Mapping[str, Any], path: str, depth: int) -> RecordType:
         raise CorruptFile(path, 0, expected="a list of fields", actual=str(items)[:80])
     fields = []
     for item in items:
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or _HALF_CHARACTER.search(name):
             raise CorruptFile(path, 0, expected="a field with a name", actual=str(item)[:80])
         inner = _type(item.get("type"), path, depth + 1)
         optional = item.get("optional") is not False
-        fields.append(HistoryField(_number(item, "id", path), item["name"], inner, optional))
+        fields.append(HistoryField(_number(item, "id", path), name, inner, optional))
     return RecordType(tuple(fields))
 
 

@@ -90,7 +90,9 @@ def set_bytes(rng: Random, data: bytes, _: Sequence[bytes]) -> bytes:
     """A few bytes set to values at the edges."""
     out = bytearray(data)
     for _set in range(rng.choice((1, 1, 2, 4)) if out else 0):
-        out[rng.randrange(len(out))] = rng.choice((0, 1, 0x7F, 0x80, 0xFE, 0xFF, rng.randrange(256)))
+        out[rng.randrange(len(out))] = rng.choice(
+            (0, 1, 0x7F, 0x80, 0xFE, 0xFF, rng.randrange(256))
+        )
     return bytes(out)
 
 

@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import is_text
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
 
 _TEXT = always(pa.string())
+_MAX_PADDED_BYTES = 128 << 20
 
 
 def _trimmer(kernel: Callable[..., pa.Array]) -> Callable[[Arguments], pa.Array]:
@@ -116,6 +118,8 @@ def _padding(arguments: Arguments) -> tuple[int, str] | None:
     if width is None or pad is None:
         return None
     width = max(width, 0)
+    if width * len(pad.encode()) * max(arguments.length, 1) > _MAX_PADDED_BYTES:
+        raise InvalidInput(f"padding {arguments.length} texts to {width} characters is too much")
     return width, (pad * (width // len(pad) + 1))[:width] if pad else ""
 
 

@@ -38,7 +38,7 @@ class ColumnStatsCheck(Check):
                 has.update(actual.files.tolist())
             entries.compare_absent(column, column, records, has)
             self._tell_stale(column, records, listed)
-        entries.tell_missing()
+        entries.tell_rest()
 
     def _tell_stale(self, column: str, records: pa.Table, listed: pa.Array) -> None:
         tails = pc.utf8_slice_codeunits(records["key"], _ID_LENGTH)

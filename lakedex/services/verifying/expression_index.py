@@ -63,7 +63,7 @@ class ExpressionRangeCheck(Check):
         for actual in self._results.of(self.column):
             entries.compare(self.column, self.label, by_file, actual)
             compare_partitions(self, self.label, by_partition, actual, self._partition_key)
-        entries.tell_missing()
+        entries.tell_rest()
 
     def _source(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
         return evaluate(columns_of(self.expression)[0], rows, time_zone=self.subject.time_zone)

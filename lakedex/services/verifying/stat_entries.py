@@ -19,7 +19,10 @@ from lakedex.services.verifying.statistics import Actual, FileStatistics
 
 _Mask = npt.NDArray[np.bool_]
 _OMITTED_BEYOND_BYTES = 2_000
-"""Parquet leaves out the bounds of text beyond this, so partition bounds may lack it."""
+"""Parquet may leave out the statistics of a row group with longer texts than this.
+
+Hudi then counts the rows of that row group as nulls, and its bounds cover the others only.
+"""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,8 @@ class FileEntries:
     with_entries: set[int] = field(default_factory=set)
     without: dict[int, list[str]] = field(default_factory=dict)
     """The columns of each file that have no entry."""
+    with_long_text: dict[str, list[int]] = field(default_factory=dict)
+    """The files of each column whose entries leave out long texts, as Hudi's do."""
 
     def __post_init__(self) -> None:
         """Name the files."""
@@ -50,10 +55,13 @@ class FileEntries:
         stats = records[STATS_PAYLOAD].combine_chunks().take(place.take(pa.array(rows)))
         counted = self.statistics.is_counted(known.files)
         wrong = excluded(stats, known) | (miscounted(stats, known) & counted)
+        excused = wrong & (known.longest > _OMITTED_BEYOND_BYTES) & self._are_bases(known.files)
+        if excused.any():
+            self.with_long_text.setdefault(label, []).extend(known.files[excused].tolist())
         self.check.subject.findings.add_all(
             self.check.name,
             ProblemKind.WRONG,
-            np.flatnonzero(wrong),
+            np.flatnonzero(wrong & ~excused),
             lambda row: (
                 f"{label} in {self.paths[known.files[row]]}",
                 describe_bounds(stats, row, known),
@@ -81,8 +89,14 @@ class FileEntries:
             ),
         )
 
-    def tell_missing(self) -> None:
-        """Tell the files, or columns of files, that have no entry."""
+    def tell_rest(self) -> None:
+        """Tell the files, or columns of files, that have no entry, and what is excused."""
+        for label, files in sorted(self.with_long_text.items()):
+            self.check.note(
+                f"entries of {label} in {len(files)} files leave out long texts and count them as "
+                f"nulls, as Hudi does; engines that believe them lose rows, such as of "
+                f"{self.paths[files[0]]}"
+            )
         for number, columns in sorted(self.without.items()):
             path = self.paths[number]
             if number not in self.with_entries:
@@ -91,6 +105,10 @@ class FileEntries:
             for column in columns:
                 detail = "the file has entries of other columns, but none of this"
                 self.check.problem(ProblemKind.MISSING, f"{column} in {path}", detail)
+
+    def _are_bases(self, files: npt.NDArray[np.int64]) -> _Mask:
+        names = (self.paths[number].rpartition("/")[2] for number in files.tolist())
+        return np.array([not name.startswith(".") for name in names], dtype=np.bool_)
 
     def _places(self, column: str, records: pa.Table, files: list[int]) -> pa.Array:
         start, tails = name_id(column), self.check.subject.files.key_tails

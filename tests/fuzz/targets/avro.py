@@ -40,7 +40,10 @@ ALL_KINDS = json.dumps(
         "fields": [
             {"name": "n", "type": "long"},
             {"name": "s", "type": ["null", "string"]},
-            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {
+                "name": "d",
+                "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+            },
             {"name": "f", "type": {"type": "fixed", "name": "fx", "size": 4}},
             {"name": "e", "type": {"type": "enum", "name": "en", "symbols": ["A", "B"]}},
             {"name": "l", "type": {"type": "array", "items": ["null", "int"]}},
@@ -219,7 +222,11 @@ def read_schema(case: bytes) -> None:
 
 
 def _schema_seeds() -> list[bytes]:
-    return [b'{"type":"record","name":"r","fields":[]}', ALL_KINDS.encode(), METADATA_RECORD_SCHEMA.encode()]
+    return [
+        b'{"type":"record","name":"r","fields":[]}',
+        ALL_KINDS.encode(),
+        METADATA_RECORD_SCHEMA.encode(),
+    ]
 
 
 def _random_schema(rng: Random, _seeds: Sequence[bytes]) -> bytes:
@@ -240,7 +247,10 @@ def _schema_extremes() -> list[Callable[[], bytes]]:
     return [
         *deep_json(),
         *(lambda depth=depth: _nested(*record, depth) for depth in (60, 70, 1000, 50_000)),
-        *(lambda depth=depth: _nested('{"type":"array","items":', "}", depth) for depth in (63, 65, 9000)),
+        *(
+            lambda depth=depth: _nested('{"type":"array","items":', "}", depth)
+            for depth in (63, 65, 9000)
+        ),
         lambda: wide.encode(),
         lambda: doubling.encode(),
         lambda: itself.encode(),

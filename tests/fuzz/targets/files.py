@@ -24,6 +24,8 @@ from tests.fuzz.mutators import EXTREMES, mutate, varint
 
 _ASKED = pa.array([b"files", b"", b"__all_partitions__", b"k00", b"\xff" * 9], pa.binary())
 _LARGE_BYTES = 50_000
+_CHOICE_AT = -8
+"""A byte of the zeros at the end of the trailer, which no reader looks at."""
 _BLOCK_HEADER = struct.Struct(">8sIIqBII")
 _BLOCK_MAGICS = (b"DATABLK*", b"METABLKc", b"IDXROOT2", b"IDXLEAF2", b"FILEINF2")
 
@@ -39,7 +41,7 @@ def read_hfile(data: bytes) -> None:
         reader.scan,
     ]
     if len(data) > _LARGE_BYTES:
-        questions = [questions[len(data) % len(questions)]]
+        questions = [questions[data[_CHOICE_AT] % len(questions)]]
     for question in questions:
         question()
 
@@ -57,7 +59,12 @@ def _hfile_seeds() -> list[bytes]:
             options=HFileOptions(block_size=size, codec=codec),
         )
         for count, size, codec in (
-            *((2, 64, Codec.NONE), (40, 64, Codec.NONE), (40, 200, Codec.GZIP), (0, 64, Codec.GZIP)),
+            *(
+                (2, 64, Codec.NONE),
+                (40, 64, Codec.NONE),
+                (40, 200, Codec.GZIP),
+                (0, 64, Codec.GZIP),
+            ),
         )
     ]
     return own + golden_files("*/.hoodie/metadata/*.hfile", "v*", most=3)
@@ -135,20 +142,34 @@ def _hfile_bombs() -> list[Callable[[], bytes]]:
         options = HFileOptions(block_size=1 << 20)
         return lambda: write_hfile(*_cells(count, bytes(size)), options=options)
 
-    def bomb(claimed: int) -> bytes:
+    def bomb(claimed: int) -> Callable[[], bytes]:
         """A block of 1 GiB of zeros in the place of one that took as many bytes on disk."""
-        noise = Random(1).randbytes(1_100_000)
-        data = write_hfile(*_cells(1, noise), options=HFileOptions(block_size=64))
-        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-        payload = b"".join(packer.compress(bytes(1 << 20)) for _ in range(1 << 10))
-        return _with_block(data, 0, payload + packer.flush(), claimed)
+        noise = pa.array([Random(1).randbytes(1_100_000)], pa.binary())
+        options = HFileOptions(block_size=64)
+        return lambda: _with_block(
+            write_hfile(pa.array([b"k"]), noise, options=options), 0, _gibibyte_of_zeros(), claimed
+        )
 
-    sizes = [(1, 60 << 20), (8, 16 << 20), (30, 3 << 20)]
-    return [
-        # The length of a large file chooses what is asked of it.
-        *(zeros(count, size + more) for count, size in sizes for more in range(0, 50_000, 10_001)),
-        *(lambda claimed=claimed: bomb(claimed) for claimed in (1 << 20, 1 << 26, 1 << 30, 2**32 - 1)),
-    ]
+    def asked(make: Callable[[], bytes], question: int) -> Callable[[], bytes]:
+        def chosen() -> bytes:
+            data = bytearray(make())
+            data[_CHOICE_AT] = question
+            return bytes(data)
+
+        return chosen
+
+    files = [zeros(1, 60 << 20), zeros(30, 3 << 20)]
+    files += [bomb(claimed) for claimed in (1 << 20, 1 << 26, 1 << 30, 2**32 - 1)]
+    return [asked(make, question) for make in files for question in (1, 2, 3, 4)]
+
+
+@cache
+def _gibibyte_of_zeros() -> bytes:
+    """A gzip member of 1 MiB; the same compressed piece over and over."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    piece = packer.compress(bytes(1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    head = b"\x1f\x8b\x08\0\0\0\0\0\2\xff"
+    return head + piece * (1 << 10) + b"\3\0" + struct.pack("<II", 0, 1 << 30)
 
 
 HFILE = Target(
@@ -263,17 +284,60 @@ def _in_pages(rng: Random, seeds: Sequence[bytes]) -> bytes:
     return data[:4] + pages + data[end:]
 
 
+def _in_page_header(rng: Random, seeds: Sequence[bytes]) -> bytes:
+    """One number in the header of a page made extreme: its kind, its sizes, its count of values."""
+    data = rng.choice(seeds)
+    metadata = pq.read_metadata(io.BytesIO(data))
+    if not metadata.num_row_groups or not metadata.num_columns:
+        return mutate(rng, data, seeds)
+    chunk = metadata.row_group(0).column(rng.randrange(metadata.num_columns))
+    at = rng.choice((chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset))
+    places = _header_numbers(data, at)
+    start, end = rng.choice(places)
+    number = rng.choice((*EXTREMES, 1 << 28, 1 << 29, 1 << 30))
+    return data[:start] + varint((number << 1) ^ (number >> 63)) + data[end:]
+
+
+def _header_numbers(data: bytes, at: int) -> list[tuple[int, int]]:
+    """Where the first numbers of a page header lie: each follows a byte that says `int32`."""
+    found = []
+    while len(found) < 6 and at < len(data) - 12:
+        if data[at] in (0x15, 0x2C, 0x5C, 0x4C, 0x3C):
+            if data[at] == 0x15:
+                end = at + 1
+                while data[end] & 0x80 and end < len(data) - 1:
+                    end += 1
+                found.append((at + 1, end + 1))
+                at = end
+        elif found:
+            break
+        at += 1
+    return found or [(at, at)]
+
+
 def _parquet_bombs() -> list[Callable[[], bytes]]:
-    def many(rows: int, codec: str) -> Callable[[], bytes]:
-        def make() -> bytes:
-            sink = io.BytesIO()
-            values = pa.array(np.zeros(rows, np.int64))
-            pq.write_table(pa.table({"n": values}), sink, compression=codec)
-            return sink.getvalue()
+    def rows(count: int, codec: str) -> Callable[[], bytes]:
+        """Millions of equal numbers: a few bytes each row group."""
+        table = pa.table({"n": np.zeros(1 << 20, np.int64)})
+        return lambda: _repeated_table(table, count >> 20, codec)
 
-        return make
+    def texts(count: int, size: int) -> Callable[[], bytes]:
+        """One long text in the dictionary, and many rows that point to it."""
+        table = pa.table({"s": pa.array(["x" * size]).dictionary_encode().take([0] * count)})
+        return lambda: _repeated_table(table, 1, "none")
 
-    return [many(1 << 20, "none"), many(1 << 23, "gzip"), many(1 << 23, "zstd")]
+    return [
+        *(rows(1 << 20, "none"), rows(1 << 23, "gzip"), rows(1 << 27, "zstd"), rows(1 << 27, "none")),
+        *(texts(1000, 1 << 10), texts(100_000, 1 << 16), texts(1 << 20, 1 << 20)),
+    ]
+
+
+def _repeated_table(table: pa.Table, times: int, codec: str) -> bytes:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, compression=codec, store_schema=False) as writer:
+        for _ in range(times):
+            writer.write_table(table)
+    return sink.getvalue()
 
 
 FOOTER = Target("parquet-footer", _parquet_seeds, parquet_footer, shapes=(_in_footer,))
@@ -281,7 +345,7 @@ PARQUET = Target(
     "parquet-rows",
     _parquet_seeds,
     parquet_rows,
-    shapes=(_in_footer, _in_pages, _in_pages),
+    shapes=(_in_footer, _in_pages, _in_page_header),
     extremes=_parquet_bombs,
     shape_share=0.6,
 )

@@ -93,9 +93,7 @@ def _contents() -> list[tuple[BlockKind, str, bytes]]:
 
 
 def _block(kind: BlockKind, schema: str, content: bytes) -> bytes:
-    return encode_block(
-        kind, {HeaderKey.INSTANT_TIME: _TIME, HeaderKey.SCHEMA: schema}, content
-    )
+    return encode_block(kind, {HeaderKey.INSTANT_TIME: _TIME, HeaderKey.SCHEMA: schema}, content)
 
 
 def _seeds() -> list[bytes]:
@@ -139,7 +137,9 @@ def _many_blocks() -> list[Callable[[], bytes]]:
         lambda: b"#HUDI#" * 50_000,
         lambda: long_length * 20_000,
         *(_many_items(number) for number in EXTREMES),
-        lambda: _block(BlockKind.AVRO_DATA, ALL_KINDS, b"\0\0\0\3\x7f\xff\xff\xff" + bytes(1 << 20)),
+        lambda: _block(
+            BlockKind.AVRO_DATA, ALL_KINDS, b"\0\0\0\3\x7f\xff\xff\xff" + bytes(1 << 20)
+        ),
     ]
 
 

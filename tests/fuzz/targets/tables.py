@@ -119,7 +119,9 @@ def _hostile_names(name: str, rng: Random, seeds: Sequence[bytes]) -> bytes:
     if not words:
         return _damaged_file(name, rng, seeds)
     word = rng.choice(words)
-    hostile = rng.choice((_BAIT, b"../bait.parquet", b"../", b"/", b"../../../../etc/passwd", *HOSTILE_TEXT[:8]))
+    hostile = rng.choice(
+        (_BAIT, b"../bait.parquet", b"../", b"/", b"../../../../etc/passwd", *HOSTILE_TEXT[:8])
+    )
     same = (hostile * len(word))[: len(word)]
     new = same if path.endswith((".hfile", ".parquet")) or ".log." in path else hostile
     changed = data.replace(word, rng.choice((new, same)), rng.choice((1, -1)))

@@ -59,8 +59,10 @@ def _properties_extremes() -> list[Callable[[], bytes]]:
         lambda: b"\n".join(b"k%d=v" % number for number in range(50_000)),
         lambda: b"hoodie.table.name=" + b"x" * (1 << 20),
         *(
-            lambda value=value: b"hoodie.table.name=t\nhoodie.table.type=COPY_ON_WRITE\n"
-            b"hoodie.table.version=9\nhoodie.timeline.layout.version=2\n" + value
+            lambda value=value: (
+                b"hoodie.table.name=t\nhoodie.table.type=COPY_ON_WRITE\n"
+                b"hoodie.table.version=9\nhoodie.timeline.layout.version=2\n" + value
+            )
             for value in (
                 b"hoodie.timeline.path=../..",
                 b"hoodie.timeline.history.path=/etc",
@@ -229,8 +231,6 @@ def _json_seeds() -> list[bytes]:
     return found
 
 
-EXPRESSION_JSON = Target(
-    "expression-json", _json_seeds, read_expression_json, extremes=deep_json
-)
+EXPRESSION_JSON = Target("expression-json", _json_seeds, read_expression_json, extremes=deep_json)
 
 TARGETS = (PROPERTIES, DEFINITIONS, HISTORY, SQL, EXPRESSION_JSON)

@@ -194,7 +194,9 @@ def _history_seeds() -> list[bytes]:
 
 
 def _hostile_manifest(rng: Random, _seeds: Sequence[bytes]) -> bytes:
-    name = rng.choice(HOSTILE_TEXT).decode("latin-1") + rng.choice(("", f"{_TIME}_{_TIME}_0.parquet"))
+    name = rng.choice(HOSTILE_TEXT).decode("latin-1") + rng.choice(
+        ("", f"{_TIME}_{_TIME}_0.parquet")
+    )
     size = rng.choice((0, -1, 2**63, None, True, 1.5, "1"))
     return b"\x01" + json.dumps({"files": [{"fileName": name, "fileLen": size}]}).encode()
 

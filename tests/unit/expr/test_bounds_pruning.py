@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakedex.errors import InvalidDefinition, InvalidInput
 from lakedex.expr.bounds import ColumnBounds, exact_bounds, merge_by_group
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import (
-    MAX_DEPTH,
     And,
     Call,
     Cast,
@@ -383,31 +381,3 @@ def test_two_columns_are_compared_by_both_ranges():
     entries = {**THREE, b: bounds(pa.int64(), [(4, 6)] * 3)}
     assert prune(Compare(Op.GT, A, b), entries) == [False, True, True]
     assert prune(Compare(Op.EQ, A, b), entries) == [False, True, False]
-
-
-def test_bounds_for_another_number_of_files_are_refused():
-    with pytest.raises(InvalidInput, match="3 files, not 2"):
-        may_match(IsNull(A), THREE, 2)
-    with pytest.raises(InvalidInput, match="differ in length"):
-        bounds(pa.int64(), [(1, 2)], [0, 0])
-
-
-def test_a_tree_that_is_too_deep_is_refused_and_a_deep_one_is_not():
-    leaf = compare(Op.EQ, A, 5, pa.int64())
-    tree = leaf
-    for _ in range(MAX_DEPTH - 4):
-        tree = Not(tree)
-    assert prune(tree, THREE) == [False, True, False]
-    for _ in range(10):
-        tree = Not(tree)
-    with pytest.raises(InvalidDefinition):
-        prune(tree, THREE)
-
-
-def test_a_hundred_thousand_files_are_judged_at_once():
-    count = 100_000
-    numbers = pa.array(np.arange(count))
-    zeros = np.zeros(count, np.int64)
-    entry = ColumnBounds(pa.int64(), numbers, numbers, zeros, zeros + 5, np.ones(count, np.bool_))
-    values = tuple(Literal(value, pa.int64()) for value in range(0, count, 100))
-    assert may_match(In(A, values), {A: entry}, count).sum() == len(values)

@@ -12,6 +12,7 @@ import pytest
 
 import lakedex
 from lakedex.api import ReadOptions
+from lakedex.index.metadata_table.keys import column_stats_key
 from lakedex.keys import escape_path_value
 from lakedex.services.verifying import ProblemKind
 from lakedex.services.verifying.report import MAX_PROBLEMS
@@ -158,6 +159,32 @@ def test_a_record_index_by_partition_is_verified_in_the_groups_of_each(tmp_path)
     make_partitioned(damage, {"p=e-u": ["a"], "p=us": ["b", "c", "x"]})
     found = {(each.kind, each.key) for each in damage.open().verify().problems}
     assert found == {(ProblemKind.MISSING, "b"), (ProblemKind.STALE, "x")}
+
+
+@pytest.mark.parametrize(("low", "nulls"), [(None, 3), ("m", 2)])
+def test_entries_that_leave_out_long_texts_are_noted_as_what_hudi_writes(tmp_path, low, nulls):
+    # traps: B2 (statistics of long strings)
+    schema = pa.schema([("id", pa.string()), ("p", pa.string()), ("s", pa.string())])
+    builder = TableBuilder(
+        tmp_path / "long", schema, record_key="id", partition_by="p", indexes=("column_stats",)
+    )
+    texts = ["a" * 5_000, "m", "z" * 5_000]
+    builder.commit([("eu", pa.table({"id": ["a", "b", "c"], "s": texts}))])
+    builder.finish()
+    damage = Damage(tmp_path / "long")
+    (chosen,) = damage.open().snapshot.slices
+
+    def as_hudi(record) -> None:
+        stats = record["ColumnStatsMetadata"]
+        bound = None if low is None else {"member6": {"value": low}}
+        stats |= {"minValue": bound, "maxValue": bound, "nullCount": nulls}
+
+    key = column_stats_key("s", chosen.partition, chosen.base.name)
+    damage.edit("column_stats", key, as_hudi)
+    report = damage.open().verify()
+    assert report.problems == ()
+    (note,) = report.notes
+    assert note.startswith("column_stats: entries of s in 1 files leave out long texts")
 
 
 def test_a_table_without_metadata_table_has_nothing_to_verify(tmp_path):
