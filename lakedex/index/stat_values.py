@@ -48,8 +48,13 @@ class _Source:
     convert: Callable[[pa.Array, pa.Array], pa.Array]
 
 
-def stat_values(stats: pa.StructArray, column_type: pa.DataType) -> StatValues:
-    """The bounds in records of `ColumnStatsMetadata`, in the column's type."""
+def stat_values(
+    stats: pa.StructArray, column_type: pa.DataType, *, as_written: bool = False
+) -> StatValues:
+    """The bounds in records of `ColumnStatsMetadata`, in the column's type.
+
+    `as_written` gives bounds and nulls of text also where long values may hide among the nulls.
+    """
     value_type = pc.struct_field(stats, "valueType")
     ordinals = _numbers(pc.struct_field(value_type, "typeOrdinal"))
     info = pc.struct_field(value_type, "additionalInfo")
@@ -58,7 +63,7 @@ def stat_values(stats: pa.StructArray, column_type: pa.DataType) -> StatValues:
     maximum = _unwrap(pc.struct_field(stats, "maxValue"), ordinals, info, sources, column_type)
     null_count = _numbers(pc.struct_field(stats, "nullCount"))
     value_count = _numbers(pc.struct_field(stats, "valueCount"))
-    if _may_be_left_out(column_type):
+    if _may_be_left_out(column_type) and not as_written:
         null_count = np.where(_may_hide_long_values(stats, null_count), -1, null_count)
     # Without a null count the file had no statistics, and zeros then stand for "not known".
     unknown = pa.array(null_count < 0)

@@ -60,7 +60,9 @@ class Snapshot:
     @cached_property
     def schema(self) -> pa.Schema:
         """All columns, the five meta columns first."""
-        return table_schema(self.storage, self.config, self.timeline)
+        # Before the first commit there are no rows, but the columns are known all the same.
+        timeline = self.timeline if self.timeline.last_completed else self._full_timeline
+        return table_schema(self.storage, self.config, timeline)
 
     @cached_property
     def history(self) -> SchemaHistory | None:

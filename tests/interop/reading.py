@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """The ids of the rows, how many file slices were read, and whether skipping loses rows."""
+    """The ids of the rows, and how many file slices were read for them."""
 
     ids: list[str]
     files: int

@@ -1,18 +1,27 @@
-"""Reads a Parquet file that lies in memory, as the content of a log block."""
+"""Reads a Parquet file that lies in memory, as the content of a log block.
+
+A few bytes can stand for gigabytes: equal values are stored once, with a count. So what a file
+unpacks to is worked out from its pages before any of it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile
+from lakedex.format.parquet.pages import ChunkSize, PageCheck
 from lakedex.format.parquet.tail import PARQUET_ERRORS, read_metadata
 from lakedex.storage.source import MemorySource
 
-_MAX_GROWTH = 1000
 _ALWAYS_ALLOWED_BYTES = 64 << 20
+_MAX_GROWTH = 1000
+_MOST_FROM_LITTLE_BYTES = 192 << 20
+_USUAL_GROWTH = 20
 
 
 def read_parquet_bytes(
@@ -24,11 +33,20 @@ def read_parquet_bytes(
 ) -> pa.Table:
     """The rows of a Parquet file, all columns or the named ones that it has."""
     metadata = read_metadata(MemorySource(data, path, base_offset))
+    limit = _limit(len(data))
     try:
-        _check_growth(metadata, len(data), path, base_offset)
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
         present = file.schema_arrow.names
-        wanted = None if columns is None else [name for name in columns if name in present]
+        wanted = [name for name in columns if name in present] if columns is not None else present
+        check = PageCheck(data, path=path, base_offset=base_offset, limit=limit)
+        sizes = _chunk_sizes(metadata, check, wanted)
+        size = sum(chunk.certain for chunk in sizes)
+        if size <= limit < sum(chunk.possible for chunk in sizes):
+            doubtful = {chunk.path for chunk in sizes if chunk.possible > chunk.certain}
+            size += _text_bytes(data, metadata, wanted, doubtful)
+        if size > limit:
+            expected = f"at most {limit} bytes of rows in a file of {len(data)}"
+            raise CorruptFile(path, base_offset, expected=expected, actual=f"{size} bytes")
         table = file.read(columns=wanted, use_threads=False)
         table.validate(full=True)
     except PARQUET_ERRORS as error:
@@ -37,11 +55,55 @@ def read_parquet_bytes(
     return table.replace_schema_metadata(None)
 
 
-def _check_growth(metadata: pq.FileMetaData, size: int, path: str, base_offset: int) -> None:
-    """Refuse a file that claims to unpack to absurdly more than its own size."""
-    claimed = sum(
-        metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)
+def _limit(size: int) -> int:
+    """How many bytes a file of `size` bytes may become; much growth is fine while it is little."""
+    grown = min(size * _MAX_GROWTH, _MOST_FROM_LITTLE_BYTES)
+    return max(_ALWAYS_ALLOWED_BYTES, grown, size * _USUAL_GROWTH)
+
+
+def _chunk_sizes(
+    metadata: pq.FileMetaData, check: PageCheck, wanted: Collection[str]
+) -> list[ChunkSize]:
+    return [
+        check.chunk(column)
+        for group in map(metadata.row_group, range(metadata.num_row_groups))
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema.split(".", 1)[0] in wanted or column.path_in_schema in wanted
+    ]
+
+
+def _text_bytes(
+    data: bytes, metadata: pq.FileMetaData, wanted: Sequence[str], doubtful: Collection[str]
+) -> int:
+    """The bytes of the texts in columns with a dictionary, without unpacking them."""
+    file = pq.ParquetFile(
+        pa.BufferReader(data), metadata=metadata, read_dictionary=sorted(doubtful)
     )
-    if claimed > max(size * _MAX_GROWTH, _ALWAYS_ALLOWED_BYTES):
-        expected = f"at most {_MAX_GROWTH} times the {size} bytes stored"
-        raise CorruptFile(path, base_offset, expected=expected, actual=f"{claimed} bytes")
+    table = file.read(columns=wanted, use_threads=False)
+    return sum(
+        _unpacked_bytes(encoded)
+        for column in table.columns
+        for chunk in column.chunks
+        for encoded in _dictionaries(chunk)
+    )
+
+
+def _unpacked_bytes(encoded: pa.DictionaryArray) -> int:
+    lengths = pc.binary_length(encoded.dictionary).fill_null(0).to_numpy(zero_copy_only=False)
+    used = encoded.indices.drop_null().to_numpy(zero_copy_only=False)
+    times = np.bincount(used, minlength=len(lengths)) if len(used) else np.zeros(len(lengths))
+    return int(times.astype(np.float64) @ lengths.astype(np.float64))
+
+
+def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
+    """The dictionary arrays inside of an array of any type."""
+    if pa.types.is_dictionary(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            yield from _dictionaries(child)
+    elif pa.types.is_map(array.type):
+        yield from _dictionaries(array.keys)
+        yield from _dictionaries(array.items)
+    elif pa.types.is_list(array.type):
+        yield from _dictionaries(array.values)

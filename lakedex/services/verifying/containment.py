@@ -24,14 +24,14 @@ _Mask = npt.NDArray[np.bool_]
 
 def excluded(stats: pa.StructArray, actual: Actual) -> _Mask:
     """Where an entry leaves out a value that the file really has; null entries do not."""
-    claimed = stat_values(stats, actual.type)
+    claimed = stat_values(stats, actual.type, as_written=True)
     nothing_there = (claimed.value_count >= 0) & (claimed.null_count == claimed.value_count)
     return actual.has_values & (nothing_there | _outside(claimed, actual))
 
 
 def miscounted(stats: pa.StructArray, actual: Actual) -> _Mask:
     """Where an entry counts other rows or nulls than the file really has."""
-    claimed = stat_values(stats, actual.type)
+    claimed = stat_values(stats, actual.type, as_written=True)
     rows = (claimed.value_count >= 0) & (claimed.value_count != actual.value_count)
     # A missing bound tells that some part of the file had no statistics, nulls included.
     bounded = _has_bounds(stats) | ~actual.has_values
@@ -41,7 +41,7 @@ def miscounted(stats: pa.StructArray, actual: Actual) -> _Mask:
 
 def describe_bounds(stats: pa.StructArray, row: int, actual: Actual) -> str:
     """An entry and the data in words."""
-    claimed = stat_values(stats.slice(row, 1), actual.type)
+    claimed = stat_values(stats.slice(row, 1), actual.type, as_written=True)
     low, high = claimed.minimum[0].as_py(), claimed.maximum[0].as_py()
     real = f"{actual.minimum[row].as_py()!r} to {actual.maximum[row].as_py()!r}"
     return (
