@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import MergeMode, TableConfig
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
 from lakedex.storage import Storage
@@ -95,13 +95,23 @@ class ReadContext:
         return _flat(pc.binary_join_element_wise(*parts, ","))
 
     def _with_partition_values(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
-        layout = partition_layout(self.config)
-        types = {field.name: field.type for field in target}
-        for name, value in layout.values(partition, types).items():
+        texts = partition_layout(self.config).texts(partition)
+        for name in self.config.partition_fields:
             if name in target.names and name not in rows.column_names:
-                constant = pa.scalar(value.value, target.field(name).type)
-                rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
+                value = _typed(texts, name, target.field(name).type, partition)
+                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
+
+
+def _typed(
+    texts: dict[str, str | None], name: str, data_type: pa.DataType, partition: str
+) -> pa.Scalar:
+    """A partition value that only stands in the path, in the type of its column."""
+    try:
+        return pa.scalar(texts[name], pa.string()).cast(data_type)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        feature = f"the partition path {partition!r} as the only source of column {name}"
+        raise UnsupportedFeature(f"{feature} ({data_type})") from None
 
 
 def partition_layout(config: TableConfig) -> PartitionLayout:

@@ -16,6 +16,7 @@ from lakedex.filegroup.context import ReadContext
 from lakedex.filegroup.log_changes import ordering_values, read_changes
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
+from lakedex.format.parquet.tail import PARQUET_ERRORS
 
 BATCH_ROWS = 131_072
 
@@ -80,7 +81,7 @@ def _stored_rows(
                 yield pa.Table.from_batches([batch])
     except FileNotFoundError as error:
         raise FileMissing(f"{path} is listed but not there; was the table cleaned?") from error
-    except (pa.ArrowInvalid, OSError) as error:
+    except PARQUET_ERRORS as error:
         raise CorruptFile(path, 0, expected="a readable Parquet file", actual=error) from error
 
 

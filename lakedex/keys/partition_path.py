@@ -68,6 +68,25 @@ class PartitionLayout:
             for name, level in zip(self.fields, levels, strict=True)
         }
 
+    def texts(self, path: str) -> dict[str, str | None]:
+        """The text of each partition column in a partition path; None for null.
+
+        For tables whose files leave partition columns out, so that the path is all there is.
+
+        Example:
+            >>> PartitionLayout(("a", "b"), hive_style=True).texts("a=1/b=x")
+            {'a': '1', 'b': 'x'}
+        """
+        levels = self._levels(path)
+        if levels is None:
+            return {}
+        found: dict[str, str | None] = {}
+        for name, level in zip(self.fields, levels, strict=True):
+            text = level.removeprefix(f"{name}=") if self.hive_style else level
+            text = unescape_path_value(text) if self.url_encoded else text
+            found[name] = None if text == DEFAULT_PARTITION else text
+        return found
+
     def _levels(self, path: str) -> list[str] | None:
         """One text for each field, or None when the levels cannot be told apart."""
         if len(self.fields) == 1:

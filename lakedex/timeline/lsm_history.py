@@ -26,7 +26,7 @@ from lakedex.timeline.instant_time import instant_key, is_instant_time
 _FILE_NAME = re.compile(r"([0-9]{1,26})_([0-9]{1,26})_([0-9]{1,4})\.parquet")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _INDEX_COLUMNS = ["instantTime", "completionTime", "action"]
-_MOST_ROWS = 10_000_000
+_MOST_ROWS = 300_000
 _MOST_BYTES = 256 << 20
 _MANIFEST_ATTEMPTS = 3
 _PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError)
@@ -99,19 +99,27 @@ class LsmHistory:
     def _cell(self, requested_time: str, column: str) -> bytes | None:
         for file in self._overlapping(requested_time, requested_time):
             if requested_time in self._index(file):
-                times, values = self._read(file, ["instantTime", column])
-                value = dict(zip(times, values, strict=True)).get(requested_time)
-                return value if isinstance(value, bytes) else None
+                return self._read_cell(file, requested_time, column)
         return None
+
+    def _read_cell(self, file: HistoryFile, requested_time: str, column: str) -> bytes | None:
+        times, cells = self._columns(file, ["instantTime", column])
+        row = times.to_pylist().index(requested_time)
+        value = cells[row].as_py()
+        return value if isinstance(value, bytes) else None
 
     def _read(self, file: HistoryFile, columns: list[str]) -> list[list[Any]]:
         """The values of some columns of a file, one row for each instant."""
+        return [column.to_pylist() for column in self._columns(file, columns)]
+
+    def _columns(self, file: HistoryFile, columns: list[str]) -> list[pa.ChunkedArray]:
+        """Some columns of a file; equal texts are kept once, however often they stand there."""
         try:
             with self._storage.open_parquet_input(file.path, file.size_bytes) as source:
-                opened = pq.ParquetFile(source)
+                opened = pq.ParquetFile(source, read_dictionary=columns)
                 _check_size(opened.metadata, file)
                 table = opened.read(columns=columns, use_threads=False)
-                return [table.column(name).to_pylist() for name in columns]
+                return [table.column(name) for name in columns]
         except _PARQUET_ERRORS as error:
             raise CorruptFile(
                 file.path,

@@ -26,6 +26,8 @@ class Target:
     content. `extremes` are inputs that mutation would not find, each used once.
     `folder` is the only folder that `run` may read from. `share` is the part of the mutations asked
     for that is run, where several targets are one thing.
+    `arrow_may_overask` is for files on storage that pyarrow reads itself: it asks for as much memory
+    as a page header claims, and being refused it must come out as a `LakedexError`.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Target:
     shape_share: float = 0.35
     truncated: bool = True
     share: float = 1.0
+    arrow_may_overask: bool = False
 
 
 class Cases:

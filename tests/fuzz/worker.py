@@ -63,7 +63,7 @@ def run_one(target: Target, data: bytes) -> str:
     try:
         target.run(data)
     except LakedexError as error:
-        return _judge(error)
+        return _judge(error, target)
     except TimeUp:
         return f"time: more than {TIME_S} s {_where()}"
     except MemoryError as error:
@@ -75,11 +75,12 @@ def run_one(target: Target, data: bytes) -> str:
     return ""
 
 
-def _judge(error: LakedexError) -> str:
+def _judge(error: LakedexError, target: Target) -> str:
     """A refusal must name its place, and must not be running out of memory in disguise."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, MemoryError):
+        known = target.arrow_may_overask and isinstance(cause, pa.ArrowMemoryError)
+        if isinstance(cause, MemoryError) and not known:
             return f"memory: {cause} {_where()}"
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, CorruptFile) and not (

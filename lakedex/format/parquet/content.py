@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile
-from lakedex.format.parquet.pages import ChunkSize, PageCheck
-from lakedex.format.parquet.tail import PARQUET_ERRORS, read_metadata
+from lakedex.format.parquet.pages import PageCheck
+from lakedex.format.parquet.tail import PARQUET_ERRORS, read_footer_bytes, read_metadata
 from lakedex.storage.source import MemorySource
 
 _ALWAYS_ALLOWED_BYTES = 64 << 20
@@ -32,17 +32,19 @@ def read_parquet_bytes(
     base_offset: int = 0,
 ) -> pa.Table:
     """The rows of a Parquet file, all columns or the named ones that it has."""
-    metadata = read_metadata(MemorySource(data, path, base_offset))
+    source = MemorySource(data, path, base_offset)
+    metadata = read_metadata(source)
     limit = _limit(len(data))
     try:
         file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata)
         present = file.schema_arrow.names
         wanted = [name for name in columns if name in present] if columns is not None else present
-        check = PageCheck(data, path=path, base_offset=base_offset, limit=limit)
-        sizes = _chunk_sizes(metadata, check, wanted)
+        sizes = PageCheck(data, path, base_offset, limit).chunk_sizes(
+            read_footer_bytes(source), frozenset(wanted)
+        )
         size = sum(chunk.certain for chunk in sizes)
         if size <= limit < sum(chunk.possible for chunk in sizes):
-            doubtful = {chunk.path for chunk in sizes if chunk.possible > chunk.certain}
+            doubtful = {chunk.column for chunk in sizes if chunk.possible > chunk.certain}
             size += _text_bytes(data, metadata, wanted, doubtful)
         if size > limit:
             expected = f"at most {limit} bytes of rows in a file of {len(data)}"
@@ -59,17 +61,6 @@ def _limit(size: int) -> int:
     """How many bytes a file of `size` bytes may become; much growth is fine while it is little."""
     grown = min(size * _MAX_GROWTH, _MOST_FROM_LITTLE_BYTES)
     return max(_ALWAYS_ALLOWED_BYTES, grown, size * _USUAL_GROWTH)
-
-
-def _chunk_sizes(
-    metadata: pq.FileMetaData, check: PageCheck, wanted: Collection[str]
-) -> list[ChunkSize]:
-    return [
-        check.chunk(column)
-        for group in map(metadata.row_group, range(metadata.num_row_groups))
-        for column in map(group.column, range(group.num_columns))
-        if column.path_in_schema.split(".", 1)[0] in wanted or column.path_in_schema in wanted
-    ]
 
 
 def _text_bytes(

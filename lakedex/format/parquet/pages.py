@@ -1,31 +1,37 @@
 """Page headers, checked before the Parquet library gives memory to what they claim.
 
-A column chunk is pages one after the other, each a header in Thrift's compact form and a body:
+A column chunk is pages one after the other, each a header and a body. The numbers of the fields:
 
-    1 kind | 2 raw size | 3 stored size | 5 data page | 7 dictionary page | 8 data page, version 2
+    footer        4 row groups; of a row group 1 column chunks; of a chunk 3 its metadata:
+                  1 type | 3 names | 5 values | 7 stored size | 9 data pages | 11 dictionary page
+    page header   1 kind | 2 raw size | 3 stored size | 5 or 8 data page | 7 dictionary page,
+                  of each 1 values
 
-The three inner structures begin with the count of values. The library allocates by raw size and
-count before it looks at the body.
+The library allocates by raw size and count of values before it looks at the body. Its own view of
+chunk metadata ends the process on some footers, so the footer is read here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-import pyarrow.parquet as pq
-
 from lakedex.errors import CorruptFile
+from lakedex.format.parquet.thrift import (
+    ThriftCursor,
+    Value,
+    number_of,
+    struct_of,
+    structs_of,
+)
 
 _DICTIONARY_KIND = 2
 _DATA_KINDS = (0, 3)
-_INNER_FIELDS = (5, 7, 8)
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_TEXT = 6
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+"""Bytes of a value by the wire code of its type: boolean, int32, int64, int96, float, double."""
 _WIDEST = 32
-_MAX_DEPTH = 8
-_TEXT = "BYTE_ARRAY"
 _TEXT_PREFIX_BYTES = 4
-_VARINT_BITS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,146 +42,94 @@ class ChunkSize:
     every row had its longest value.
     """
 
-    path: str
+    column: str
     certain: int
     possible: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    kind: int
-    raw_size: int
-    values: int
-
-
 class PageCheck:
-    """The pages of a Parquet file in memory, checked against `limit` bytes for each page."""
+    """A Parquet file in memory, no page of which may become more than `limit` bytes.
 
-    def __init__(self, data: bytes, *, path: str, base_offset: int, limit: int) -> None:
-        """Look at `data`; `path` and `base_offset` name places in errors."""
-        self._data = data
-        self._path = path
-        self._base = base_offset
-        self._limit = limit
+    `path` and `base_offset` name places in errors.
+    """
 
-    def chunk(self, column: pq.ColumnChunkMetaData) -> ChunkSize:
-        """Walk the pages of a chunk.
+    data: bytes
+    path: str
+    base_offset: int
+    limit: int
+
+    def chunk_sizes(self, footer: bytes, wanted: Collection[str]) -> list[ChunkSize]:
+        """The sizes of all chunks of the wanted columns, after a look at each of their pages.
 
         Raises:
             CorruptFile: a header claims what cannot be.
         """
-        claimed = int(column.num_values)
-        start = int(column.data_page_offset)
-        if column.dictionary_page_offset is not None:
-            start = min(start, int(column.dictionary_page_offset))
-        end = start + int(column.total_compressed_size)
-        if claimed < 0 or not 0 <= start <= end <= len(self._data):
-            raise self.fail(max(start, 0), "a column chunk inside the file", f"{start} to {end}")
-        is_text = column.physical_type == _TEXT
+        start = len(self.data) - 8 - len(footer)
+        fields = ThriftCursor(footer, 0, len(footer), self.path, self.base_offset + start).struct()
+        chunks = [
+            struct_of(chunk, 3) for group in structs_of(fields, 4) for chunk in structs_of(group, 1)
+        ]
+        return [self._size(chunk) for chunk in chunks if _names(chunk)[0] in wanted]
+
+    def _size(self, chunk: Mapping[int, Value]) -> ChunkSize:
+        claimed, kind = number_of(chunk, 5), number_of(chunk, 1)
+        start = number_of(chunk, 9)
+        if 0 < number_of(chunk, 11) < start:
+            start = number_of(chunk, 11)
+        end = start + number_of(chunk, 7)
+        if claimed < 0 or not 0 <= start <= end <= len(self.data):
+            raise self._fail(max(start, 0), "a column chunk inside the file", f"{start} to {end}")
         values = raw = dictionary = 0
         for at, page in self._pages(start, end):
-            self._check(at, page, is_text=is_text)
-            if page.kind == _DICTIONARY_KIND:
-                dictionary = max(dictionary, page.raw_size)
-            elif page.kind in _DATA_KINDS:
-                values, raw = values + page.values, raw + page.raw_size
+            found = self._values(at, page, is_text=kind == _TEXT)
+            if number_of(page, 1) == _DICTIONARY_KIND:
+                dictionary = max(dictionary, number_of(page, 2))
+            elif number_of(page, 1) in _DATA_KINDS:
+                values, raw = values + found, raw + number_of(page, 2)
             if values >= claimed:
                 break
         if values > claimed:
-            raise self.fail(start, f"{claimed} values in the column chunk", values)
-        if not is_text:
-            size = claimed * _WIDTHS.get(column.physical_type, _WIDEST)
-            return ChunkSize(column.path_in_schema, size, size)
+            raise self._fail(start, f"{claimed} values in the column chunk", values)
+        name = ".".join(_names(chunk))
+        if kind != _TEXT:
+            size = claimed * _WIDTHS.get(kind, _WIDEST)
+            return ChunkSize(name, size, size)
         certain = claimed * _TEXT_PREFIX_BYTES + raw
-        return ChunkSize(column.path_in_schema, certain, certain + claimed * dictionary)
+        return ChunkSize(name, certain, certain + claimed * dictionary)
 
-    def _check(self, at: int, page: _Page, *, is_text: bool) -> None:
-        if not 0 <= page.raw_size <= self._limit:
-            raise self.fail(at, f"a page of at most {self._limit} bytes", page.raw_size)
+    def _values(self, at: int, page: Mapping[int, Value], *, is_text: bool) -> int:
+        """The count of values that a page claims, after a look at its sizes."""
+        raw_size = number_of(page, 2)
+        if not 0 <= raw_size <= self.limit:
+            raise self._fail(at, f"a page of at most {self.limit} bytes", raw_size)
         most = 2**31 - 1
-        if page.kind == _DICTIONARY_KIND:
-            most = page.raw_size // (_TEXT_PREFIX_BYTES if is_text else 1)
-        if not 0 <= page.values <= most:
-            raise self.fail(at, f"at most {most} values in the page", page.values)
+        if number_of(page, 1) == _DICTIONARY_KIND:
+            most = raw_size // (_TEXT_PREFIX_BYTES if is_text else 1)
+        values = max(number_of(struct_of(page, field), 1, 0) for field in (5, 7, 8))
+        if not 0 <= values <= most:
+            raise self._fail(at, f"at most {most} values in the page", values)
+        return values
 
-    def _pages(self, at: int, end: int) -> Iterator[tuple[int, _Page]]:
-        """Every page and where it begins; each is at least a few bytes further on."""
+    def _pages(self, at: int, end: int) -> Iterator[tuple[int, dict[int, Value]]]:
+        """Every page header and where it begins."""
         while at < end:
-            cursor = _Compact(self, at, end)
-            fields = cursor.struct()
-            stored = fields.get(3, -1)
-            if not 0 <= stored <= end - cursor.at or 1 not in fields or 2 not in fields:
-                raise self.fail(at, "a page header and its page", f"{stored} bytes")
-            counts = [fields[number] for number in _INNER_FIELDS if number in fields]
-            yield at, _Page(fields[1], fields[2], max(counts, default=0))
+            cursor = ThriftCursor(self.data, at, end, self.path, self.base_offset)
+            page = cursor.struct()
+            stored = number_of(page, 3)
+            if not 0 <= stored <= end - cursor.at:
+                raise self._fail(at, f"a page of at most {end - cursor.at} bytes", stored)
+            yield at, page
             at = cursor.at + stored
 
-    def byte(self, at: int, end: int) -> int:
-        """The byte at a place before `end`."""
-        if at >= end:
-            raise self.fail(at, "a page header", "the end of the column chunk")
-        return self._data[at]
-
-    def fail(self, at: int, expected: str, actual: object) -> CorruptFile:
-        """The error that names the byte at `at`."""
-        return CorruptFile(self._path, self._base + at, expected=expected, actual=actual)
+    def _fail(self, at: int, expected: str, actual: object) -> CorruptFile:
+        return CorruptFile(self.path, self.base_offset + at, expected=expected, actual=actual)
 
 
-@dataclass(slots=True)
-class _Compact:
-    """Reads one Thrift structure in compact form, from `at` up to `end`."""
-
-    check: PageCheck
-    at: int
-    end: int
-
-    def struct(self, depth: int = 0) -> dict[int, int]:
-        """The numbers of a structure by field; of an inner structure its first number."""
-        found: dict[int, int] = {}
-        number = 0
-        if depth > _MAX_DEPTH:
-            raise self.check.fail(self.at, f"at most {_MAX_DEPTH} levels", "more")
-        while (head := self._byte()) != 0:
-            delta = head >> 4
-            number = number + delta if delta else self._number()
-            self._field(found, number, head & 0x0F, depth)
-        return found
-
-    def _field(self, found: dict[int, int], number: int, kind: int, depth: int) -> None:
-        if kind in (1, 2):
-            found[number] = int(kind == 1)
-        elif kind == 3:
-            found[number] = self._byte()
-        elif kind in (4, 5, 6):
-            found[number] = self._number()
-        elif kind == 7:
-            self._skip(8)
-        elif kind == 8:
-            self._skip(self._varint())
-        elif kind == 12:
-            found[number] = self.struct(depth + 1).get(1, 0)
-        else:
-            raise self.check.fail(self.at, "a field of a page header", f"type {kind}")
-
-    def _byte(self) -> int:
-        value = self.check.byte(self.at, self.end)
-        self.at += 1
-        return value
-
-    def _skip(self, length: int) -> None:
-        if length > self.end - self.at:
-            raise self.check.fail(self.at, f"{length} bytes", f"{self.end - self.at} left")
-        self.at += length
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, _VARINT_BITS, 7):
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise self.check.fail(self.at, "a varint of at most 10 bytes", "more")
-
-    def _number(self) -> int:
-        value = self._varint()
-        return (value >> 1) ^ -(value & 1)
+def _names(chunk: Mapping[int, Value]) -> list[str]:
+    """The path of a column: its own name and those of what it lies in, outermost first."""
+    names = chunk.get(3)
+    if not isinstance(names, list):
+        return [""]
+    texts = [name.decode("utf-8", "replace") for name in names if isinstance(name, bytes)]
+    return texts or [""]

@@ -60,12 +60,12 @@ def merge_batches(
     arrival = np.arange(len(codes), dtype=np.int64)
     last = np.empty(key_count, dtype=np.int64)
     last[codes] = arrival
-    if len(batches) > 1:
-        alive = _alive(codes, key_count, arrival, deleted)
-        if FILES_PAYLOAD in partition.payloads:
-            records = merge_file_maps(records, codes, last, alive)
-        elif STATS_PAYLOAD in partition.payloads:
-            records = fold_stats(records, codes, last, alive)
+    alive = _alive(codes, key_count, arrival, deleted)
+    if FILES_PAYLOAD in partition.payloads:
+        # Even a lone map may name deleted files.
+        records = merge_file_maps(records, codes, last, alive)
+    elif STATS_PAYLOAD in partition.payloads and len(batches) > 1:
+        records = fold_stats(records, codes, last, alive)
     winners = pa.array(last[~deleted[last]])
     merged = records.take(winners).add_column(0, full.field("key"), keys.take(winners))
     merged = _drop_marked(merged)

@@ -18,12 +18,16 @@ from lakedex.errors import FileMissing, LakedexError
 from tests.fuzz.cases import Target
 from tests.fuzz.corpus import extract
 from tests.fuzz.mutators import HOSTILE_TEXT, mutate
+from tests.fuzz.targets.files import HFILE, PARQUET
 
 _OPERATIONS = (b"rows", b"rows", b"explain", b"metadata", b"indexes", b"changes")
 _BAIT = b"@BAIT@"
 """Stands for the address of a file beside the table."""
 _SLOW_TO_REFUSE = "hoodie.properties"
 """Reading it is tried again for half a second, in case somebody is just writing it."""
+
+
+_SHAPES = {".parquet": PARQUET.shapes, ".hfile": HFILE.shapes}
 
 
 class _DamagedTable:
@@ -106,7 +110,11 @@ def _damaged_file(name: str, rng: Random, _seeds: Sequence[bytes]) -> bytes:
     path = rng.choice([*files])
     if path.endswith(_SLOW_TO_REFUSE) and rng.random() < 0.9:
         path = rng.choice([*files])
-    data = mutate(rng, files[path], [])
+    shapes = _SHAPES.get(Path(path).suffix, ())
+    if shapes and rng.random() < 0.6:
+        data = rng.choice(shapes)(rng, [files[path]])
+    else:
+        data = mutate(rng, files[path], [])
     return b"\0".join([rng.choice(_OPERATIONS), path.encode(), data])
 
 
@@ -174,6 +182,7 @@ def _target(name: str) -> Target:
         shape_share=1.0,
         truncated=False,
         share=0.5,
+        arrow_may_overask=True,
     )
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakedex.config.table_config import TimelineZone
@@ -36,6 +37,7 @@ from tests.fuzz.cases import Target
 from tests.fuzz.corpus import golden_files
 from tests.fuzz.mutators import HOSTILE_TEXT, mutate
 from tests.fuzz.nesting import deep_json
+from tests.fuzz.targets.files import PARQUET
 
 _TIME = "20260101000000000"
 
@@ -201,13 +203,37 @@ def _hostile_manifest(rng: Random, _seeds: Sequence[bytes]) -> bytes:
     return b"\x01" + json.dumps({"files": [{"fileName": name, "fileLen": size}]}).encode()
 
 
+def _damaged_history(rng: Random, _seeds: Sequence[bytes]) -> bytes:
+    return b"\x02" + rng.choice(PARQUET.shapes)(rng, [_history_file()])
+
+
+def _history_extremes() -> list[Callable[[], bytes]]:
+    """Deep manifests, and files with far more and far larger entries than they have bytes."""
+
+    def bomb(rows: int, size: int) -> Callable[[], bytes]:
+        texts = {"instantTime": _TIME, "completionTime": _TIME, "action": "commit"}
+        columns = {name: pa.array([text]) for name, text in texts.items()}
+        columns |= {name: pa.array([b"x" * size]) for name in ("metadata", "plan")}
+        table = pa.table(
+            {name: each.dictionary_encode().take([0] * rows) for name, each in columns.items()}
+        )
+        sink = io.BytesIO()
+        pq.write_table(table, sink, store_schema=False)
+        return lambda: b"\x02" + sink.getvalue()
+
+    manifests = [lambda make=make: b"\x01" + make() for make in deep_json()]
+    sizes = ((10, 1 << 20), (300_000, 1), (300_000, 1 << 16), (300_001, 1), (3_000_000, 1))
+    return [*manifests, *(bomb(*size) for size in sizes)]
+
+
 HISTORY = Target(
     "lsm-history",
     _history_seeds,
     read_history,
-    shapes=(_hostile_manifest,),
+    shapes=(_hostile_manifest, _damaged_history),
     folder=lambda: str(_folder()),
-    extremes=lambda: [lambda make=make: b"\x01" + make() for make in deep_json()],
+    extremes=_history_extremes,
+    arrow_may_overask=True,
 )
 
 
