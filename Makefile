@@ -8,6 +8,8 @@ VENV := .venv
 INTEROP_VENV := .venv-interop
 BIN := $(VENV)/bin
 WORKERS ?= 2
+CASES ?= 100000
+SEED ?= 1
 
 # A stamp is older than its lock exactly when something has to be installed again.
 LOCKED := $(VENV)/.locked
@@ -37,8 +39,9 @@ interop: java $(INTEROP_READY) ## Let real Hudi on Spark 3.5 judge
 	@$(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
 
 .PHONY: fuzz
-fuzz: $(READY) ## Mutate bytes for a long time
-	@$(BIN)/python -m pytest -m fuzz --hypothesis-profile=long tests
+fuzz: $(READY) ## Mutate bytes for a long time: CASES=100000 a codec, SEED=1
+	@LAKEDEX_FUZZ_CASES=$(CASES) LAKEDEX_FUZZ_SEED=$(SEED) \
+		$(BIN)/python -m pytest -n $(WORKERS) -m fuzz -rP --hypothesis-profile=long tests
 
 .PHONY: bench
 bench: $(READY) ## Measure ratios: with index and without, against peers

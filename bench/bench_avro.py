@@ -1,20 +1,20 @@
 """How fast Avro records turn into Arrow and back.
 
-Prints records a second for the record index's payloads (many alike) and for plain data rows, and
-how that compares with fastavro, which makes Python dictionaries.
+Records a second, by the processor time of one core, for the record index's payloads (many alike)
+and for plain data rows, and how that compares with fastavro, which makes Python dictionaries.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+from report import Figure, best, run
 
 from lakedex.format.avro import (
     METADATA_RECORD,
@@ -25,19 +25,14 @@ from lakedex.format.avro import (
 )
 from lakedex.schema import arrow_schema, avro_schema
 
-INDEX_ROWS = 1_000_000
-DATA_ROWS = 200_000
+INDEX_ROWS = {True: 100_000, False: 1_000_000}
+DATA_ROWS = {True: 20_000, False: 200_000}
+MAP_ENTRIES = {True: 10_000, False: 100_000}
+"""How many, quick or not."""
+
 FILE_GROUPS = 200
 PARTITIONS = 5
-
-
-def best_seconds(work: Callable[[], object], tries: int = 3) -> float:
-    seconds = []
-    for _ in range(tries):
-        begin = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
+GOAL_RATE = 2_000_000
 
 
 def index_batch(rows: int) -> pa.RecordBatch:
@@ -94,66 +89,61 @@ def data_batch(rows: int) -> pa.RecordBatch:
     )
 
 
-def report(name: str, rows: int, seconds: float, against: float | None = None) -> None:
-    ratio = "" if against is None else f"  {against / seconds:6.1f} x fastavro"
-    print(f"{name:42s} {rows / seconds:12,.0f} records/s{ratio}")
-
-
-def bench_index() -> None:
-    batch = index_batch(INDEX_ROWS)
+def bench_index(rows: int) -> Iterator[Figure]:
+    batch = index_batch(rows)
     encoded = encode_distinct(METADATA_RECORD, batch)
     values = encoded.as_binary()
     wanted = ["recordIndexMetadata"]
-    work = {
-        "record index: decode_distinct": lambda: decode_distinct(
-            METADATA_RECORD, values, columns=wanted, path="bench"
+    bounds = encoded.offsets[:-1], encoded.offsets[1:]
+    seconds = best(
+        lambda: decode_distinct(METADATA_RECORD, values, columns=wanted, path="bench"), clock="cpu"
+    )
+    yield Figure("record index entries: decode", rows / seconds, "/s", GOAL_RATE, at_least=True)
+    seconds = best(lambda: encode_distinct(METADATA_RECORD, batch), clock="cpu")
+    yield Figure("record index entries: encode", rows / seconds, "/s", GOAL_RATE, at_least=True)
+    seconds = best(
+        lambda: decode_records(
+            METADATA_RECORD, encoded.data, *bounds, columns=wanted, path="bench"
         ),
-        "record index: encode_distinct": lambda: encode_distinct(METADATA_RECORD, batch),
-        "record index: decode_records (each)": lambda: decode_records(
-            METADATA_RECORD,
-            encoded.data,
-            encoded.offsets[:-1],
-            encoded.offsets[1:],
-            columns=wanted,
-            path="bench",
-        ),
-        "record index: encode_records (each)": lambda: encode_records(METADATA_RECORD, batch),
-    }
-    for name, one in work.items():
-        report(name, INDEX_ROWS, best_seconds(one))
+        clock="cpu",
+    )
+    yield Figure("record index entries: decode, no two alike", rows / seconds, "/s")
+    seconds = best(lambda: encode_records(METADATA_RECORD, batch), clock="cpu")
+    yield Figure("record index entries: encode, no two alike", rows / seconds, "/s")
 
 
-def bench_data() -> None:
-    batch = data_batch(DATA_ROWS)
+def bench_data(rows: int) -> Iterator[Figure]:
+    batch = data_batch(rows)
     schema = avro_schema(batch.schema, "t_record", "hoodie.t")
     encoded = encode_records(schema, batch)
     judge = fastavro.parse_schema(json.loads(schema.to_json()))
-    few = 20_000
-    size = int(encoded.offsets[few])
-    raw = encoded.data[:size].tobytes()
+    few = rows // 10
+    raw = encoded.data[: int(encoded.offsets[few])].tobytes()
 
     def read_all() -> list[object]:
         stream = io.BytesIO(raw)
         return [fastavro.schemaless_reader(stream, judge) for _ in range(few)]
 
-    rows = read_all()
+    records = read_all()
 
     def write_all() -> None:
         stream = io.BytesIO()
-        for row in rows:
-            fastavro.schemaless_writer(stream, judge, row)
+        for record in records:
+            fastavro.schemaless_writer(stream, judge, record)
 
-    scale = DATA_ROWS / few
     bounds = encoded.offsets[:-1], encoded.offsets[1:]
-    seconds = best_seconds(lambda: decode_records(schema, encoded.data, *bounds, path="bench"))
-    report("data rows, 10 columns: decode", DATA_ROWS, seconds, best_seconds(read_all) * scale)
-    seconds = best_seconds(lambda: encode_records(schema, batch))
-    report("data rows, 10 columns: encode", DATA_ROWS, seconds, best_seconds(write_all) * scale)
+    ours = best(lambda: decode_records(schema, encoded.data, *bounds, path="bench"), clock="cpu")
+    yield Figure("rows of 10 columns: decode", rows / ours, "/s")
+    theirs = best(read_all, clock="cpu") * rows / few
+    yield Figure("rows of 10 columns: decode, times faster than fastavro", theirs / ours, "x")
+    ours = best(lambda: encode_records(schema, batch), clock="cpu")
+    yield Figure("rows of 10 columns: encode", rows / ours, "/s")
+    theirs = best(write_all, clock="cpu") * rows / few
+    yield Figure("rows of 10 columns: encode, times faster than fastavro", theirs / ours, "x")
 
 
-def bench_long_map() -> None:
+def bench_long_map(count: int) -> Iterator[Figure]:
     """One record that lists many files, as the metadata table's `files` partition has it."""
-    count = 100_000
     files = arrow_schema(METADATA_RECORD).field("filesystemMetadata").type
     ids = [uuid.UUID(int=n * 2**90) for n in range(count)]
     names = [f"{one}-0_{n % 97}-31-66_20261115182308345.parquet" for n, one in enumerate(ids)]
@@ -166,13 +156,17 @@ def bench_long_map() -> None:
         }
     )
     values = encode_records(METADATA_RECORD, batch).as_binary()
-    seconds = best_seconds(lambda: decode_distinct(METADATA_RECORD, values, path="bench"))
-    report("one record of 100,000 files: decode", count, seconds)
-    seconds = best_seconds(lambda: encode_records(METADATA_RECORD, batch))
-    report("one record of 100,000 files: encode", count, seconds)
+    seconds = best(lambda: decode_distinct(METADATA_RECORD, values, path="bench"), clock="cpu")
+    yield Figure("files in one record: decode", count / seconds, "/s")
+    seconds = best(lambda: encode_records(METADATA_RECORD, batch), clock="cpu")
+    yield Figure("files in one record: encode", count / seconds, "/s")
+
+
+def measure(quick: bool) -> Iterator[Figure]:
+    yield from bench_index(INDEX_ROWS[quick])
+    yield from bench_long_map(MAP_ENTRIES[quick])
+    yield from bench_data(DATA_ROWS[quick])
 
 
 if __name__ == "__main__":
-    bench_index()
-    bench_long_map()
-    bench_data()
+    run(measure)

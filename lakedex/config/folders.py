@@ -25,5 +25,5 @@ def inside_table(value: str, *, key: str) -> str:
         char in path for char in ("\\", "\0")
     )
     if unsafe or ":" in parts[0]:
-        raise UnsafePath(f"{key}={value!r} does not name a place inside the table")
+        raise UnsafePath(f"{key}={value[:200]!r} does not name a place inside the table")
     return path

@@ -199,7 +199,7 @@ class _Reader:
     def number(self, key: str, value: str) -> int:
         """A value that must be a small whole number."""
         if not (value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
-            raise CorruptFile(self.path, 0, expected=f"a number for {key}", actual=repr(value))
+            raise CorruptFile(self.path, 0, expected=f"a number for {key}", actual=repr(value[:80]))
         return int(value)
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -220,7 +220,7 @@ class _Reader:
             if member.name == value.upper():
                 return member
         names = ", ".join(member.name for member in type(default))
-        raise CorruptFile(self.path, 0, expected=f"{key} of {names}", actual=repr(value))
+        raise CorruptFile(self.path, 0, expected=f"{key} of {names}", actual=repr(value[:80]))
 
     def folder(self, key: str, default: str) -> str:
         """A folder name that cannot climb."""

@@ -36,6 +36,8 @@ class _Part:
     is_delete: _Mask
     is_unconditional: _Mask
     rows: pa.Table | None
+    missing: frozenset[str] = frozenset()
+    """The columns that a partial update leaves as they are."""
 
 
 def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
@@ -62,8 +64,8 @@ def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema)
 
 
 def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: str) -> _Part:
-    if block.is_partial:
-        raise UnsupportedFeature(f"partial updates, as in the log file {block.path},")
+    if block.is_partial and context.history is not None:
+        raise UnsupportedFeature(f"partial updates of renamed columns, as in {block.path},")
     stored = context.stored_names(target.names, block.instant_time)
     if block.kind is BlockKind.AVRO_DATA:
         rows = pa.Table.from_batches([decode_avro_block(block, columns=stored)])
@@ -71,6 +73,7 @@ def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: s
         rows = decode_parquet_block(block, columns=stored)
     else:
         raise UnsupportedFeature(f"a {block.kind.name} block in the data log {block.path}")
+    missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
     rows = context.conform(rows, block.instant_time, target, partition)
     is_delete = _marked_deleted(rows)
     raw = [rows[name] for name in context.ordering_fields]
@@ -80,6 +83,7 @@ def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: s
         is_delete,
         is_delete & _without_ordering(raw, rows.num_rows),
         rows,
+        frozenset(missing),
     )
 
 
@@ -164,6 +168,10 @@ def _joined(context: ReadContext, parts: list[_Part]) -> Entries:
         np.concatenate([part.is_delete for part in parts]),
         np.concatenate([part.is_unconditional for part in parts]),
         np.concatenate([np.full(len(part.keys), part.rows is None) for part in parts]),
+        {
+            name: np.concatenate([np.full(len(p.keys), name not in p.missing) for p in parts])
+            for name in frozenset().union(*(part.missing for part in parts))
+        },
     )
 
 

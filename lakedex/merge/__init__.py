@@ -4,6 +4,7 @@
 """
 
 from lakedex.merge.apply import ChangeSet
-from lakedex.merge.changes import Entries, Newest, newest_per_key
+from lakedex.merge.changes import Newest, newest_per_key
+from lakedex.merge.entries import Entries
 
 __all__ = ["ChangeSet", "Entries", "Newest", "newest_per_key"]

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.merge.changes import Entries, Newest
+from lakedex.merge.changes import Newest
+from lakedex.merge.entries import Entries
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -22,7 +23,7 @@ class ChangeSet:
     """The newest changes of one slice, ready to be applied to base rows.
 
     Example:
-        >>> from lakedex.merge.changes import Entries, newest_per_key
+        >>> from lakedex.merge.changes import newest_per_key
         >>> keys, no = pa.array(["b", "c"]), np.zeros(2, dtype=bool)
         >>> entries = Entries(keys, (), no, no, no)
         >>> rows = pa.table({"k": keys, "v": [20, 30]})
@@ -50,6 +51,11 @@ class ChangeSet:
         self._row = row_of_entry[newest.positions]
         self._rows = rows
         self._unused = np.ones(len(self._keys), dtype=np.bool_)
+        # Where each partly missing column of a change has its value; -1 where it has none.
+        self._column_row = {
+            name: np.where(positions >= 0, row_of_entry[positions], -1)
+            for name, positions in newest.column_positions.items()
+        }
 
     def apply(
         self, batch: pa.Table, keys: pa.ChunkedArray, ordering: Sequence[pa.ChunkedArray]
@@ -62,17 +68,32 @@ class ChangeSet:
             return batch
         matched = self._first_use(change, matched)
         matched = matched[self._wins(change[matched], matched, ordering)]
-        source = np.arange(batch.num_rows, dtype=np.int64)
-        source[matched] = batch.num_rows + self._row[change[matched]]
         keep = np.ones(batch.num_rows, dtype=np.bool_)
         keep[matched[self._is_delete[change[matched]]]] = False
-        both = pa.concat_tables([batch, self._rows.select(batch.column_names)])
-        return both.take(pa.array(source[keep]))
+        source = _replaced(batch.num_rows, matched, self._row[change[matched]])
+        changes = self._rows.select(batch.column_names)
+        if not self._column_row:
+            return pa.concat_tables([batch, changes]).take(pa.array(source[keep]))
+        columns = {}
+        for name in batch.column_names:
+            of_column = source
+            if name in self._column_row:
+                rows = self._column_row[name][change[matched]]
+                of_column = _replaced(batch.num_rows, matched[rows >= 0], rows[rows >= 0])
+            both = pa.chunked_array([*batch[name].chunks, *changes[name].chunks], batch[name].type)
+            columns[name] = both.take(pa.array(of_column[keep]))
+        return pa.table(columns, schema=batch.schema)
 
     def inserts(self) -> pa.Table:
         """The rows whose keys no base row had."""
         left = self._unused & ~self._is_delete
-        return self._rows.take(pa.array(self._row[left]))
+        rows = self._rows.take(pa.array(self._row[left]))
+        for name, of_column in self._column_row.items():
+            if name in rows.column_names:
+                chosen = of_column[left]
+                values = self._rows[name].take(pa.array(chosen, mask=chosen < 0))
+                rows = rows.set_column(rows.column_names.index(name), rows.field(name), values)
+        return rows
 
     def _first_use(
         self, change: npt.NDArray[np.int64], matched: npt.NDArray[np.int64]
@@ -98,6 +119,15 @@ class ChangeSet:
             wins[undecided & _is_less(left, right)] = False
             undecided &= ~(_is_less(left, right) | _is_less(right, left))
         return wins
+
+
+def _replaced(
+    count: int, matched: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Row numbers over a batch followed by the changes, with the matched rows changed."""
+    source = np.arange(count, dtype=np.int64)
+    source[matched] = count + rows
+    return source
 
 
 def _is_less(left: pa.Array, right: pa.Array) -> _Mask:

@@ -5,33 +5,22 @@ highest ordering value wins, and of equal ones the last. A delete without an ord
 unconditional: it wins over everything before it, the base file's row too, and loses to the next
 data record whatever that one's ordering value is. (That data record then meets the base row by
 ordering value, as it does in Hudi.)
+
+An entry may hold only the columns that an update changed; `partial` then puts the newest change of
+a key together column by column.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """Entries of log blocks in the order in which they arrived; all members are equally long."""
-
-    keys: pa.Array
-    ordering: tuple[pa.Array, ...]
-    """One array for each ordering field, without nulls; empty for commit-time ordering."""
-    is_delete: Mask
-    is_unconditional: Mask
-    """Deletes that carry no ordering value."""
-    is_tombstone: Mask
-    """Deletes that come from a delete block, not from a data record that is marked deleted."""
+from lakedex.merge.entries import Entries, Mask, Positions
+from lakedex.merge.partial import column_winners
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +31,8 @@ class Newest:
     """Positions in the entries."""
     beats_base: Mask
     """Where the winner replaces a base row whatever that row's ordering value is."""
+    column_positions: Mapping[str, Positions] = field(default_factory=dict)
+    """For columns that partial updates leave out: the entry that gives the value, or -1."""
 
 
 def newest_per_key(entries: Entries) -> Newest:
@@ -62,7 +53,8 @@ def newest_per_key(entries: Entries) -> Newest:
     if not entries.ordering:
         last = np.empty(key_count, dtype=np.int64)
         last[codes] = arrival
-        return Newest(last, np.ones(key_count, dtype=np.bool_))
+        by_column = column_winners(entries, codes, arrival, np.ones_like(codes, dtype=np.bool_))
+        return Newest(last, np.ones(key_count, dtype=np.bool_), by_column)
     cut = np.full(key_count, -1, dtype=np.int64)
     unconditional = np.flatnonzero(entries.is_unconditional)
     cut[codes[unconditional]] = unconditional
@@ -70,7 +62,8 @@ def newest_per_key(entries: Entries) -> Newest:
     winners = cut.copy()
     ranked = _ranked(entries.ordering, codes, arrival, candidates)
     winners[codes[ranked]] = ranked
-    return Newest(winners, entries.is_unconditional[winners])
+    by_column = column_winners(entries, codes, arrival, candidates)
+    return Newest(winners, entries.is_unconditional[winners], by_column)
 
 
 def _after_cut(entries: Entries, codes: Positions, arrival: Positions, cut: Positions) -> Mask:

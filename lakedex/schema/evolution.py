@@ -28,6 +28,8 @@ def project(table: Rows, target: pa.Schema) -> Rows:
         >>> project(old, pa.schema([("a", pa.int64()), ("b", pa.string())])).to_pylist()
         [{'a': 1, 'b': None}, {'a': 2, 'b': None}]
     """
+    if _fits(table, target):
+        return type(table).from_arrays(table.columns, schema=target)
     positions = {name: number for number, name in enumerate(table.schema.names)}
     columns: list[pa.Array | pa.ChunkedArray] = []
     for field in target:
@@ -43,6 +45,20 @@ def project(table: Rows, target: pa.Schema) -> Rows:
     if not columns:
         return table.select([])
     return pa.Table.from_arrays(columns, schema=target)
+
+
+def _fits(table: pa.Table | pa.RecordBatch, target: pa.Schema) -> bool:
+    """Whether the columns are what `target` says already, as in most files."""
+    if not len(target) or table.schema != target:
+        return False
+    return all(
+        (field.nullable or not table.column(number).null_count)
+        and (
+            not pa.types.is_nested(field.type)
+            or _names_agree(table.schema.field(number).type, field.type)
+        )
+        for number, field in enumerate(target)
+    )
 
 
 def _column(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:

@@ -25,6 +25,7 @@ from lakedex.timeline.instant_time import instant_key, is_instant_time
 
 _FILE_NAME = re.compile(r"([0-9]{1,26})_([0-9]{1,26})_([0-9]{1,4})\.parquet")
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_ACTIONS = {member.value: member for member in Action}
 _INDEX_COLUMNS = ["instantTime", "completionTime", "action"]
 _MOST_ROWS = 300_000
 _MOST_BYTES = 256 << 20
@@ -99,27 +100,19 @@ class LsmHistory:
     def _cell(self, requested_time: str, column: str) -> bytes | None:
         for file in self._overlapping(requested_time, requested_time):
             if requested_time in self._index(file):
-                return self._read_cell(file, requested_time, column)
+                times, values = self._read(file, ["instantTime", column])
+                value = dict(zip(times, values, strict=True)).get(requested_time)
+                return value if isinstance(value, bytes) else None
         return None
-
-    def _read_cell(self, file: HistoryFile, requested_time: str, column: str) -> bytes | None:
-        times, cells = self._columns(file, ["instantTime", column])
-        row = times.to_pylist().index(requested_time)
-        value = cells[row].as_py()
-        return value if isinstance(value, bytes) else None
 
     def _read(self, file: HistoryFile, columns: list[str]) -> list[list[Any]]:
         """The values of some columns of a file, one row for each instant."""
-        return [column.to_pylist() for column in self._columns(file, columns)]
-
-    def _columns(self, file: HistoryFile, columns: list[str]) -> list[pa.ChunkedArray]:
-        """Some columns of a file; equal texts are kept once, however often they stand there."""
         try:
             with self._storage.open_parquet_input(file.path, file.size_bytes) as source:
                 opened = pq.ParquetFile(source, read_dictionary=columns)
                 _check_size(opened.metadata, file)
                 table = opened.read(columns=columns, use_threads=False)
-                return [table.column(name) for name in columns]
+                return [_values(table.column(name)) for name in columns]
         except _PARQUET_ERRORS as error:
             raise CorruptFile(
                 file.path,
@@ -166,6 +159,17 @@ def _parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, .
     return tuple(files)
 
 
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; equal ones are one object, however often a file repeats them."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_pylist()
+    found: list[Any] = []
+    for chunk in column.chunks:
+        different = [*chunk.dictionary.to_pylist(), None]
+        found += [different[at] for at in chunk.indices.fill_null(-1).to_pylist()]
+    return found
+
+
 def _check_size(metadata: Any, file: HistoryFile) -> None:  # noqa: ANN401 - stubs lack the type
     """Refuse a footer that promises more than an archive can hold."""
     promised = sum(metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups))
@@ -180,12 +184,11 @@ def _check_size(metadata: Any, file: HistoryFile) -> None:  # noqa: ANN401 - stu
 
 def _instant(row: tuple[Any, ...], path: str) -> Instant:
     requested, completed, action = row
-    known = {member.value: member for member in Action}
     if (
         not isinstance(requested, str)
         or not is_instant_time(requested)
         or (completed is not None and not (isinstance(completed, str) and completed.isdigit()))
-        or action not in known
+        or action not in _ACTIONS
     ):
         raise CorruptFile(path, 0, expected="an archived instant", actual=repr(row)[:120])
-    return Instant(requested, known[action].completed, State.COMPLETED, completed)
+    return Instant(requested, _ACTIONS[action].completed, State.COMPLETED, completed)

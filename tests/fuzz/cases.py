@@ -26,8 +26,8 @@ class Target:
     content. `extremes` are inputs that mutation would not find, each used once.
     `folder` is the only folder that `run` may read from. `share` is the part of the mutations asked
     for that is run, where several targets are one thing.
-    `arrow_may_overask` is for files on storage that pyarrow reads itself: it asks for as much memory
-    as a page header claims, and being refused it must come out as a `LakedexError`.
+    `arrow_may_overask` is for files on storage that pyarrow reads itself: it asks for as much
+    memory as a page header claims, and being refused must come out as a `LakedexError`.
     """
 
     name: str

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_SILENCE_S = 8.0
-"""The child's own alarm comes after 5 s; this is for one that cannot hear it."""
+_LIMIT_S = 5.0
+_PATIENCE_S = 3.0
+"""How long after its alarm a child is killed that does not hear it."""
 _START_S = 60.0
 _MOST_FAILURES = 20
 _UNSURE = ("time:", "memory:", "silent:")
@@ -36,6 +37,21 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What all children of a run are told."""
+
+    target: str
+    seed: int
+    mutated: int
+    limit_s: float
+
+    def command(self, *which: object) -> list[str]:
+        """The command line of a child for some of the cases."""
+        told = (self.limit_s, self.target, self.seed, self.mutated, *which)
+        return [sys.executable, "-m", "tests.fuzz.worker", *map(str, told)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +79,18 @@ class Outcome:
     failures: tuple[Failure, ...]
 
 
-def fuzz(target: str, *, seed: int, mutated: int) -> Outcome:
+def fuzz(target: str, *, seed: int, mutated: int, limit_s: float = _LIMIT_S) -> Outcome:
     """Run all cases of a target; stops early after many failures."""
+    run = _Run(target, seed, mutated, limit_s)
     began = time.monotonic()
     failures: list[Failure] = []
     start, total, slowest = 0, 1, (0.0, 0)
     while start < total and len(failures) < _MOST_FAILURES:
-        with closing(_Child(target, seed, mutated, start)) as child:
+        with closing(_Child(run, start)) as child:
             for number, found in child.failures():
-                what = _confirmed(target, seed, mutated, number) if _is_unsure(found) else found
+                what = _confirmed(run, number) if _is_unsure(found) else found
                 if what:
-                    saved = _save(target, seed, mutated, number)
+                    saved = _save(run, number)
                     failures.append(Failure(target, seed, number, what, saved))
                 if len(failures) >= _MOST_FAILURES:
                     break
@@ -85,25 +102,23 @@ def _is_unsure(what: str) -> bool:
     return what.startswith(_UNSURE)
 
 
-def _confirmed(target: str, seed: int, mutated: int, number: int) -> str:
+def _confirmed(run: _Run, number: int) -> str:
     """How a case fails in a fresh child of its own; empty if it does not."""
-    with closing(_Child(target, seed, mutated, number, number + 1)) as child:
+    with closing(_Child(run, number, number + 1)) as child:
         return next((what for at, what in child.failures() if at == number), "")
 
 
 class _Child:
     """One process that runs cases from `start` on."""
 
-    def __init__(
-        self, target: str, seed: int, mutated: int, start: int, stop: int | None = None
-    ) -> None:
+    def __init__(self, run: _Run, start: int, stop: int | None = None) -> None:
         self.at = start - 1
         self.total = 0
         self.slowest = (0.0, 0)
-        arguments = [target, seed, mutated, start, *([] if stop is None else [stop])]
+        self._silence_s = run.limit_s + _PATIENCE_S
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
+            run.command(start, *([] if stop is None else [stop])),
             cwd=_ROOT,
             env={**os.environ, **_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
@@ -132,7 +147,7 @@ class _Child:
             elif word == "silent":
                 self.stop()
                 self._check_started()
-                yield self.at, f"silent: no answer in {_SILENCE_S} s, killed"
+                yield self.at, f"silent: no answer in {self._silence_s} s, killed"
                 return
         self.stop()
         self._check_started()
@@ -174,7 +189,7 @@ class _Child:
         with selectors.DefaultSelector() as selector:
             selector.register(stream, selectors.EVENT_READ)
             while True:
-                if not selector.select(_SILENCE_S if self.total else _START_S):
+                if not selector.select(self._silence_s if self.total else _START_S):
                     yield "silent"
                     return
                 piece = os.read(stream.fileno(), 1 << 16)
@@ -185,16 +200,15 @@ class _Child:
                     yield line.decode("ascii")
 
 
-def _save(target: str, seed: int, mutated: int, number: int) -> str:
+def _save(run: _Run, number: int) -> str:
     """Write the input of a case to a file that stays, and give its path."""
     if number < 0:
         return "a seed"
     folder = Path(tempfile.gettempdir()) / "lakedex-fuzz"
     folder.mkdir(exist_ok=True)
-    path = folder / f"{target}-{seed}-{number}.bin"
-    arguments = [target, seed, mutated, number, number + 1, path]
+    path = folder / f"{run.target}-{run.seed}-{number}.bin"
     subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.worker", *map(str, arguments)],
+        run.command(number, number + 1, path),
         cwd=_ROOT,
         env={**os.environ, **_ENVIRONMENT},
         check=True,

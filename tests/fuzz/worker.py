@@ -1,9 +1,10 @@
 """The child process: runs cases of one target, held to 512 MiB of memory and 5 s a case.
 
-    python -m tests.fuzz.worker TARGET SEED MUTATED START [STOP [DUMP]]
+    python -m tests.fuzz.worker SECONDS TARGET SEED MUTATED START [STOP [DUMP]]
 
 Writes one line for each thing that happens: `ready TOTAL`, `start CASE`, `took CASE SECONDS`,
-`fail CASE KIND DETAIL`, `done`. A child that dies or falls silent leaves `start` as its last word, which names the case.
+`fail CASE KIND DETAIL`, `done`. A child that dies or falls silent leaves `start` as its last
+word, which names the case.
 With DUMP the case START is written to that file and not run.
 """
 
@@ -28,7 +29,6 @@ from tests.fuzz.targets.registry import find_target
 from tests.fuzz.watch import OutsideWatch
 
 MEMORY_BYTES = 512 << 20
-TIME_S = 5.0
 
 
 class TimeUp(BaseException):
@@ -37,35 +37,35 @@ class TimeUp(BaseException):
 
 def main(arguments: list[str]) -> None:
     """Run or dump the cases that the arguments name."""
-    name, seed, mutated, start, *rest = arguments
+    limit_s, name, seed, mutated, start, *rest = arguments
     target = find_target(name)
     cases = Cases(target, int(seed), int(mutated))
     if len(rest) > 1:
         Path(rest[1]).write_bytes(cases.input(int(start)))
         return
     stop = int(rest[0]) if rest else len(cases)
-    watch = _prepare(target)
+    watch = _prepare(target, float(limit_s))
     _say(f"ready {len(cases)}")
     for number in range(int(start), min(stop, len(cases))):
         _say(f"start {number}")
         data = cases.input(number)
         began = time.monotonic()
-        failure = run_one(target, data) or watch.violation()
+        failure = run_one(target, data, float(limit_s)) or watch.violation()
         _say(f"took {number} {time.monotonic() - began:.3f}")
         if failure:
             _say(f"fail {number} {' '.join(failure.split())[:1500]}")
     _say("done")
 
 
-def run_one(target: Target, data: bytes) -> str:
+def run_one(target: Target, data: bytes, limit_s: float) -> str:
     """What was wrong with how the target took the input; empty if nothing was."""
-    signal.setitimer(signal.ITIMER_REAL, TIME_S)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
     try:
         target.run(data)
     except LakedexError as error:
         return _judge(error, target)
     except TimeUp:
-        return f"time: more than {TIME_S} s {_where()}"
+        return f"time: more than {limit_s} s {_where()}"
     except MemoryError as error:
         return f"memory: {error} {_where()}"
     except Exception as error:  # noqa: BLE001 - to find those is the point
@@ -98,14 +98,14 @@ def _where() -> str:
     return "<- " + " ".join(f"{Path(f.filename).name}:{f.lineno}:{f.name}" for f in frames)
 
 
-def _prepare(target: Target) -> OutsideWatch:
+def _prepare(target: Target, limit_s: float) -> OutsideWatch:
     """Warm up, then set the limits: memory counts from what the libraries take anyway."""
     faulthandler.enable()
     signal.signal(signal.SIGALRM, _time_up)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for data in Cases(target, 0, 0).seeds[:3]:
-        failure = run_one(target, data)
+        failure = run_one(target, data, limit_s)
         if failure:
             _say(f"fail -1 seed {failure[:1500]}")
     libraries = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}

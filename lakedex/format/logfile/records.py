@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from lakedex.errors import CorruptFile, InvalidInput, UnsupportedFeature
+from lakedex.errors import CorruptFile, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.format.avro import decode_records
 from lakedex.format.chains import walk_chain
 from lakedex.format.hfile import HFileReader
@@ -21,6 +22,7 @@ from lakedex.format.logfile.block import LogBlock
 from lakedex.format.logfile.block_kind import BlockKind
 from lakedex.format.logfile.lengths import length_prefixed_rules
 from lakedex.format.parquet.content import read_parquet_bytes
+from lakedex.schema.avro_nodes import AvroRecord
 from lakedex.schema.avro_type import parse_avro_record
 
 _HEAD = struct.Struct(">ii")
@@ -34,7 +36,7 @@ def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) 
     """
     check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
     path, base = block.path, block.content.base_offset
-    schema = parse_avro_record(block.schema_text, path=path)
+    schema = _parsed_schema(block.schema_text, path)
     content = block.content.read(0, block.content.size)
     if len(content) < _HEAD.size:
         raise CorruptFile(path, base, expected="an Avro block", actual=f"{len(content)} bytes")
@@ -81,3 +83,16 @@ def check_kind(block: LogBlock, *kinds: BlockKind) -> None:
     if block.kind not in kinds:
         names = " or ".join(kind.name for kind in kinds)
         raise InvalidInput(f"{block.path} at {block.offset}: not {names}, but {block.kind.name}")
+
+
+def _parsed_schema(text: str, path: str) -> AvroRecord:
+    try:
+        return _kept_schema(text)
+    except LakedexError:
+        return parse_avro_record(text, path=path)  # fails again, and names the file
+
+
+@lru_cache(maxsize=64)
+def _kept_schema(text: str) -> AvroRecord:
+    """The same few texts stand in all log files of a table."""
+    return parse_avro_record(text)

@@ -251,9 +251,9 @@ def _schema_extremes() -> list[Callable[[], bytes]]:
             lambda depth=depth: _nested('{"type":"array","items":', "}", depth)
             for depth in (63, 65, 9000)
         ),
-        lambda: wide.encode(),
-        lambda: doubling.encode(),
-        lambda: itself.encode(),
+        wide.encode,
+        doubling.encode,
+        itself.encode,
     ]
 
 

@@ -291,7 +291,9 @@ def _in_page_header(rng: Random, seeds: Sequence[bytes]) -> bytes:
     if not metadata.num_row_groups or not metadata.num_columns:
         return mutate(rng, data, seeds)
     chunk = metadata.row_group(0).column(rng.randrange(metadata.num_columns))
-    at = rng.choice((chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset))
+    at = rng.choice(
+        (chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+    )
     places = _header_numbers(data, at)
     start, end = rng.choice(places)
     number = rng.choice((*EXTREMES, 1 << 28, 1 << 29, 1 << 30))
@@ -327,7 +329,12 @@ def _parquet_bombs() -> list[Callable[[], bytes]]:
         return lambda: _repeated_table(table, 1, "none")
 
     return [
-        *(rows(1 << 20, "none"), rows(1 << 23, "gzip"), rows(1 << 27, "zstd"), rows(1 << 27, "none")),
+        *(
+            rows(1 << 20, "none"),
+            rows(1 << 23, "gzip"),
+            rows(1 << 27, "zstd"),
+            rows(1 << 27, "none"),
+        ),
         *(texts(1000, 1 << 10), texts(100_000, 1 << 16), texts(1 << 20, 1 << 20)),
     ]
 

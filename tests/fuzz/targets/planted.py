@@ -66,7 +66,7 @@ def _bad_input() -> bytes:
     return b"!bad"
 
 
-PLANTED = tuple(
+TARGETS = tuple(
     Target(
         f"planted-{name}",
         lambda: [b"fine"],

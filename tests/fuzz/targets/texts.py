@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 import pyarrow as pa
@@ -110,7 +111,7 @@ def _history_extremes() -> list[Callable[[], bytes]]:
     def nested(depth: int) -> Callable[[], bytes]:
         inner = '{"type":"array","element_id":1,"element":' * depth + '"int"' + "}" * depth
         field = f'{{"id":0,"name":"c","type":{inner}}}'
-        return lambda: f'{{"version_id":0,"type":"record","fields":[{field}]}}'.encode()
+        return f'{{"version_id":0,"type":"record","fields":[{field}]}}'.encode
 
     return [*deep_json(), *(nested(depth) for depth in (60, 70, 2_000, 50_000))]
 
@@ -140,10 +141,8 @@ def read_sql(data: bytes) -> None:
     """Parse, bind, normalise, evaluate."""
     text = data.decode("utf-8", "surrogateescape")
     tree = parse_predicate(text)
-    try:
+    with suppress(LakedexError):
         json.dumps(to_json(tree))
-    except LakedexError:
-        pass
     _use(tree)
 
 
