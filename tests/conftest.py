@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import zipfile
 from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.damage import Damage
 from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
 settings.register_profile(
@@ -34,3 +36,15 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], GoldenTa
         return opened[name]
 
     return load
+
+
+@pytest.fixture
+def damage(golden, tmp_path) -> Callable[[str], Damage]:
+    """`damage(name)` is a copy of a golden table that may be damaged."""
+
+    def copy(name: str) -> Damage:
+        target = tmp_path / name
+        shutil.copytree(golden(name).path, target)
+        return Damage(target)
+
+    return copy

@@ -364,7 +364,7 @@ class _Parser:
             raise complaint(self.text, token.start, f"unknown type {token.value!r}")
         if not pa.types.is_decimal(TYPE_NAMES[name]) or self.now.keyword != "(":
             return TYPE_NAMES[name]
-        precision, scale = (*self.digits(), 0)[:2]
+        precision, scale = (*self.digits(), 0, 0)[:2]
         if not 1 <= precision <= sql_literal.MAX_PRECISION or scale > precision:
             raise complaint(self.text, token.start, "no such decimal type")
         return pa.decimal128(precision, scale)

@@ -97,9 +97,12 @@ class ReadContext:
     def _with_partition_values(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
         texts = partition_layout(self.config).texts(partition)
         for name in self.config.partition_fields:
-            if name in target.names and name not in rows.column_names:
-                value = _typed(texts, name, target.field(name).type, partition)
-                rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+            if name not in target.names:
+                continue
+            # Some writers leave the column in the file, without its values.
+            rows = rows.drop_columns([name]) if name in rows.column_names else rows
+            value = _typed(texts, name, target.field(name).type, partition)
+            rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
         return rows
 
 

@@ -19,6 +19,7 @@ Step = Callable[[Positions], Positions]
 StepOne = Callable[[int], int]
 
 _FEW_ITEMS = 64
+_SHORT_CHAIN = 1024  # below it the guesses cost more than the steps they save
 _SAMPLE_ITEMS = 16
 _MOST_WINDOWS = 2048
 _MOST_CELLS = 1 << 18
@@ -53,7 +54,7 @@ def walk_chain(rules: ChainRules, first: int, count: int) -> Positions:
     parts: list[Positions] = []
     at, left = first, count
     while True:
-        if left < _FEW_ITEMS:
+        if left < _SHORT_CHAIN:
             return _joined(parts, _walk_alone(rules, at, left))
         found, whole = _walk_together(rules, at, left)
         if whole or len(found) > left:

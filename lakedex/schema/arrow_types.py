@@ -26,6 +26,11 @@ from lakedex.schema.avro_nodes import (
 )
 
 _MAX_DECIMAL_DIGITS = 38
+_MOST_KEPT = 4096
+
+# Decoders ask for the types of the same few schemas again and again. By identity, as hashing a
+# tree costs as much as walking it; the node is kept so that no other can take its identity.
+_KEPT: dict[int, tuple[AvroType, pa.DataType]] = {}
 
 
 def arrow_type(node: AvroType) -> pa.DataType:
@@ -42,13 +47,12 @@ def arrow_type(node: AvroType) -> pa.DataType:
         return _decimal(node) if node.logical == "decimal" else pa.binary(node.size)
     if isinstance(node, AvroEnum):
         return pa.string()
-    if isinstance(node, AvroArray):
-        return pa.list_(_arrow_field("element", node.items))
-    if isinstance(node, AvroMap):
-        return pa.map_(pa.string(), _arrow_field("value", node.values))
-    if isinstance(node, AvroRecord):
-        return pa.struct([_arrow_field(item.name, item.type) for item in node.fields])
-    return _union(node)
+    kept = _KEPT.get(id(node))
+    if kept is None:
+        if len(_KEPT) >= _MOST_KEPT:
+            _KEPT.clear()
+        kept = _KEPT[id(node)] = node, _nested(node)
+    return kept[1]
 
 
 def arrow_schema(record: AvroRecord) -> pa.Schema:
@@ -78,6 +82,16 @@ def decimal_fixed_bytes(precision: int) -> int:
         5
     """
     return ((10**precision - 1).bit_length() + 8) // 8
+
+
+def _nested(node: AvroArray | AvroMap | AvroRecord | AvroUnion) -> pa.DataType:
+    if isinstance(node, AvroArray):
+        return pa.list_(_arrow_field("element", node.items))
+    if isinstance(node, AvroMap):
+        return pa.map_(pa.string(), _arrow_field("value", node.values))
+    if isinstance(node, AvroRecord):
+        return pa.struct([_arrow_field(item.name, item.type) for item in node.fields])
+    return _union(node)
 
 
 def _arrow_field(name: str, node: AvroType) -> pa.Field:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import zipfile
 from fnmatch import fnmatch
 from functools import cache
@@ -30,6 +33,13 @@ def golden_files(
     if not found:
         raise LookupError(f"no golden file fits {pattern!r} in {tables!r}")
     return list(found)
+
+
+def scratch_folder() -> Path:
+    """A new folder that is gone when the process ends by itself."""
+    folder = Path(tempfile.mkdtemp(prefix="lakedex-fuzz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def extract(table: str, folder: Path) -> Path:

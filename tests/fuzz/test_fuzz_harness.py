@@ -26,6 +26,7 @@ BAD_CASE = 4
         ("wrong-error", "error: IndexError: planted"),
         ("crash", "crash: SIGSEGV"),
         ("outside", "outside: ['/etc/passwd'"),
+        ("outside-by-arrow", "outside: ['bait']"),
         ("nameless", "place:"),
     ],
 )

@@ -29,6 +29,7 @@ from tests.fuzz.targets.registry import find_target
 from tests.fuzz.watch import OutsideWatch
 
 MEMORY_BYTES = 512 << 20
+MESSAGE_CHARACTERS = 20_000
 
 
 class TimeUp(BaseException):
@@ -63,7 +64,7 @@ def run_one(target: Target, data: bytes, limit_s: float) -> str:
     try:
         target.run(data)
     except LakedexError as error:
-        return _judge(error, target)
+        return _judge(error, target, len(data))
     except TimeUp:
         return f"time: more than {limit_s} s {_where()}"
     except MemoryError as error:
@@ -75,8 +76,11 @@ def run_one(target: Target, data: bytes, limit_s: float) -> str:
     return ""
 
 
-def _judge(error: LakedexError, target: Target) -> str:
-    """A refusal must name its place, and must not be running out of memory in disguise."""
+def _judge(error: LakedexError, target: Target, size: int) -> str:
+    """A refusal must name its place, and must not be running out of memory in disguise.
+
+    What a user wrote may be shown to him in whole; a message longer than that is a fault.
+    """
     cause: BaseException | None = error
     while cause is not None:
         known = target.arrow_may_overask and isinstance(cause, pa.ArrowMemoryError)
@@ -87,8 +91,8 @@ def _judge(error: LakedexError, target: Target) -> str:
         isinstance(error.offset, int) and error.offset >= 0 and error.path
     ):
         return f"place: {error} does not name file and offset {_where()}"
-    if not str(error) or len(str(error)) > 20_000:
-        return f"message: of {len(str(error))} characters {_where()}"
+    if not 0 < len(str(error)) <= MESSAGE_CHARACTERS + 10 * size:
+        return f"message: of {len(str(error))} characters for {size} bytes {_where()}"
     return ""
 
 

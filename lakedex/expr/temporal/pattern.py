@@ -94,5 +94,5 @@ def sorts_as_time(pattern: str) -> bool:
 def _field(text: str, pattern: str) -> Field:
     letter = text[0]
     if len(text) > _LONGEST_RUN.get(letter, 0):
-        raise UnsupportedFeature(f"field {text!r} of date pattern {pattern!r}")
+        raise UnsupportedFeature(f"field {text[:40]!r} of date pattern {pattern[:80]!r}")
     return Field(letter, len(text))

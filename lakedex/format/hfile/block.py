@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakedex.errors import CorruptFile
 from lakedex.format.compression import MAX_INFLATED_BYTES, gunzip, gzip
@@ -45,8 +46,7 @@ class Place:
         return CorruptFile(self.path, self.offset + position, expected=expected, actual=actual)
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHeader:
+class BlockHeader(NamedTuple):
     """The sizes of one block, checked against the bytes at hand.
 
     `payload_end` and `end` are positions in the same bytes as the header's own.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from lakedex.format.hfile.block import (
 )
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup
+from lakedex.format.hfile.even_cells import find_even_cells
 from lakedex.format.hfile.trailer import Codec
 from lakedex.format.hfile.walk import BrokenCell, FoundCells, find_cells
 from lakedex.format.hfile.words import PADDING, Ints
@@ -40,8 +42,7 @@ class ReadCounters:
     requests: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBlock:
+class StoredBlock(NamedTuple):
     """One block as it was read, not yet inflated."""
 
     view: memoryview
@@ -96,6 +97,7 @@ class DataBlocks:
         self._cache: OrderedDict[int, _CachedBlock] = OrderedDict()
         self._cached_bytes = 0
         self._buffer = bytearray()
+        self._may_be_even = True
 
     def groups(
         self, index: BlockIndex, rows: Ints, *, max_bytes: int = GROUP_BYTES
@@ -136,12 +138,18 @@ class DataBlocks:
             self._buffer[position : position + size] = raw
             position += size
         try:
-            found = find_cells(self._buffer, bounds)
+            found = self._find(bounds)
         except BrokenCell as broken:
             at = int(np.searchsorted(bounds, broken.position, "right")) - 1
             inside = broken.position - int(bounds[at])
             raise _broken(stored[at], inside, broken.found) from None
         return CellGroup(self._buffer, found, position, rows), bounds
+
+    def _find(self, bounds: Ints) -> FoundCells:
+        """The cells in the buffer; what did not work for one group is not tried again."""
+        found = find_even_cells(self._buffer, bounds) if self._may_be_even else None
+        self._may_be_even = found is not None
+        return find_cells(self._buffer, bounds) if found is None else found
 
     def _grow(self, used: int, needed: int) -> None:
         """Take a larger buffer; the old one may still be looked at."""

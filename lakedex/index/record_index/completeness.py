@@ -46,8 +46,7 @@ def row_count(table: IndexedTable) -> int:
         plain = [file_slice for file_slice in table.slices if not file_slice.logs]
         logged = [file_slice for file_slice in table.slices if file_slice.logs]
         count = _plain_rows(table, plain)
-        columns = [_COUNTED_COLUMN] if _COUNTED_COLUMN in table.read.schema.names else []
-        columns = columns or table.read.merge_columns()[:1]
+        columns = table.read.merge_columns()[:1]
         for file_slice in logged:
             count += sum(part.num_rows for part in read_slice(table.read, file_slice, columns))
         table.kept["row_count"] = count

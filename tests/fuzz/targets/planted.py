@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
 
 from lakedex.errors import CorruptFile
 from tests.fuzz.cases import Target
+from tests.fuzz.corpus import scratch_folder
 
 
 def _hang(data: bytes) -> None:
@@ -52,6 +54,19 @@ def _outside(data: bytes) -> None:
         Path("/etc/passwd").read_bytes()
 
 
+@cache
+def _folder() -> Path:
+    folder = scratch_folder() / "table"
+    folder.mkdir()
+    (folder.parent / "bait").write_bytes(b"bait")
+    return folder
+
+
+def _outside_by_arrow(data: bytes) -> None:
+    if data.startswith(b"!"):
+        pa.OSFile(str(_folder().parent / "bait"), "r").close()
+
+
 def _nameless(data: bytes) -> None:
     if data.startswith(b"!"):
         raise CorruptFile("", -1, expected="a", actual="b")
@@ -74,6 +89,7 @@ TARGETS = tuple(
         extremes=lambda: [_bad_input],
         shapes=(lambda _rng, _seeds: b"fine",),
         shape_share=1.0,
+        folder=lambda: str(_folder()),
     )
     for name, run in {
         "hang": _hang,
@@ -83,6 +99,7 @@ TARGETS = tuple(
         "wrong-error": _wrong_error,
         "crash": _crash,
         "outside": _outside,
+        "outside-by-arrow": _outside_by_arrow,
         "nameless": _nameless,
         "good": _good,
     }.items()

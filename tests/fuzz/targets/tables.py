@@ -7,7 +7,6 @@ lead out of the table would find something there, and the watch would see it ope
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from random import Random
 import lakedex
 from lakedex.errors import FileMissing, LakedexError
 from tests.fuzz.cases import Target
-from tests.fuzz.corpus import extract
+from tests.fuzz.corpus import extract, scratch_folder
 from tests.fuzz.mutators import HOSTILE_TEXT, mutate
 from tests.fuzz.targets.files import HFILE, PARQUET
 
@@ -26,7 +25,8 @@ _BAIT = b"@BAIT@"
 _SLOW_TO_REFUSE = "hoodie.properties"
 """Reading it is tried again for half a second, in case somebody is just writing it."""
 
-
+_SELDOM = (_SLOW_TO_REFUSE, ".inflight", ".requested", ".hoodie_partition_metadata")
+"""Files that are seldom damaged: most of them are not read."""
 _SHAPES = {".parquet": PARQUET.shapes, ".hfile": HFILE.shapes}
 
 
@@ -34,7 +34,7 @@ class _DamagedTable:
     """A real table of which one file at a time is damaged."""
 
     def __init__(self, name: str) -> None:
-        around = Path(tempfile.mkdtemp(prefix="lakedex-fuzz-"))
+        around = scratch_folder()
         self.root = extract(name, around)
         self.files = {
             str(path.relative_to(self.root)): path.read_bytes()
@@ -108,14 +108,23 @@ def _damaged_file(name: str, rng: Random, _seeds: Sequence[bytes]) -> bytes:
     """Any file of the table, a bit changed or very."""
     files = _table(name).files
     path = rng.choice([*files])
-    if path.endswith(_SLOW_TO_REFUSE) and rng.random() < 0.9:
-        path = rng.choice([*files])
+    if path.endswith(_SELDOM) and rng.random() < 0.9:
+        path = rng.choice([path for path in files if not path.endswith(_SELDOM)])
     shapes = _SHAPES.get(Path(path).suffix, ())
     if shapes and rng.random() < 0.6:
         data = rng.choice(shapes)(rng, [files[path]])
     else:
         data = mutate(rng, files[path], [])
-    return b"\0".join([rng.choice(_OPERATIONS), path.encode(), data])
+    return b"\0".join([_operation(rng, path), path.encode(), data])
+
+
+def _operation(rng: Random, path: str) -> bytes:
+    """Something that reads the file, most of the time."""
+    if rng.random() < 0.1:
+        return rng.choice(_OPERATIONS)
+    if path.startswith(".hoodie/metadata/"):
+        return b"rows" if path.startswith(".hoodie/metadata/files/") else b"metadata"
+    return rng.choice((b"rows", b"changes", b"explain"))
 
 
 def _hostile_names(name: str, rng: Random, seeds: Sequence[bytes]) -> bytes:
@@ -133,7 +142,7 @@ def _hostile_names(name: str, rng: Random, seeds: Sequence[bytes]) -> bytes:
     same = (hostile * len(word))[: len(word)]
     new = same if path.endswith((".hfile", ".parquet")) or ".log." in path else hostile
     changed = data.replace(word, rng.choice((new, same)), rng.choice((1, -1)))
-    return b"\0".join([rng.choice(_OPERATIONS), path.encode(), changed])
+    return b"\0".join([_operation(rng, path), path.encode(), changed])
 
 
 @cache

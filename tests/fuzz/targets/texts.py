@@ -26,6 +26,7 @@ from lakedex.schema import parse_history
 from lakedex.schema.history_mapping import mapping
 from tests.fuzz.cases import Target
 from tests.fuzz.corpus import golden_files
+from tests.fuzz.mutators import EXTREMES
 from tests.fuzz.nesting import DEPTHS, deep_json
 
 _BATCH = pa.table(
@@ -165,6 +166,19 @@ def _glued(rng: Random, seeds: Sequence[bytes]) -> bytes:
     return rng.choice((b" and ", b" or ", b" = ", b" + ", b"), not (")).join(parts)
 
 
+def _well_formed(rng: Random, _seeds: Sequence[bytes]) -> bytes:
+    """A predicate that is right as SQL, with values that need not fit the columns."""
+    terms = []
+    for _ in range(rng.randrange(1, 5)):
+        column = rng.choice([*_BATCH.column_names, "upper(city)", "cast(id as string)", "-id"])
+        value = rng.choice(
+            (str(rng.choice(EXTREMES)), "'x'", "null", "1e300", "0.1", "date '2026-01-01'", column)
+        )
+        form = rng.choice(("{} = {}", "{} < {}", "{} <=> {}", "{} in (1, {})", "not {} >= {}"))
+        terms.append(form.format(column, value))
+    return rng.choice((" and ", " or ")).join(terms).encode()
+
+
 def _sql_extremes() -> list[Callable[[], bytes]]:
     found: list[Callable[[], bytes]] = []
     for depth in DEPTHS:
@@ -204,8 +218,9 @@ SQL = Target(
     "sql",
     lambda: [text.encode() for text in _SQL],
     read_sql,
-    shapes=(_words, _glued),
+    shapes=(_words, _glued, _well_formed, _well_formed),
     extremes=_sql_extremes,
+    shape_share=0.6,
 )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -34,7 +33,7 @@ from lakedex.timeline.archive_log import ArchiveLog
 from lakedex.timeline.container import encode_record
 from lakedex.timeline.lsm_history import LsmHistory
 from tests.fuzz.cases import Target
-from tests.fuzz.corpus import golden_files
+from tests.fuzz.corpus import golden_files, scratch_folder
 from tests.fuzz.mutators import HOSTILE_TEXT, mutate
 from tests.fuzz.nesting import deep_json
 from tests.fuzz.targets.files import PARQUET
@@ -160,7 +159,7 @@ PLANS = Target("plans", _plan_seeds, read_plans)
 
 @cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="lakedex-fuzz-")) / "table"
+    return scratch_folder() / "table"
 
 
 def read_history(data: bytes) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 import lakedex
 from lakedex.index.metadata_table.keys import column_stats_key
+from tests.support.damage import Damage
 from tests.support.table_builder import TableBuilder
-from tests.unit.services.conftest import Damage
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("s", pa.string())])
 LONG = 5_000

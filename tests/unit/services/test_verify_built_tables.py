@@ -16,9 +16,9 @@ from lakedex.index.metadata_table.keys import column_stats_key
 from lakedex.keys import escape_path_value
 from lakedex.services.verifying import ProblemKind
 from lakedex.services.verifying.report import MAX_PROBLEMS
+from tests.support.damage import Damage, encoded_hfile
 from tests.support.index_specs import ExpressionIndex, SecondaryIndex
 from tests.support.table_builder import TableBuilder
-from tests.unit.services.conftest import Damage, encoded_hfile
 
 ALL = ("column_stats", "partition_stats", "bloom_filters", "record_index")
 PLAIN = pa.schema([("id", pa.string()), ("p", pa.string()), ("n", pa.int64())])

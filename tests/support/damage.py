@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import lakedex
 from lakedex.api import Table
@@ -111,15 +109,3 @@ def _group(partition: str, key: str, count: int) -> int:
     if partition.startswith(_PLACED_BY_VALUE):
         hashed = key[: key.index("$") + 1]
     return int(shards_of(pa.array([hashed]), count)[0])
-
-
-@pytest.fixture
-def damage(golden, tmp_path) -> Callable[[str], Damage]:
-    """`damage(name)` is a copy of a golden table that may be damaged."""
-
-    def copy(name: str) -> Damage:
-        target = tmp_path / name
-        shutil.copytree(golden(name).path, target)
-        return Damage(target)
-
-    return copy
