@@ -45,6 +45,18 @@ def prune_partitions(
     return mask
 
 
+def is_decided(snapshot: Snapshot, predicate: Expr, partitions: list[str]) -> bool:
+    """Whether the paths of these partitions tell the value of every column in the predicate."""
+    columns = columns_of(predicate)
+    fields = snapshot.config.partition_fields
+    if not columns or any(column.path not in [(name,) for name in fields] for column in columns):
+        return False
+    types = {column.name: column.type for column in columns if column.type is not None}
+    layout = partition_layout(snapshot.config)
+    values = [layout.values(path, types) for path in partitions]
+    return all(value[name].known for value in values for name in types)
+
+
 def _bounds(column: Column, found: list[PartitionValue]) -> ColumnBounds:
     known = np.array([value.known for value in found], dtype=np.bool_)
     try:

@@ -17,7 +17,7 @@ from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import Answer, IndexedTable, Mask, Question
 from lakedex.index.registry import KINDS
-from lakedex.prune.partition_values import prune_partitions
+from lakedex.prune.partition_values import is_decided, prune_partitions
 from lakedex.prune.report import Report, Step
 from lakedex.table import Snapshot
 
@@ -49,6 +49,7 @@ class _Plan:
         self._options = options
         self._slices: tuple[FileSlice, ...] = snapshot.slices
         self._steps: list[Step] = []
+        self._decided_by_path = False
 
     def run(self, text: str) -> Report:
         total = self._slices
@@ -97,6 +98,8 @@ class _Plan:
             self._skip(name, kind, "switched off by the caller")
         elif len(self._slices) <= _FEW_SLICES:
             self._skip(name, kind, f"not needed: {len(self._slices)} file slices are left")
+        elif self._decided_by_path:
+            self._skip(name, kind, "not needed: the predicate is about partition values only")
         else:
             question = Question(predicate, self._slices, table)
             self._step(name, kind, lambda: _masked(lookup(name, question)))
@@ -107,6 +110,7 @@ class _Plan:
         if isinstance(keep, str):
             return keep
         kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
+        self._decided_by_path = is_decided(self._snapshot, predicate, list(kept))
         mask = np.array([each.partition in kept for each in self._slices], dtype=np.bool_)
         return mask, f"{len(kept)} of {len(partitions)} partitions may match"
 

@@ -297,13 +297,14 @@ def merge_into(spark: Any, path: str) -> str:
         "merge into merged t using (select * from changes where n < 40) c on t.id = c.id"
         " when matched then update set name = 'merged', ver = 9"
     )
-    spark.sql("drop table merged")
     return path
 
 
 def two_secondary_indexes(spark: Any, path: str) -> str:
     """Two secondary indexes on merge-on-read, of which Hudi 1.2.0 keeps up only the first."""
     spark.sql("drop table if exists two")
+    lock = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    spark.sql(f"set hoodie.write.lock.provider={lock}")
     spark.sql(
         f"create table two ({SCHEMA}) using hudi tblproperties (primaryKey='id', type='mor',"
         " preCombineField='ver', 'hoodie.metadata.record.index.enable'='true')"
@@ -315,7 +316,7 @@ def two_secondary_indexes(spark: Any, path: str) -> str:
     spark.sql("create index idx_name on two (name)")
     spark.sql("update two set name = 'renamed', ver = 2 where id in ('k0004', 'k0011')")
     spark.sql("update two set n = 777, ver = 3 where id = 'k0007'")
-    spark.sql("drop table two")
+    spark.sql("reset hoodie.write.lock.provider")
     return path
 
 
