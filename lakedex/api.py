@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, InvalidInput
-from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate, unknown_in
-from lakedex.expr.tree import Expr, columns_of
+from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
+from lakedex.expr.arrow_wire import columns_in
+from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
@@ -35,12 +37,18 @@ class ReadOptions:
     """The session time zone: how text and dates become timestamps."""
     expression_time_zone: str | None = None
     """The session zone in which other engines built expression indexes over time."""
-    without_indexes: frozenset[str] = field(default_factory=frozenset)
+    without_indexes: Collection[str] = frozenset()
     """Indexes or kinds that must not be used; `all` reads without any pruning."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.time_zone, str):
+            raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
+        names = _names("without_indexes", self.without_indexes)
+        object.__setattr__(self, "without_indexes", frozenset(names))
 
 
 def open(
-    path: str,
+    path: str | PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
     options: ReadOptions | None = None,
@@ -54,8 +62,14 @@ def open(
 
     Raises:
         TableNotFound: There is no Hudi table.
+        InvalidInput: The path or the options are of a wrong type, or the store is not known.
     """
-    return Table(Snapshot.open(open_storage(str(path), storage_options)), options or ReadOptions())
+    if not isinstance(path, str | PathLike):
+        raise InvalidInput(f"the path of a table must be text or a path, not {path!r}")
+    if not isinstance(options, ReadOptions | None):
+        raise InvalidInput(f"options must be ReadOptions, not {options!r}")
+    storage = open_storage(fspath(path), storage_options)
+    return Table(Snapshot.open(storage), options or ReadOptions())
 
 
 class Table:
@@ -120,7 +134,8 @@ class Table:
         self, begin: str, end: str | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """The rows written by commits after `begin` and up to `end`, in their newest version."""
-        return changed_rows(self._snapshot, begin, end, self._columns(self._snapshot, columns))
+        wanted = None if columns is None else self._columns(self._snapshot, columns)
+        return changed_rows(self._snapshot, begin, end, wanted)
 
     def files(self, filter: Filter | None = None) -> tuple[FileSlice, ...]:
         """The file slices that may hold a match, after pruning."""
@@ -146,16 +161,16 @@ class Table:
             keys: Only these keys; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
-        metadata_partition(partition)
+        metadata_partition(*_names("partition", [partition]))
         table = self._metadata_table()
         if keys is not None and prefix is not None:
             raise InvalidInput("give keys or a prefix, not both")
         if keys is not None:
             definition = self._snapshot.definitions.get(partition)
-            wanted = pa.array(list(keys), pa.string())
+            wanted = pa.array(_names("keys", keys), pa.string())
             return find_records(table, partition, definition, wanted)
         if prefix is not None:
-            prefixes = [prefix] if isinstance(prefix, str) else list(prefix)
+            prefixes = [prefix] if isinstance(prefix, str) else _names("prefix", prefix)
             return table.scan_prefixes(partition, prefixes)
         return table.scan(partition)
 
@@ -189,19 +204,17 @@ class Table:
         view = self._at(as_of)
         question = self._understood(view, condition)
         is_arrow = isinstance(condition, pc.Expression)
-        arrow_columns: tuple[str, ...] = ()
-        if is_arrow and question.tree is not None:
-            # What is not understood may need any column.
-            known = unknown_in(question.tree) is None
-            names = [column.path[0] for column in columns_of(question.tree)]
-            arrow_columns = tuple(names if known else view.schema.names)
+        arrow_columns: Collection[str] = ()
+        if isinstance(condition, pc.Expression):
+            named = columns_in(condition)
+            arrow_columns = view.schema.names if named is None else named
         return Scan(
             context=view.read_context,
             slices=self._planned(view, question).files,
             columns=self._columns(view, columns),
             predicate=None if is_arrow else question.tree,
             arrow_filter=condition if is_arrow else None,
-            arrow_columns=arrow_columns,
+            arrow_columns=tuple(arrow_columns),
             time_zone=self._options.time_zone,
         )
 
@@ -213,8 +226,13 @@ class Table:
             tree = parse_predicate(condition)
         elif isinstance(condition, pc.Expression):
             tree = from_arrow(condition, view.schema)
-        else:
+        elif isinstance(condition, Expr):
             tree = condition
+        else:
+            raise InvalidInput(
+                "a filter is SQL text, a pyarrow.compute expression or a tree of lakedex.expr, "
+                f"not {condition!r}"
+            )
         zone = self._options.time_zone
         bound = bind_predicate(tree, view.schema, time_zone=zone)
         return _Question(bound, text)
@@ -223,7 +241,7 @@ class Table:
         options = PlanOptions(
             self._options.time_zone,
             self._options.expression_time_zone,
-            self._options.without_indexes,
+            frozenset(self._options.without_indexes),
         )
         tree = None if question.tree is None else normalise(question.tree)
         return plan(view, tree, text=question.text, options=options)
@@ -232,10 +250,9 @@ class Table:
     def _columns(view: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
         if columns is None:
             return tuple(view.schema.names)
-        if isinstance(columns, str):
-            raise InvalidInput(f"columns must be a list of names, not the text {columns!r}")
-        view.read_context.target(columns)
-        return tuple(columns)
+        names = _names("columns", columns)
+        view.read_context.target(names)
+        return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +261,15 @@ class _Question:
 
     tree: Expr | None
     text: str
+
+
+def _names(argument: str, given: object) -> list[str]:
+    """The texts of an argument that is a list of them."""
+    if isinstance(given, str):
+        raise InvalidInput(f"{argument} must be a list of names, not the text {given!r}")
+    names = []
+    for name in given if isinstance(given, Iterable) else [given]:
+        if not isinstance(name, str):
+            raise InvalidInput(f"{argument} takes names, not {name!r}")
+        names.append(name)
+    return names

@@ -35,14 +35,6 @@ def as_array(datum: Datum, length: int) -> pa.Array:
     return datum
 
 
-def common_length(arguments: list[Datum]) -> int:
-    """The number of rows of the arrays among the arguments; 1 when all are constants."""
-    for argument in arguments:
-        if not isinstance(argument, pa.Scalar):
-            return len(argument)
-    return 1
-
-
 def valid_mask(array: pa.Array) -> np.ndarray:
     """Where the array is not null."""
     mask: np.ndarray = pc.is_valid(array).to_numpy(zero_copy_only=False)

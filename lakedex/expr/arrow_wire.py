@@ -62,6 +62,27 @@ def read_expression(expression: pc.Expression) -> Node | None:
         return None
 
 
+def columns_in(expression: pc.Expression) -> frozenset[str] | None:
+    """The top-level columns that an expression names; None when that cannot be told.
+
+    Example:
+        >>> sorted(columns_in((pc.field("a") > 5) | pc.field("b", "x").is_null()))
+        ['a', 'b']
+    """
+    root = read_expression(expression)
+    if root is None:
+        return None
+    found: set[str] = set()
+    pending: list[Node] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Field):
+            found.add(node.path[0])
+        elif isinstance(node, Function):
+            pending.extend(node.arguments)
+    return frozenset(found)
+
+
 def _build(pairs: Iterator[tuple[bytes, bytes]], table: pa.Table) -> Node:
     root = Function("root")
     open_calls = [root]

@@ -154,7 +154,7 @@ def _to_decimal(value: object, target: pa.DataType, _zone: str) -> object:
     except InvalidOperation:
         return None
     bound = Decimal(1).scaleb(target.precision - target.scale, _CONTEXT)
-    return rounded if abs(rounded) < bound else None
+    return rounded if rounded.copy_abs() < bound else None
 
 
 def _to_string(value: object, _target: pa.DataType, zone: str) -> object:

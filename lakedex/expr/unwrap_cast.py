@@ -165,7 +165,7 @@ def _decimal_floor(
         return None
     step = Decimal(1).scaleb(-source.scale, _CONTEXT)
     rounded = value.quantize(step, ROUND_FLOOR, _CONTEXT)
-    if abs(rounded) >= Decimal(1).scaleb(source.precision - source.scale, _CONTEXT):
+    if rounded.copy_abs() >= Decimal(1).scaleb(source.precision - source.scale, _CONTEXT):
         return Floor(side=-1 if rounded < 0 else 1)
     return Floor(rounded, exact=rounded == value)
 

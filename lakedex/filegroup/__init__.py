@@ -8,7 +8,7 @@ from lakedex.filegroup.names import (
     log_file_name,
     parse_data_file,
 )
-from lakedex.filegroup.reading import read_slice
+from lakedex.filegroup.reading import count_rows, read_slice
 from lakedex.filegroup.slices import FileSlice, FileSliceId, Visibility, latest_slices
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "ReadContext",
     "Visibility",
     "base_file_name",
+    "count_rows",
     "latest_slices",
     "log_file_name",
     "parse_data_file",

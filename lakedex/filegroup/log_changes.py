@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +67,7 @@ def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema)
 def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: str) -> _Part:
     if block.is_partial and context.history is not None:
         raise UnsupportedFeature(f"partial updates of renamed columns, as in {block.path},")
-    stored = context.stored_names(target.names, block.instant_time)
-    if block.kind is BlockKind.AVRO_DATA:
-        rows = pa.Table.from_batches([decode_avro_block(block, columns=stored)])
-    elif block.kind is BlockKind.PARQUET_DATA:
-        rows = decode_parquet_block(block, columns=stored)
-    else:
-        raise UnsupportedFeature(f"a {block.kind.name} block in the data log {block.path}")
+    rows = _stored_rows(context, block, target)
     missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
     rows = context.conform(rows, block.instant_time, target, partition)
     is_delete = _marked_deleted(rows)
@@ -85,6 +80,24 @@ def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: s
         rows,
         frozenset(missing),
     )
+
+
+def block_keys(
+    context: ReadContext, block: LogBlock, target: pa.Schema, partition: str
+) -> pa.Array:
+    """The record keys in a data block; `target` names the column that they are made of."""
+    rows = _stored_rows(context, block, target)
+    return context.record_keys(context.conform(rows, block.instant_time, target, partition))
+
+
+def _stored_rows(context: ReadContext, block: LogBlock, target: pa.Schema) -> pa.Table:
+    """The rows of a data block as they are stored, with no more columns than needed."""
+    stored = context.stored_names(target.names, block.instant_time)
+    if block.kind is BlockKind.AVRO_DATA:
+        return pa.Table.from_batches([decode_avro_block(block, columns=stored)])
+    if block.kind is BlockKind.PARQUET_DATA:
+        return decode_parquet_block(block, columns=stored)
+    raise UnsupportedFeature(f"a {block.kind.name} block in the data log {block.path}")
 
 
 def _deletes(context: ReadContext, block: LogBlock) -> _Part:
@@ -124,12 +137,19 @@ def ordering_values(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if flat.null_count == 0:
         return flat
-    if pa.types.is_string(flat.type):
-        return flat.fill_null("")
-    if pa.types.is_binary(flat.type):
-        return flat.fill_null(b"")
-    width = pa.int32() if pa.types.is_date32(flat.type) else pa.int64()
-    return flat.fill_null(pa.scalar(0, width).cast(flat.type))
+    return flat.fill_null(_lowest(flat.type))
+
+
+def _lowest(data_type: pa.DataType) -> pa.Scalar:
+    is_a = pa.types
+    if is_a.is_string(data_type) or is_a.is_binary(data_type):
+        return pa.scalar(b"").cast(data_type)
+    if is_a.is_fixed_size_binary(data_type):
+        return pa.scalar(bytes(data_type.byte_width), data_type)
+    if is_a.is_decimal(data_type):
+        return pa.scalar(Decimal(0), data_type)
+    width = pa.int32() if is_a.is_date32(data_type) or is_a.is_time32(data_type) else pa.int64()
+    return pa.scalar(0, width).cast(data_type)
 
 
 def _marked_deleted(rows: pa.Table) -> _Mask:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ _ORDINALS_BYTES = frozenset([8, 9])
 _TIMESTAMPS = {15: ("ms", True), 16: ("us", True), 17: ("ns", True)}
 _LOCAL_TIMESTAMPS = {18: ("ms", False), 19: ("us", False), 20: ("ns", False)}
 _LEFT_OUT_FROM_BYTES = 4_096
+# The usual context would round to 28 digits, and a rounded bound may exclude its own value.
+_ALL_DIGITS = Context(prec=1000)
 
 _Ints = npt.NDArray[np.int64]
 
@@ -183,7 +185,8 @@ def _decimal(raw: bytes | None, info: str | None, scale: int) -> Decimal | None:
     stored_scale = info.rpartition(",")[2].strip() if info else ""
     if raw is None or not stored_scale.isdigit() or int(stored_scale) > scale:
         return None
-    return Decimal(int.from_bytes(raw, "big", signed=True)).scaleb(-int(stored_scale))
+    unscaled = Decimal(int.from_bytes(raw, "big", signed=True))
+    return unscaled.scaleb(-int(stored_scale), _ALL_DIGITS)
 
 
 def _may_be_left_out(column_type: pa.DataType) -> bool:

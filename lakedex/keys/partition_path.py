@@ -38,7 +38,6 @@ class PartitionValue:
 
 
 UNKNOWN = PartitionValue(None, known=False)
-NULL = PartitionValue(None, known=True)
 
 
 @dataclass(frozen=True, slots=True)

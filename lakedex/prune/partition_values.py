@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.bounds import ColumnBounds, exact_bounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.filegroup import partition_layout
@@ -63,6 +63,4 @@ def _bounds(column: Column, found: list[PartitionValue]) -> ColumnBounds:
         values = pa.array([value.value for value in found], column.type)
     except (pa.ArrowInvalid, OverflowError):
         values, known = pa.nulls(len(found), column.type), np.zeros(len(found), dtype=np.bool_)
-    null = known & ~values.is_valid().to_numpy(zero_copy_only=False)
-    ones = np.ones(len(found), dtype=np.int64)
-    return ColumnBounds(column.type, values, values, null.astype(np.int64), ones, known)
+    return exact_bounds(values).where(known)

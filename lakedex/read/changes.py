@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.read.scan import Scan, to_table
 from lakedex.table import Snapshot
@@ -21,25 +21,28 @@ _CLUSTER = "CLUSTER"
 
 
 def changed_rows(
-    snapshot: Snapshot, begin: str, end: str | None, columns: tuple[str, ...]
+    snapshot: Snapshot, begin: str, end: str | None, columns: tuple[str, ...] | None
 ) -> pa.Table:
-    """Rows written after `begin` and up to `end`, in their version as of `end`."""
+    """Rows written after `begin` and up to `end`, in their version as of `end`.
+
+    Without `columns` they have the columns that the table had then.
+    """
     if _COMMIT_TIME not in snapshot.schema.names:
         raise UnsupportedFeature("reading changes of a table without meta columns")
-    if end is not None and begin not in ("earliest", "0", "00", "000") and begin > end:
-        raise InvalidInput(f"changes cannot begin at {begin}, after their end at {end}")
     instants = snapshot.timeline.between(begin, end)
-    if not instants:
-        return snapshot.read_context.target(columns).empty_table()
     view = snapshot
-    if end is not None:
+    if end is not None and instants:
         view = snapshot.at(max(instant.requested_time for instant in instants))
+    wanted = tuple(view.schema.names) if columns is None else columns
+    if not instants:
+        return view.read_context.target(wanted).empty_table()
     written = _writes_of_rows(snapshot, instants)
+    times = pa.array([each.requested_time for each in written], pa.string())
     scan = Scan(
         context=view.read_context,
-        slices=_touched(view, written),
-        columns=columns,
-        arrow_filter=pc.field(_COMMIT_TIME).isin([each.requested_time for each in written]),
+        slices=_touched(view, written, begin),
+        columns=wanted,
+        arrow_filter=pc.field(_COMMIT_TIME).isin(times),
         arrow_columns=(_COMMIT_TIME,),
     )
     return to_table(scan)
@@ -55,7 +58,7 @@ def _writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[I
     return found
 
 
-def _touched(view: Snapshot, written: list[Instant]) -> list[FileSlice]:
+def _touched(view: Snapshot, written: list[Instant], begin: str) -> list[FileSlice]:
     """The slices that can hold rows of these instants.
 
     Compaction keeps file ids and clustering does not, so after a clustering every slice counts.
@@ -67,6 +70,6 @@ def _touched(view: Snapshot, written: list[Instant]) -> list[FileSlice]:
             groups.update(FileSliceId(partition, stat.file_id or "") for stat in stats)
     clustered = any(
         view.timeline.commit_metadata(instant).operation_type == _CLUSTER
-        for instant in view.timeline.write_instants()
+        for instant in view.timeline.between(begin)
     )
     return [each for each in view.slices if clustered or each.id in groups]

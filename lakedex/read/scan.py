@@ -11,6 +11,7 @@ from os import cpu_count
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
 from lakedex.expr.evaluate import filter_table
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
@@ -37,26 +38,35 @@ class Scan:
 
     @property
     def needed(self) -> list[str]:
-        """The columns that have to be read, those of the filters included."""
-        names = [*self.columns, *self.arrow_columns]
+        """The columns that have to be read, those of the filters included.
+
+        They stand in the table's order: Arrow's filters may name a column by its number.
+        """
+        names = {*self.columns, *self.arrow_columns}
         if self.predicate is not None:
-            names += [column.path[0] for column in columns_of(self.predicate)]
-        return list(dict.fromkeys(names))
+            names.update(column.path[0] for column in columns_of(self.predicate))
+        return [name for name in self.context.schema.names if name in names]
 
 
 def to_table(scan: Scan) -> pa.Table:
     """All rows at once; slices are read in parallel."""
+    nothing = _no_rows(scan)
     workers = min(len(scan.slices), cpu_count() or 1)
     if workers <= 1:
         parts = [_slice_table(scan, file_slice) for file_slice in scan.slices]
     else:
         with ThreadPoolExecutor(workers) as pool:
             parts = list(pool.map(lambda each: _slice_table(scan, each), scan.slices))
-    return pa.concat_tables([scan.schema.empty_table(), *parts])
+    return _joined([nothing, *parts])
 
 
 def to_batches(scan: Scan, *, ahead: int = 2) -> Iterator[pa.RecordBatch]:
     """The rows in batches; at most `ahead` batches are read before they are asked for."""
+    _no_rows(scan)
+    return _read_ahead(scan, ahead)
+
+
+def _read_ahead(scan: Scan, ahead: int) -> Iterator[pa.RecordBatch]:
     pending: deque[Future[list[pa.RecordBatch]]] = deque()
     with ThreadPoolExecutor(1) as pool:
         source = _batches(scan)
@@ -73,7 +83,7 @@ def to_batches(scan: Scan, *, ahead: int = 2) -> Iterator[pa.RecordBatch]:
 def _slice_table(scan: Scan, file_slice: FileSlice) -> pa.Table:
     parts = read_slice(scan.context, file_slice, scan.needed, batch_rows=None)
     kept = [_kept(scan, part) for part in parts]
-    return pa.concat_tables(kept) if kept else scan.schema.empty_table()
+    return _joined(kept) if kept else scan.schema.empty_table()
 
 
 def _batches(scan: Scan) -> Iterator[list[pa.RecordBatch]]:
@@ -88,9 +98,30 @@ def _next(source: Iterator[list[pa.RecordBatch]]) -> list[pa.RecordBatch]:
     return next(source, [])
 
 
+def _no_rows(scan: Scan) -> pa.Table:
+    """The result without rows; a filter that cannot be evaluated fails, whatever is pruned."""
+    return _kept(scan, scan.context.target(scan.needed).empty_table())
+
+
+def _joined(parts: list[pa.Table]) -> pa.Table:
+    joined = pa.concat_tables(parts)
+    if joined.num_columns:
+        return joined
+    # Rows without columns are still rows, but Arrow forgets them here.
+    return pa.table({"": pa.nulls(sum(part.num_rows for part in parts))}).select([])
+
+
 def _kept(scan: Scan, rows: pa.Table) -> pa.Table:
     if scan.predicate is not None:
         rows = filter_table(rows, scan.predicate, time_zone=scan.time_zone)
     if scan.arrow_filter is not None:
-        rows = rows.filter(scan.arrow_filter)
+        rows = _arrow_filtered(rows, scan.arrow_filter)
     return rows.select(list(scan.columns))
+
+
+def _arrow_filtered(rows: pa.Table, condition: pc.Expression) -> pa.Table:
+    try:
+        return rows.filter(condition)
+    except pa.ArrowException as error:
+        reason = str(error).partition("\n")[0]
+        raise InvalidInput(f"the filter {condition} cannot be evaluated: {reason}") from error

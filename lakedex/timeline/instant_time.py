@@ -116,6 +116,8 @@ def parse_query_time(text: str, zone: TimelineZone) -> str:
     Raises:
         InvalidInput: the text is none of these.
     """
+    if not isinstance(text, str):
+        raise InvalidInput(f"{text!r} is not a time: it must be text")
     stripped = text.strip()
     if is_instant_time(stripped):
         return instant_key(stripped)

@@ -181,11 +181,13 @@ class Timeline:
         `earliest`, `000`) is from the start, or up to the newest.
 
         Raises:
-            InvalidInput: a text is not a time.
+            InvalidInput: a text is not a time, or the end lies before the beginning.
         """
         zone = self.config.timezone
         low = None if begin is None or begin in _EARLIEST else parse_query_time(begin, zone)
         high = None if end is None else parse_query_time(end, zone)
+        if low is not None and high is not None and low > high:
+            raise InvalidInput(f"changes cannot begin at {begin}, after their end at {end}")
         found = {instant.requested_time: instant for instant in self._archived_writes(low)}
         found |= {instant.requested_time: instant for instant in self.write_instants()}
         keyed = sorted((self._change_key(instant), instant) for instant in found.values())

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.filegroup import count_rows
 from tests.support.golden import golden_names, golden_queries
 
 KEY_COLUMNS = ("_hoodie_record_key", "_hoodie_partition_path")
@@ -86,6 +87,14 @@ def payload(row: dict) -> dict:
     if location and location.get("fileId") == "":
         del location["fileId"]
     return found
+
+
+@pytest.mark.parametrize("name", golden_names())
+def test_rows_are_counted_without_reading_them(golden, name):
+    fixture = golden(name)
+    snapshot = lakedex.open(fixture.path).snapshot
+    counted = sum(count_rows(snapshot.read_context, each) for each in snapshot.slices)
+    assert counted == fixture.expected["row_count"]
 
 
 @pytest.mark.parametrize("name", golden_names())

@@ -10,6 +10,7 @@ from lakedex.errors import InvalidInput
 from tests.support.index_specs import SecondaryIndex
 from tests.support.table_builder import TableBuilder
 
+DAY = "2024-01-01"
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64()), ("s", pa.string())])
 
 
@@ -84,6 +85,34 @@ def test_changes_are_the_rows_of_the_commits_in_the_range(history):
     only_fourth = table.changes(completion(table, times[2]), completion(table, times[3]))
     assert content(only_fourth) == [("d", 3, "y"), ("e", 3, "y")]
     assert table.changes(completion(table, times[-1])).num_rows == 0
+
+
+def test_the_two_ends_of_changes_may_be_written_in_different_forms(history):
+    path, seen = history
+    table = lakedex.open(path)
+    everything = list(seen.values())[-1]
+    assert content(table.changes(f"{DAY.replace('-', '')}000000000", "2024-06-01")) == everything
+    assert content(table.changes(DAY, "20240601000000000")) == everything
+    for begin, end in (("2024-06-01", "20240101000000000"), ("20240601000000000", DAY)):
+        with pytest.raises(InvalidInput, match=f"cannot begin at {begin}"):
+            table.changes(begin, end)
+
+
+@pytest.mark.parametrize("name", ["clustered", "mor_trips_compacted", "schema_evolution"])
+def test_changes_between_any_two_commits_are_the_rows_that_they_wrote(golden, name):
+    """Also where only a compaction or clustering lies between, or a column came later."""
+    table = lakedex.open(golden(name).path)
+    newest = table.to_arrow(columns=["_hoodie_commit_time"])["_hoodie_commit_time"].to_pylist()
+    commits = table.timeline.write_instants()
+    for first in commits:
+        for last in commits:
+            if last.completion_time >= first.completion_time:
+                rows = table.changes(first.completion_time, last.completion_time)
+                view = table.snapshot.at(last.requested_time)
+                assert rows.num_rows == 0 or rows.schema.names == view.schema.names
+        after = {each.requested_time for each in table.timeline.between(first.completion_time)}
+        expected = sum(time in after for time in newest)
+        assert table.changes(first.completion_time).num_rows == expected
 
 
 def completion(table: lakedex.Table, requested_time: str) -> str:

@@ -28,6 +28,7 @@ SCHEMA = pa.schema(
         ("day", pa.date32()),
         ("at", pa.timestamp("us", "UTC")),
         ("cost", pa.decimal128(10, 2)),
+        ("wide", pa.decimal128(38, 3)),
         ("ok", pa.bool_()),
         ("part", pa.string()),
     ]
@@ -57,6 +58,10 @@ MOMENTS = [
     datetime(2030, 6, 1, tzinfo=UTC),
 ]
 COSTS = [Decimal("-0.01"), Decimal("0.00"), Decimal("12.34"), Decimal("99999999.99")]
+# More digits than Python's decimals keep unless they are told to.
+WIDE = [
+    Decimal(f"{sign}12345678901234567890123456789012345.67{end}") for sign in "+-" for end in "78"
+]
 NUMBERS = [-(2**31), -1, 0, 1, 7, 2**31 - 1]
 VALUES = {
     "i": NUMBERS,
@@ -67,6 +72,7 @@ VALUES = {
     "day": DAYS,
     "at": MOMENTS,
     "cost": COSTS,
+    "wide": [*WIDE, Decimal("1.001")],
     "ok": [True, False],
     "part": ["x", "y"],
 }
@@ -216,6 +222,7 @@ def test_a_value_outside_every_range_reads_no_file(tmp_path):
     for n, day in enumerate(days):
         row = {"id": [f"k{n}"], "i": [n], "l": [n], "f": [n + 1.5], "g": [n + 1.5]}
         row |= {"s": [f"s{n}"], "day": [day], "at": [MOMENTS[1]], "cost": [Decimal(n)]}
+        row |= {"wide": [Decimal(n)]}
         files.append(("x", pa.table(row | {"ok": [True], "part": ["x"]}, schema=SCHEMA)))
     table = lakedex.open(build(tmp_path, ("cow", files, [])))
     expected = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Context
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ _FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted"
 _NO_KEYS = pa.array([], pa.string())
 _NO_VALUES = pa.array([], pa.large_binary())
 _HALF = 1 << 63
+_ALL_DIGITS = Context(prec=1000)
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,7 @@ def _wire_form(kind: pa.DataType) -> _WireForm:
 def _unscaled(values: pa.Array) -> pa.Array:
     """Decimals as the shortest big-endian bytes of their unscaled value."""
     numbers = [
-        None if value is None else int(value.scaleb(values.type.scale))
+        None if value is None else int(value.scaleb(values.type.scale, _ALL_DIGITS))
         for value in values.to_pylist()
     ]
     texts = [

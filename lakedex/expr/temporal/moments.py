@@ -18,9 +18,6 @@ _MILLIS_PER_DAY = 86_400_000
 ZONED = pa.timestamp("us", "UTC")
 """Spark's TIMESTAMP: an instant."""
 
-UNZONED = pa.timestamp("us")
-"""Spark's TIMESTAMP_NTZ: a wall-clock time."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:

@@ -31,7 +31,6 @@ _WRAPPED: dict[str, object] = {
 }
 
 INT_MEMBER = 1
-STRING_MEMBER = 6
 ARRAY_MEMBER = len(_WRAPPED)
 """The struct members of the ordering value, one less than the union branch."""
 

@@ -53,7 +53,7 @@ class Selection:
             return keys.filter(pc.is_in(keys, value_set=self.keys))
         if self.prefixes is not None:
             wanted = [pc.starts_with(keys, prefix) for prefix in self.prefixes]
-            mask = wanted[0] if wanted else pa.array([False] * len(keys))
+            mask = wanted[0] if wanted else pa.array([False] * len(keys), pa.bool_())
             for more in wanted[1:]:
                 mask = pc.or_(mask, more)
             return keys.filter(mask)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, LakedexError
-from lakedex.filegroup import FileSlice, read_slice
+from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_key
@@ -46,10 +46,7 @@ def row_count(table: IndexedTable) -> int:
         plain = [file_slice for file_slice in table.slices if not file_slice.logs]
         logged = [file_slice for file_slice in table.slices if file_slice.logs]
         count = _plain_rows(table, plain)
-        columns = table.read.merge_columns()[:1]
-        for file_slice in logged:
-            count += sum(part.num_rows for part in read_slice(table.read, file_slice, columns))
-        table.kept["row_count"] = count
+        table.kept["row_count"] = count + sum(count_rows(table.read, each) for each in logged)
     found: int = table.kept["row_count"]
     return found
 

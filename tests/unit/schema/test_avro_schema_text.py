@@ -130,10 +130,10 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_schema_text_is_corrupt_and_names_the_file(name):
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(CorruptFile, match=r"some\.avsc"):
         parse_avro_schema(BAD[name], path="some.avsc")
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 def test_a_recursive_type_is_refused():

@@ -228,19 +228,19 @@ def test_arrays_of_nothing_cannot_fill_the_memory_over_many_records():
     one = b"\x80\x89\x7a\x00"  # a million nulls
     data = np.frombuffer(one * 1000, np.uint8)
     starts = np.arange(1000) * len(one)
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(CorruptFile):
         decode_records(schema, data, starts, starts + len(one), path="x")
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @pytest.mark.parametrize("block", [b"\x02\x02", b"\x01\x02\x02"])
 def test_a_million_blocks_of_one_item_take_bounded_time(block):
     data = block * (500_000 // len(block)) + b"\x00"
-    begin = time.perf_counter()
+    begin = time.process_time()
     batch = decode(of_type({"type": "array", "items": "int"}), data)
     assert len(batch.column("v").to_pylist()[0]) == 500_000 // len(block)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_nested_arrays_full_of_counts_take_bounded_time():
@@ -249,10 +249,10 @@ def test_nested_arrays_full_of_counts_take_bounded_time():
         node = {"type": "array", "items": node}
     schema = of_type(node)
     for filler in (b"\x02", b"\x04", b"\x40", b"\x01", b"\x7e"):
-        begin = time.perf_counter()
+        begin = time.process_time()
         with contextlib.suppress(LakedexError):
             decode(schema, filler * 20_000)
-        assert time.perf_counter() - begin < 5
+        assert time.process_time() - begin < 5
 
 
 def test_a_wide_null_struct_cannot_blow_up_a_small_file():
