@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from report import Figure, best, run
 from rides import uuid_texts
 
-from lakedex.format.hfile import HFileReader, write_hfile
+from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.block import decode_payload
 from lakedex.format.hfile.data_blocks import read_stored
 from lakedex.format.hfile.varint import varint
@@ -69,6 +69,7 @@ def measure(quick: bool) -> Iterator[Figure]:
         Path(folder, "record_index.hfile").write_bytes(data)
         source = open_storage(folder).source("record_index.hfile", len(data))
         yield from batch_lookup(source, keys, None if quick else GOAL_KEYS, rng)
+        yield uncompressed_lookup(folder, keys, values, rng)
         yield from one_lookup(source, keys, rng)
         seconds = best(lambda: HFileReader(source).scan(), clock="cpu")
         yield Figure("HFile: scan", count / seconds, "entries/s")
@@ -96,6 +97,16 @@ def batch_lookup(source, keys, goal, rng) -> Iterator[Figure]:
     yield Figure("HFile: batch lookup, one core", rate, "keys/s", goal, at_least=True)
     inflating = best(lambda: inflate_all(source), 9, clock="cpu")
     yield Figure("HFile: share of inflating in it", 100 * inflating / seconds, "%")
+
+
+def uncompressed_lookup(folder, keys, values, rng) -> Figure:
+    """The same without gzip: what finding and gathering costs by itself."""
+    data = write_hfile(keys, values, options=HFileOptions(codec=Codec.NONE))
+    Path(folder, "plain.hfile").write_bytes(data)
+    source = open_storage(folder).source("plain.hfile", len(data))
+    wanted = keys.take(pa.array(rng.permutation(len(keys))[: len(keys) // 10]))
+    seconds = best(lambda: HFileReader(source).lookup(wanted), 9, clock="cpu")
+    return Figure("HFile: batch lookup, uncompressed", len(wanted) / seconds, "keys/s")
 
 
 def one_lookup(source, keys, rng) -> Iterator[Figure]:
