@@ -57,6 +57,16 @@ def numpy_values(array: pa.Array) -> np.ndarray:
     return values
 
 
+def numpy_type(kind: pa.DataType) -> np.dtype:
+    """The numpy type of a numeric Arrow type; Arrow's own way asks for pandas in older releases.
+
+    Example:
+        >>> numpy_type(pa.int16())
+        dtype('int16')
+    """
+    return pa.array([], kind).to_numpy(zero_copy_only=False).dtype
+
+
 def array_of(values: np.ndarray, valid: np.ndarray | None, kind: pa.DataType) -> pa.Array:
     """An Arrow array of `kind` from its numpy values, null where `valid` is false.
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.expr.arrays import array_of, masked, numpy_values, valid_mask
+from lakedex.expr.arrays import array_of, masked, numpy_type, numpy_values, valid_mask
 
 _WIDEST_DIGITS = 76
 _INT64_DIGITS = 19
@@ -35,12 +35,12 @@ def integer_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Ar
         >>> integer_to_integer(pa.array([300]), pa.int8(), "UTC").to_pylist()
         [44]
     """
-    return array_of(numpy_values(value).astype(target.to_pandas_dtype()), valid_mask(value), target)
+    return array_of(numpy_values(value).astype(numpy_type(target)), valid_mask(value), target)
 
 
 def integer_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     """The nearest float."""
-    return array_of(numpy_values(value).astype(target.to_pandas_dtype()), valid_mask(value), target)
+    return array_of(numpy_values(value).astype(numpy_type(target)), valid_mask(value), target)
 
 
 def integer_to_decimal(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
@@ -64,13 +64,13 @@ def float_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Arra
     above, below = whole >= float(limits.max) + (width is np.int32), whole < float(limits.min)
     inside = np.where(above | below, 0.0, whole).astype(width)
     bounded = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(width)
-    return array_of(bounded.astype(target.to_pandas_dtype()), valid_mask(value), target)
+    return array_of(bounded.astype(numpy_type(target)), valid_mask(value), target)
 
 
 def float_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     """The nearest float of the other width."""
     with np.errstate(over="ignore"):
-        numbers = numpy_values(value).astype(target.to_pandas_dtype())
+        numbers = numpy_values(value).astype(numpy_type(target))
     return array_of(numbers, valid_mask(value), target)
 
 
@@ -84,7 +84,7 @@ def decimal_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Ar
     whole = pc.round(value, ndigits=0, round_mode="towards_zero")
     wide = whole.cast(pa.decimal128(38, 0), safe=False)
     low = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset :: 2][: len(wide)]
-    return array_of(low.astype(target.to_pandas_dtype()), valid_mask(value), target)
+    return array_of(low.astype(numpy_type(target)), valid_mask(value), target)
 
 
 def decimal_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:

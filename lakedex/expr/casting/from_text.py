@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.expr.arrays import array_of, masked
+from lakedex.expr.arrays import array_of, masked, numpy_type
 from lakedex.expr.casting.from_numbers import decimal_to_decimal
 from lakedex.expr.temporal.parsing import BLANKS, cast_to_days, cast_to_time
 
@@ -52,12 +52,12 @@ def to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     numbers = pc.if_else(pa.array(fits), whole, "0").cast(pa.uint64()).to_numpy()
     negative = pc.fill_null(pc.equal(pc.struct_field(fields, "sign"), "-"), fill_value=False)
     negative = negative.to_numpy(zero_copy_only=False)
-    limit = np.uint64(np.iinfo(target.to_pandas_dtype()).max)
+    limit = np.uint64(np.iinfo(numpy_type(target)).max)
     valid = pc.is_valid(fields).to_numpy(zero_copy_only=False) & (digits <= _MOST_DIGITS)
     valid &= numbers <= limit + negative.astype(np.uint64)
     # Negation in unsigned arithmetic has the right low bits even for the least value.
     signed = np.where(negative, np.uint64(0) - numbers, numbers).astype(np.int64)
-    return array_of(signed.astype(target.to_pandas_dtype()), valid, target)
+    return array_of(signed.astype(numpy_type(target)), valid, target)
 
 
 def to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:

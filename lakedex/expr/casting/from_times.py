@@ -12,6 +12,7 @@ from lakedex.expr.arrays import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
     array_of,
+    numpy_type,
     numpy_values,
     valid_mask,
 )
@@ -52,7 +53,7 @@ def timestamp_to_date(value: pa.Array, target: pa.DataType, zone: str) -> pa.Arr
 def timestamp_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
     """Whole seconds since 1970, rounded down, then the low bits."""
     seconds = timestamp_micros(value) // MICROS_PER_SECOND
-    return array_of(seconds.astype(target.to_pandas_dtype()), valid_mask(value), target)
+    return array_of(seconds.astype(numpy_type(target)), valid_mask(value), target)
 
 
 def timestamp_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
