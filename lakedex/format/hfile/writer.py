@@ -49,7 +49,7 @@ _HEADER_SIZE = 10
 class HFileOptions:
     """How a file is written; the defaults suit point lookups in the metadata table."""
 
-    block_size: int = 64 * 1024
+    block_size: int = 256 * 1024
     codec: Codec = Codec.GZIP
     level: int = 1
     bytes_per_checksum: int = ONE_CHECKSUM
