@@ -63,8 +63,8 @@ def test_an_accepted_path_always_lies_below_the_root(path: str) -> None:
         accepted = normalise(path)
     except UnsafePath:
         return
-    joined = posixpath.normpath(f"/root/{accepted}")
-    assert joined == f"/root/{path}"
+    joined = posixpath.normpath(f"/table/{accepted}")
+    assert joined == f"/table/{path}"
 
 
 @given(st.text(max_size=20))
