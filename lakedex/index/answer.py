@@ -22,6 +22,9 @@ from lakedex.timeline import Timeline
 
 Mask = npt.NDArray[np.bool_]
 
+NOT_LIVE = "it is not live: still being built, or dropped"
+NEWEST_ONLY = "it describes the newest snapshot only"
+
 
 @dataclass(frozen=True, slots=True)
 class IndexedTable:
@@ -44,6 +47,11 @@ class IndexedTable:
     def is_live(self, partition: str) -> bool:
         """Whether queries may use that partition of the metadata table."""
         return partition in self.read.config.metadata_partitions
+
+    def named_indexes(self, prefix: str) -> list[str]:
+        """The indexes whose names start so, live or only defined."""
+        known = {*self.read.config.metadata_partitions, *self.definitions}
+        return sorted(name for name in known if name.startswith(prefix))
 
     @property
     def slice_ids(self) -> frozenset[FileSliceId]:

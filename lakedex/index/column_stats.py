@@ -7,7 +7,7 @@ import numpy as np
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr, columns_of
-from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.file_bounds import slice_bounds, slice_files
 
 PARTITION = "column_stats"
@@ -27,7 +27,7 @@ class ColumnStatsIndex:
         """The slices whose ranges allow the predicate."""
         table = question.table
         if not table.is_live(name):
-            return "it is not live: still being built, or dropped"
+            return NOT_LIVE
         columns = indexed_columns(question)
         if not columns:
             return "it has no statistics of the columns in the predicate"

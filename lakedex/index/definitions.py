@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from lakedex.errors import CorruptFile
 
+_FIRST_VERSION_PLACED_BY_VALUE = 2
+
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
@@ -29,6 +31,11 @@ class IndexDefinition:
     def is_partitioned(self) -> bool:
         """Whether a record index has file groups of its own for each data partition."""
         return self.options.get("isPartitioned", "false").lower() == "true"
+
+    @property
+    def is_placed_by_value(self) -> bool:
+        """Whether a secondary key's file group is that of its value, not of the whole key."""
+        return self.version >= _FIRST_VERSION_PLACED_BY_VALUE
 
 
 def parse_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:

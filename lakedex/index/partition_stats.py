@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr
-from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.answer import NEWEST_ONLY, Answer, IndexedTable, Question
 from lakedex.index.column_stats import indexed_columns
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_prefix
@@ -36,7 +36,7 @@ class PartitionStatsIndex:
         """The slices of the partitions whose ranges allow the predicate."""
         table = question.table
         if not table.is_latest:
-            return "it describes the newest snapshot only"
+            return NEWEST_ONLY
         if table.read.history is not None:
             return "columns were renamed or dropped, and its records do not tell which they mean"
         columns = [column for column in indexed_columns(question) if not _is_text(column.type)]

@@ -9,8 +9,6 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import shards_of
 
-_FIRST_VERSION_SHARDED_BY_VALUE = 2
-
 
 def find_records(
     metadata: MetadataTable, partition: str, definition: IndexDefinition | None, keys: pa.Array
@@ -22,7 +20,7 @@ def find_records(
         parts = [metadata.lookup_in(partition, file_id, keys) for file_id in groups]
         return pa.concat_tables(parts) if parts else metadata.lookup(partition, keys)
     shards = None
-    by_value = definition is not None and definition.version >= _FIRST_VERSION_SHARDED_BY_VALUE
+    by_value = definition is not None and definition.is_placed_by_value
     if kind is Kind.SECONDARY_INDEX and by_value and groups:
         values = pc.extract_regex(keys, r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)")
         spelled = pc.struct_field(values, "value")

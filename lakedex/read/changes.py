@@ -17,7 +17,6 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Instant
 
 _COMMIT_TIME = "_hoodie_commit_time"
-_CLUSTER = "CLUSTER"
 
 
 def changed_rows(
@@ -52,8 +51,8 @@ def _writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[I
     """The instants that changed rows: compaction and clustering only move them."""
     found = []
     for instant in instants:
-        metadata = snapshot.timeline.commit_metadata(instant)
-        if not metadata.compacted and metadata.operation_type != _CLUSTER:
+        metadata = snapshot.timeline.commit_summary(instant)
+        if not (metadata.compacted or metadata.is_clustering):
             found.append(instant)
     return found
 
@@ -69,7 +68,7 @@ def _touched(view: Snapshot, written: list[Instant], begin: str) -> list[FileSli
         for partition, stats in metadata.partition_to_stats.items():
             groups.update(FileSliceId(partition, stat.file_id or "") for stat in stats)
     clustered = any(
-        view.timeline.commit_metadata(instant).operation_type == _CLUSTER
+        view.timeline.commit_summary(instant).is_clustering
         for instant in view.timeline.between(begin)
     )
     return [each for each in view.slices if clustered or each.id in groups]

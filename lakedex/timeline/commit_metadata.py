@@ -59,6 +59,7 @@ _OTHER_NAMES = (
     "tempPath",
     "numUpdates",
 )
+_CLUSTER = "CLUSTER"
 _STATS_FIELD = "partitionToWriteStats"
 _PATH_NAMES = ("path", "partitionPath", "baseFile", "prevBaseFile")
 
@@ -158,6 +159,11 @@ class CommitMetadata:
             replaced_file_ids={partition: tuple(ids) for partition, ids in replaced.items()},
             version=record.get("version"),
         )
+
+    @property
+    def is_clustering(self) -> bool:
+        """Whether the commit only laid rows out anew, in other file groups."""
+        return self.operation_type == _CLUSTER
 
     def stats(self) -> Iterator[WriteStat]:
         """Every file that was written, in no particular order of partitions."""

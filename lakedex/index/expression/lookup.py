@@ -18,7 +18,7 @@ from lakedex.expr.carried import carry
 from lakedex.expr.may_match import may_match
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of
-from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
 from lakedex.index.bloom_filters import filtered
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import depends_on_zone, indexed_expression
@@ -37,9 +37,7 @@ class ExpressionIndex:
 
     def names(self, table: IndexedTable) -> list[str]:
         """The expression indexes that are defined or live."""
-        live = [name for name in table.read.config.metadata_partitions if name.startswith(_PREFIX)]
-        defined = [name for name in table.definitions if name.startswith(_PREFIX)]
-        return sorted({*live, *defined})
+        return table.named_indexes(_PREFIX)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The slices whose entries allow the predicate."""
@@ -48,7 +46,7 @@ class ExpressionIndex:
         if definition is None:
             return "it has no definition"
         if not table.is_live(name):
-            return "it is not live: still being built, or dropped"
+            return NOT_LIVE
         expression = indexed_expression(definition, table.read.schema, table.time_zone)
         if isinstance(expression, str):
             return expression

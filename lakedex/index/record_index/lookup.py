@@ -9,7 +9,7 @@ from lakedex.config import TableConfig
 from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
-from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.record_index.completeness import PARTITION, why_incomplete
 from lakedex.index.record_index.locations import distinct_locations
@@ -33,12 +33,12 @@ class RecordIndex:
         """The file groups that hold the keys which the predicate asks for."""
         table = question.table
         if not table.is_live(name):
-            return "it is not live: still being built, or dropped"
+            return NOT_LIVE
         keys = record_keys(question.predicate, table.read)
         if isinstance(keys, str):
             return keys
         if not table.is_latest:
-            return "it describes the newest snapshot only"
+            return NEWEST_ONLY
         found = locate(table, pa.array(keys, pa.string()), question.partitions)
         if isinstance(found, str):
             return found

@@ -18,7 +18,6 @@ from lakedex.index.placement import find_records
 from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key
 
 _PREFIX = "secondary_index_"
-_CLUSTER = "CLUSTER"
 _COMPARABLE_BYTES = 64 << 20
 
 
@@ -48,7 +47,7 @@ def _find(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
             for partition, stats in metadata.partition_to_stats.items()
             for stat in stats
         }
-        if metadata.operation_type == _CLUSTER:
+        if metadata.is_clustering:
             # Clustering moves rows as they are: what was forgotten moves along.
             if not forgotten.isdisjoint(_replaced(metadata)):
                 forgotten |= written

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakedex.expr.points import points
 from lakedex.expr.tree import Literal
-from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
@@ -20,7 +20,6 @@ from lakedex.index.secondary.coverage import groups_not_kept_up
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
-_FIRST_VERSION_SHARDED_BY_VALUE = 2
 MAX_VALUES = 10_000
 
 
@@ -31,9 +30,7 @@ class SecondaryIndex:
 
     def names(self, table: IndexedTable) -> list[str]:
         """The secondary indexes that are defined or live."""
-        live = [name for name in table.read.config.metadata_partitions if name.startswith(_PREFIX)]
-        defined = [name for name in table.definitions if name.startswith(_PREFIX)]
-        return sorted({*live, *defined})
+        return table.named_indexes(_PREFIX)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""
@@ -83,9 +80,9 @@ def _spelled(literal: Literal) -> str | None:
 
 def _why_unusable(name: str, table: IndexedTable) -> str | None:
     if not table.is_live(name):
-        return "it is not live: still being built, or dropped"
+        return NOT_LIVE
     if not table.is_latest:
-        return "it describes the newest snapshot only"
+        return NEWEST_ONLY
     if not table.is_live(_RECORD_INDEX):
         return "it needs the record index, which the table does not have"
     known = f"{name}_problem"
@@ -105,7 +102,7 @@ def _entries(
 ) -> pa.Table:
     prefixes = [secondary_prefix(value) for value in values]
     shards = None
-    if definition.version >= _FIRST_VERSION_SHARDED_BY_VALUE:
+    if definition.is_placed_by_value:
         groups = len(table.metadata.groups(definition.name))
         shards = shards_of(pa.array(prefixes, pa.string()), groups).tolist()
     return table.metadata.scan_prefixes(definition.name, prefixes, shards)

@@ -15,7 +15,6 @@ from lakedex.services.verifying.entries import group_entries
 from lakedex.services.verifying.key_sets import Matched, RowKeys, match, pieces_by_group
 from lakedex.services.verifying.report import ProblemKind
 
-_FIRST_VERSION_SHARDED_BY_VALUE = 2
 _VALUE_PART = r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)"
 
 
@@ -104,5 +103,5 @@ def start(name: str, subject: Subject) -> Check:
         row_columns=frozenset([*subject.key_columns, column]),
         column=column,
         spelling_is_sure=bool(pa.types.is_string(kind) or pa.types.is_integer(kind)),
-        by_value=definition.version >= _FIRST_VERSION_SHARDED_BY_VALUE,
+        by_value=definition.is_placed_by_value,
     )
