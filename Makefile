@@ -6,6 +6,7 @@ MAKEFLAGS += --no-print-directory
 
 VENV := .venv
 INTEROP_VENV := .venv-interop
+EXECUTOR_VENV := .venv-executor
 BIN := $(VENV)/bin
 WORKERS ?= 2
 CASES ?= 100000
@@ -16,6 +17,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 INTEROP_LOCKED := $(INTEROP_VENV)/.locked
 INTEROP_READY := $(INTEROP_VENV)/.ready
+EXECUTOR_READY := $(EXECUTOR_VENV)/.ready
 INSTALL_SELF := pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 
 ##@ Use
@@ -27,15 +29,15 @@ demo: java $(READY) ## Show on a real table what lakedex does
 ##@ Judge
 
 .PHONY: test
-test: java $(READY) ## Run the whole suite and the doctests, with the coverage floor
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not interop" --cov --cov-report=term:skip-covered
+test: java $(READY) $(EXECUTOR_READY) ## Run the whole suite and the doctests, with the coverage floor
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not interop" --cov --cov-report=term:skip-covered
 
 .PHONY: check
 check: check-style check-types check-layers check-lock check-tree docs ## Check style, types, layers, locks, tree and docs
 
 .PHONY: interop
 interop: java $(INTEROP_READY) ## Let real Hudi on Spark 3.5 judge
-	@$(INTEROP_VENV)/bin/python scripts/fetch_hudi.py
+	@$(INTEROP_VENV)/bin/python scripts/fetch_jars.py
 	@$(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
 
 .PHONY: fuzz
@@ -100,7 +102,7 @@ lock: $(BIN)/uv ## Write requirements/*.lock anew (UPGRADE=1 takes the newest of
 
 .PHONY: clean
 clean: ## Remove the environments and everything built
-	@rm -rf $(VENV) $(INTEROP_VENV) .interop site dist build .coverage .coverage.* coverage.xml \
+	@rm -rf $(VENV) $(INTEROP_VENV) $(EXECUTOR_VENV) .interop site dist build .coverage .coverage.* coverage.xml \
 		.pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -124,6 +126,11 @@ $(INTEROP_LOCKED): requirements/bootstrap.lock requirements/interop.lock scripts
 
 $(INTEROP_READY): $(INTEROP_LOCKED) pyproject.toml
 	@$(INTEROP_VENV)/bin/python -m $(INSTALL_SELF)
+	@touch $@
+
+# What the Python of a Spark executor has, and nothing else: lakedex is shipped to it.
+$(EXECUTOR_READY): requirements/bootstrap.lock requirements/executor.lock scripts/venv.sh
+	@scripts/venv.sh $(EXECUTOR_VENV) executor
 	@touch $@
 
 # `make lock` must work also when the present locks do not fit.

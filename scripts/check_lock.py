@@ -20,6 +20,7 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "bootstrap": ("bootstrap",),
     "dev": ("", "dev", "docs"),
     "interop": ("", "interop"),
+    "executor": ("executor",),
 }
 HOST = re.compile(r"://|--(?:extra-)?index-url|--find-links| @ ")
 

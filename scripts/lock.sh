@@ -24,3 +24,5 @@ compile requirements/dev.lock pyproject.toml --group dev --group docs \
     --constraint requirements/bootstrap.lock
 compile requirements/interop.lock pyproject.toml --group interop \
     --constraint requirements/bootstrap.lock
+compile requirements/executor.lock --group pyproject.toml:executor \
+    --constraint requirements/dev.lock

@@ -16,6 +16,7 @@ from lakedex.cli.indexes import indexes
 from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
 from lakedex.cli.show import show
+from lakedex.cli.upgrade import upgrade
 from lakedex.cli.verify import verify
 
 # Rich tracebacks show the values of variables, credentials among them.
@@ -59,5 +60,5 @@ def lakedex(
     """Look into Apache Hudi tables and their indexes, without Spark and without Java."""
 
 
-for command in (show, indexes, metadata, explain, read, verify, demo):
+for command in (show, indexes, metadata, explain, read, verify, upgrade, demo):
     app.command()(command)

@@ -44,6 +44,10 @@ HIVE_STYLE_PARTITIONING: Final = "hoodie.datasource.write.hive_style_partitionin
 URL_ENCODE_PARTITIONING: Final = "hoodie.datasource.write.partitionpath.urlencode"
 DROP_PARTITION_COLUMNS: Final = "hoodie.datasource.write.drop.partition.columns"
 PARTITION_METAFILE_USE_BASE_FORMAT: Final = "hoodie.partition.metafile.use.base.format"
+CONSISTENT_LOGICAL_TIMESTAMP: Final = (
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
+)
+SLASH_SEPARATED_DATES: Final = "hoodie.datasource.write.slash.separated.date.partitioning"
 TIMEBASED_KEYGEN_PREFIX: Final = "hoodie.keygen.timebased."
 TIMEBASED_KEYGEN_PREFIX_OLD: Final = "hoodie.deltastreamer.keygen.timebased."
 

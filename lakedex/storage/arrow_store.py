@@ -89,8 +89,9 @@ class ArrowStorage:
         """Ranged reads of a file."""
         return ObjectSource(normalise(path), size, self)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Write a new file; see the module for what can go wrong."""
+        del durable
         temp = self._write_temp(path, data)
         if self._look(path).type != pafs.FileType.NotFound:
             self._discard(temp)
@@ -106,11 +107,20 @@ class ArrowStorage:
         self._publish(temp, path)
         return self.read_with_version(path)[1]
 
-    def delete(self, path: str) -> None:
-        """Remove a file."""
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        """Remove a file; see the module for what can go wrong."""
+        if if_version is not None and self._version_or_none(path) != if_version:
+            raise VersionMismatch(f"{self._root}/{path} changed since it was read")
         if self.exists(path):
             with self._named("delete", path):
                 self._filesystem.delete_file(self._located(path))
+
+    def delete_folder(self, prefix: str) -> None:
+        """Remove a folder with all that is in it."""
+        folder = normalise(prefix.removesuffix("/"))
+        if self._look(folder).type == pafs.FileType.Directory:
+            with self._named("delete", folder):
+                self._filesystem.delete_dir(self._located(folder))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """The file as pyarrow opens it; `size` is not needed."""

@@ -29,6 +29,7 @@ from lakedex.storage.local_files import (
     publish_new,
     publish_over,
     remove_checksum,
+    remove_tree,
     write_temp,
 )
 from lakedex.storage.local_source import LocalSource
@@ -110,12 +111,17 @@ class LocalStorage:
         length = self.size(path) if size is None else size
         return LocalSource(normalise(path), length, self._open)
 
-    def create(self, path: str, data: bytes) -> None:
-        """Write a new file, wholly or not at all."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a new file, wholly or not at all; an empty one need not be durable."""
         target = self._target(path)
         with self._writing("create", path):
             if Path(target).exists():
                 raise FileExistsError(errno.EEXIST, "exists")
+            if not data and not durable:
+                # A file without content is whole as soon as it is there.
+                remove_checksum(target)
+                Path(target).touch(exist_ok=False)
+                return
             temp, _ = write_temp(split(target)[0], data)
             remove_checksum(target)
             publish_new(temp, target, data)
@@ -135,17 +141,30 @@ class LocalStorage:
             publish_over(temp, target)
         return _version(data, state)
 
-    def delete(self, path: str) -> None:
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
         """Remove a file and its checksum file."""
         target = self._located(path)
         folder = split(target)[0]
         with self._writing("delete", path):
             try:
-                with locked_folder(folder, required=False):
+                with locked_folder(folder, required=if_version is not None):
+                    if if_version is not None:
+                        self._check_version(path, if_version)
                     remove_checksum(target)
                     Path(target).unlink(missing_ok=True)
             except (FileNotFoundError, NotADirectoryError):
-                return
+                if if_version is not None:
+                    raise VersionMismatch(f"{self._root}/{path} is gone") from None
+
+    def delete_folder(self, prefix: str) -> None:
+        """Remove a folder; a link in it is removed, not what it leads to."""
+        folder = normalise(prefix.removesuffix("/"))
+        self._check_folder(folder)
+        self._checked = {
+            known for known in self._checked if not f"{known}/".startswith(f"{folder}/")
+        }
+        with self._writing("delete", folder):
+            remove_tree(f"{self._root}/{folder}")
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """The file itself, which pyarrow reads with many threads; `size` is not needed."""

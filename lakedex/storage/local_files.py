@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from pathlib import Path
 from lakedex.storage.paths import TEMP_PREFIX, TEMP_SUFFIX
 
 LOCK_TIMEOUT_S = 30.0
+_TREE_ATTEMPTS = 5
 
 
 def make_folders(folder: str) -> None:
@@ -82,6 +84,24 @@ def remove_checksum(target: str) -> None:
     """
     path = Path(target)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def remove_tree(folder: str) -> None:
+    """Remove a folder, or a link to one, while others may add files to it or remove them."""
+    for attempt in range(_TREE_ATTEMPTS):
+        try:
+            if Path(folder).is_symlink():
+                Path(folder).unlink()
+            else:
+                shutil.rmtree(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            if not Path(folder).is_dir():
+                return
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY or attempt == _TREE_ATTEMPTS - 1:
+                raise
+        else:
+            return
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import obstore
 import pyarrow as pa
 from obstore.store import ObjectStore
 
-from lakedex.errors import FileMissing, StorageError
+from lakedex.errors import FileMissing, StorageError, VersionMismatch
 from lakedex.storage.object_errors import STORE_ERRORS, translate
 from lakedex.storage.object_source import ObjectSource
 from lakedex.storage.paths import is_side_file, normalise, normalise_folder, split
@@ -104,8 +104,9 @@ class ObjectStorage:
         """Ranged reads of an object; near ranges become one request."""
         return ObjectSource(normalise(path), size, self)
 
-    def create(self, path: str, data: bytes) -> None:
-        """Write a new object."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a new object, which is always durable."""
+        del durable
         key = self._key(path)
         self._call(
             "create", path, lambda: obstore.put(self._store, key, bytes(data), mode="create")
@@ -122,13 +123,24 @@ class ObjectStorage:
         )
         return _version(answer["e_tag"], answer["version"])
 
-    def delete(self, path: str) -> None:
-        """Remove an object."""
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        """Remove an object; with a version, which is looked up just before."""
         key = self._key(path)
+        if if_version is not None:
+            self._check_version(path, if_version)
         try:
             self._call("delete", path, lambda: obstore.delete(self._store, key))
         except FileMissing:
             return
+
+    def delete_folder(self, prefix: str) -> None:
+        """Remove all objects below a prefix, placeholders of folders too."""
+        folder = normalise(prefix.removesuffix("/"))
+        key = self._key(folder)
+        found = self._call("list", folder, lambda: obstore.list(self._store, key).collect())
+        keys = [item["path"] for item in found if item["path"].startswith(f"{key}/")]
+        if keys:
+            self._call("delete", folder, lambda: obstore.delete(self._store, keys))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A file over ranged reads; best with `pre_buffer=True`, which joins them."""
@@ -154,6 +166,15 @@ class ObjectStorage:
             return [bytes(part) for part in many]
 
         return self._call("read", path, fetch)
+
+    def _check_version(self, path: str, version: str) -> None:
+        try:
+            found = self._call("look at", path, lambda: obstore.head(self._store, self._key(path)))
+            same = _version(found["e_tag"], found["version"]) == version
+        except FileMissing:
+            same = False
+        if not same:
+            raise VersionMismatch(f"{self.root}/{path} changed since it was read")
 
     def _key(self, path: str) -> str:
         return f"{self._prefix}/{normalise(path)}" if self._prefix else normalise(path)

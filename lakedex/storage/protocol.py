@@ -70,8 +70,12 @@ class Storage(Protocol):
         `size` raises `CorruptFile` where bytes lack.
         """
 
-    def create(self, path: str, data: bytes) -> None:
-        """Write a new file, wholly or not at all; `AlreadyExists` when there is one."""
+    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Write a new file, wholly or not at all; `AlreadyExists` when there is one.
+
+        A file that is not `durable` may be gone after a power cut, and is made faster where
+        the store can do that.
+        """
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write a file in place of the old one, wholly or not at all; answer its version.
@@ -80,8 +84,16 @@ class Storage(Protocol):
         version; else `VersionMismatch`, also when the file is gone.
         """
 
-    def delete(self, path: str) -> None:
-        """Remove a file; one that is absent already is fine."""
+    def delete(self, path: str, *, if_version: str | None = None) -> None:
+        """Remove a file; one that is absent already is fine.
+
+        With `if_version`, only when the file is still the one that was read with that
+        version; else `VersionMismatch`, also when the file is gone. Object stores have no such
+        request: there the version is looked up just before.
+        """
+
+    def delete_folder(self, prefix: str) -> None:
+        """Remove a folder with all that is in it; one that is absent already is fine."""
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A file that `pyarrow.parquet.ParquetFile` can read; the caller closes it."""

@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-import fastavro
-from fastavro.read import SchemaResolutionError
-from fastavro.validation import ValidationError
-
 from lakedex.errors import CorruptFile, InvalidInput
+from lakedex.timeline.avro_library import SchemaResolutionError, ValidationError, fastavro
 from lakedex.timeline.avro_schema_guard import guarded_schema, record_widths
 from lakedex.timeline.wire_schemas import known_schema, known_schema_text, known_schema_without
 

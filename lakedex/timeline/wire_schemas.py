@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import fastavro
+from lakedex.timeline.avro_library import fastavro
 
 COMMIT_METADATA = "HoodieCommitMetadata"
 REPLACE_COMMIT_METADATA = "HoodieReplaceCommitMetadata"

@@ -21,6 +21,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _LIMIT_S = 5.0
 _PATIENCE_S = 3.0
+_SHARE = 8
 """How long after its alarm a child is killed that does not hear it."""
 _START_S = 60.0
 _MOST_FAILURES = 20
@@ -115,7 +116,8 @@ class _Child:
         self.at = start - 1
         self.total = 0
         self.slowest = (0.0, 0)
-        self._silence_s = run.limit_s + _PATIENCE_S
+        # A busy machine may give a child a fraction of a core.
+        self._silence_s = _SHARE * run.limit_s + _PATIENCE_S
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close
         self._process = subprocess.Popen(
             run.command(start, *([] if stop is None else [stop])),

@@ -1,4 +1,4 @@
-"""The child process: runs cases of one target, held to 512 MiB of memory and 5 s a case.
+"""The child process: runs cases of one target, held to 512 MiB of memory and 5 s of processor time a case.
 
     python -m tests.fuzz.worker SECONDS TARGET SEED MUTATED START [STOP [DUMP]]
 
@@ -60,19 +60,19 @@ def main(arguments: list[str]) -> None:
 
 def run_one(target: Target, data: bytes, limit_s: float) -> str:
     """What was wrong with how the target took the input; empty if nothing was."""
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    signal.setitimer(signal.ITIMER_PROF, limit_s)
     try:
         target.run(data)
     except LakedexError as error:
         return _judge(error, target, len(data))
     except TimeUp:
-        return f"time: more than {limit_s} s {_where()}"
+        return f"time: more than {limit_s} s of processor time {_where()}"
     except MemoryError as error:
         return f"memory: {error} {_where()}"
     except Exception as error:  # noqa: BLE001 - to find those is the point
         return f"error: {type(error).__name__}: {str(error)[:300]} {_where()}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return ""
 
 
@@ -105,7 +105,7 @@ def _where() -> str:
 def _prepare(target: Target, limit_s: float) -> OutsideWatch:
     """Warm up, then set the limits: memory counts from what the libraries take anyway."""
     faulthandler.enable()
-    signal.signal(signal.SIGALRM, _time_up)
+    signal.signal(signal.SIGPROF, _time_up)
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     for data in Cases(target, 0, 0).seeds[:3]:

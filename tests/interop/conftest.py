@@ -58,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A local Spark 3.5 session that knows Hudi, for the whole run.
 
     Its warehouse is a folder of the run, its time zone UTC. The bundle is the jar that
-    `scripts/fetch_hudi.py` brought, or else what Spark fetches by the same coordinates.
+    `scripts/fetch_jars.py` brought, or else what Spark fetches by the same coordinates.
     """
     sql = pytest.importorskip("pyspark.sql")
     bundle = ("spark.jars", str(JAR)) if JAR.exists() else ("spark.jars.packages", COORDINATES)

@@ -124,7 +124,7 @@ def test_the_tree_check_finds_long_files_and_machine_paths():
 
 
 def test_the_hudi_bundle_is_the_same_for_the_fetcher_and_for_the_session():
-    fetcher = runpy.run_path(str(SCRIPTS / "fetch_hudi.py"))
+    fetcher = runpy.run_path(str(SCRIPTS / "fetch_jars.py"))
     session = runpy.run_path(str(ROOT / "tests" / "interop" / "conftest.py"))
     assert session["COORDINATES"] == fetcher["COORDINATES"]
     assert session["JAR"] == fetcher["jar_path"]()

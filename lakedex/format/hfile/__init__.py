@@ -10,6 +10,14 @@ from lakedex.format.hfile.cells import Cells
 from lakedex.format.hfile.data_blocks import ReadCounters
 from lakedex.format.hfile.reader import HFileReader
 from lakedex.format.hfile.trailer import Codec
-from lakedex.format.hfile.writer import HFileOptions, write_hfile
+from lakedex.format.hfile.writer import HFileBuilder, HFileOptions, write_hfile
 
-__all__ = ["Cells", "Codec", "HFileOptions", "HFileReader", "ReadCounters", "write_hfile"]
+__all__ = [
+    "Cells",
+    "Codec",
+    "HFileBuilder",
+    "HFileOptions",
+    "HFileReader",
+    "ReadCounters",
+    "write_hfile",
+]

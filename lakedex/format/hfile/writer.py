@@ -92,18 +92,84 @@ def write_hfile(
         >>> len(write_hfile(pa.array(["k1"]), pa.array([b"v"]))) > 4096
         True
     """
-    key_column, value_column = _check_columns(keys, values)
-    duplicate = _check_order(key_column, allow_duplicates=options.allow_duplicates)
-    form = BlockFormat(options.codec, options.level, options.bytes_per_checksum)
-    file = _FileBuilder(form)
-    cells, bounds = _lay_out(key_column, value_column)
-    cuts = _cut_blocks(bounds, duplicate, options.block_size)
-    _check_block_sizes(bounds[cuts])
-    file.add_data(cells, bounds[cuts], _index_keys(key_column, cuts, options))
-    for name in sorted(meta_blocks or {}):
-        file.add_meta(name, (meta_blocks or {})[name])
-    info = _file_info(key_column, value_column, options) | dict(file_info or {})
-    return file.finish(info, entry_count=len(key_column), raw_bytes=int(bounds[-1]))
+    builder = HFileBuilder(options)
+    builder.add(keys, values)
+    return builder.finish(file_info=file_info, meta_blocks=meta_blocks)
+
+
+class HFileBuilder:
+    """Makes an HFile of batches of cells, so that only one batch is in memory unpacked.
+
+    Example:
+        >>> builder = HFileBuilder()
+        >>> builder.add(pa.array(["k1"]), pa.array([b"v"]))
+        >>> builder.add(pa.array(["k2"]), pa.array([b"w"]))
+        >>> builder.entry_count, len(builder.finish()) > 4096
+        (2, True)
+    """
+
+    def __init__(self, options: HFileOptions = _DEFAULT_OPTIONS) -> None:
+        """Start an empty file."""
+        self._options = options
+        self._file = _FileBuilder(
+            BlockFormat(options.codec, options.level, options.bytes_per_checksum)
+        )
+        self._raw_bytes = self._key_bytes = self._value_bytes = 0
+        self.entry_count = 0
+        self.first_key: bytes | None = None
+        self.last_key: bytes | None = None
+
+    def add(self, keys: pa.Array, values: pa.Array) -> None:
+        """Add cells; their keys come after all that were added before.
+
+        Raises:
+            InvalidInput: keys out of order, repeated, null or too long; null values.
+        """
+        key_column, value_column = _check_columns(keys, values)
+        if not len(key_column):
+            return
+        duplicate = _check_order(key_column, allow_duplicates=self._options.allow_duplicates)
+        first = key_column[0].as_py()
+        if self.last_key is not None and first <= self.last_key:
+            raise InvalidInput(f"HFile key {first!r} does not come after {self.last_key!r}")
+        cells, bounds = _lay_out(key_column, value_column)
+        cuts = _cut_blocks(bounds, duplicate, self._options.block_size)
+        _check_block_sizes(bounds[cuts])
+        self._file.add_data(cells, bounds[cuts], _index_keys(key_column, cuts, self._options))
+        self._raw_bytes += int(bounds[-1])
+        self._key_bytes += pc.sum(pc.binary_length(key_column)).as_py()
+        self._value_bytes += pc.sum(pc.binary_length(value_column)).as_py()
+        self.entry_count += len(key_column)
+        self.first_key = self.first_key if self.first_key is not None else first
+        self.last_key = key_column[-1].as_py()
+
+    def finish(
+        self,
+        *,
+        file_info: Mapping[str, bytes] | None = None,
+        meta_blocks: Mapping[str, bytes] | None = None,
+    ) -> bytes:
+        """The bytes of the file, as `write_hfile` gives them."""
+        for name in sorted(meta_blocks or {}):
+            self._file.add_meta(name, (meta_blocks or {})[name])
+        info = self._own_info() | dict(file_info or {})
+        return self._file.finish(info, entry_count=self.entry_count, raw_bytes=self._raw_bytes)
+
+    def _own_info(self) -> dict[str, bytes]:
+        """The entries that every file has."""
+        info = {
+            KEY_VALUE_VERSION: (1).to_bytes(4, "big"),
+            MAX_MEMSTORE_TIMESTAMP: bytes(8),
+        }
+        if self.last_key is not None:
+            suffixed = self._options.index_key_suffix
+            info[LAST_KEY] = _stored_key(self.last_key, with_suffix=suffixed)
+        count = max(self.entry_count, 1)
+        info[AVERAGE_KEY_LENGTH] = (self._key_bytes // count).to_bytes(4, "big")
+        info[AVERAGE_VALUE_LENGTH] = (self._value_bytes // count).to_bytes(4, "big")
+        if self._options.create_time_ms is not None:
+            info[CREATE_TIME] = self._options.create_time_ms.to_bytes(8, "big")
+        return info
 
 
 class _FileBuilder:
@@ -120,7 +186,7 @@ class _FileBuilder:
     def add_data(self, cells: memoryview, bounds: Ints, index_keys: list[bytes]) -> None:
         """Add data blocks: block i holds the cells between `bounds[i]` and the next one."""
         limits = bounds.tolist()
-        previous = -1
+        previous = self._data[-1][0] if self._data else -1
         for start, stop, key in zip(limits[:-1], limits[1:], index_keys, strict=True):
             offset, size = self._add(DATA_MAGIC, cells[start:stop], previous)
             self._data.append((offset, size, key))
@@ -257,21 +323,3 @@ def _index_keys(keys: pa.Array, cuts: Ints, options: HFileOptions) -> list[bytes
 def _stored_key(key: bytes, *, with_suffix: bool) -> bytes:
     """A key with its length before it and, if wanted, the suffix after it."""
     return len(key).to_bytes(2, "big") + key + (KEY_SUFFIX if with_suffix else b"")
-
-
-def _file_info(keys: pa.Array, values: pa.Array, options: HFileOptions) -> dict[str, bytes]:
-    """The entries that every file has."""
-    info = {
-        KEY_VALUE_VERSION: (1).to_bytes(4, "big"),
-        MAX_MEMSTORE_TIMESTAMP: bytes(8),
-    }
-    count = len(keys)
-    if count:
-        last = keys[count - 1].as_py()
-        info[LAST_KEY] = _stored_key(last, with_suffix=options.index_key_suffix)
-    for name, column in ((AVERAGE_KEY_LENGTH, keys), (AVERAGE_VALUE_LENGTH, values)):
-        total = pc.sum(pc.binary_length(column)).as_py() or 0
-        info[name] = (total // max(count, 1)).to_bytes(4, "big")
-    if options.create_time_ms is not None:
-        info[CREATE_TIME] = options.create_time_ms.to_bytes(8, "big")
-    return info

@@ -2,13 +2,16 @@
 
 Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages
 are of version 1. A column that holds NaN has no statistics: Arrow would leave NaN out of the range,
-and Spark, to which NaN is the largest number, would then skip the row group.
+and Spark, to which NaN is the largest number, would then skip the row group. A float column with
+-0.0 has no dictionary: Spark looks for 0.0 in it bit by bit, and would skip the row group as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -51,7 +54,8 @@ def write_base_file(
             coerce_timestamps="us",
             store_schema=False,
             store_decimal_as_integer=False,
-            write_statistics=_columns_with_statistics(table),
+            write_statistics=_columns_without(table, _may_hold_nan),
+            use_dictionary=_columns_without(table, _may_hold_negative_zero),
             metadata_collector=collected,
         )
         with writer:
@@ -64,12 +68,14 @@ def write_base_file(
     return collected[0]
 
 
-def _columns_with_statistics(table: pa.Table) -> bool | list[str]:
-    """The columns whose range may be written; True for all of them."""
+def _columns_without(
+    table: pa.Table, is_unfit: Callable[[pa.DataType, pa.ChunkedArray], bool]
+) -> bool | list[str]:
+    """The names of the columns that are fit; True for all of them."""
     unfit = {
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
-        if _may_hold_nan(field.type, column)
+        if is_unfit(field.type, column)
     }
     return [name for name in table.column_names if name not in unfit] if unfit else True
 
@@ -81,6 +87,31 @@ def _may_hold_nan(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
         return False
     inner = [data_type.field(number).type for number in range(data_type.num_fields)]
     return any(_has_floats(part) for part in inner)
+
+
+def _may_hold_negative_zero(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
+    if not _has_floats(data_type):
+        return False
+    for chunk in column.chunks:
+        for leaf in _float_leaves(chunk):
+            zeros = leaf.filter(pc.equal(leaf, 0.0)).to_numpy(zero_copy_only=False)
+            if np.signbit(zeros).any():
+                return True
+    return False
+
+
+def _float_leaves(array: pa.Array) -> Iterator[pa.Array]:
+    """The float arrays inside of an array; what lies in null rows may be among them."""
+    if pa.types.is_floating(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for number in range(array.type.num_fields):
+            yield from _float_leaves(array.field(number))
+    elif pa.types.is_map(array.type):
+        yield from _float_leaves(array.keys)
+        yield from _float_leaves(array.items)
+    elif pa.types.is_nested(array.type):
+        yield from _float_leaves(array.values)
 
 
 def _has_floats(data_type: pa.DataType) -> bool:

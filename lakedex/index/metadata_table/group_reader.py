@@ -84,11 +84,12 @@ class GroupReader:
         """The reader of the base HFile, if the group has one."""
         if self._base is None and self._group.base is not None:
             size = self._group.base.size_bytes
-            self._base = HFileReader(self._storage.source(self._base_path, size))
+            self._base = HFileReader(self._storage.source(self.base_path, size))
         return self._base
 
     @property
-    def _base_path(self) -> str:
+    def base_path(self) -> str:
+        """The path of the base HFile; empty without one."""
         return self._group.path_of(self._group.base.name) if self._group.base else ""
 
     @property
@@ -107,7 +108,7 @@ class GroupReader:
         found: list[_RawCells] = []
         if self.base is not None:
             text = self.base.file_info.get("schema", b"").decode("utf-8", "replace")
-            found.extend(_split(selection.read(self.base), self._base_path, text))
+            found.extend(_split(selection.read(self.base), self.base_path, text))
         for number, block in enumerate(self.log_blocks):
             if block.kind is BlockKind.DELETE:
                 keys = selection.chosen(decode_delete_block(block).keys)

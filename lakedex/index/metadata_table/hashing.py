@@ -13,11 +13,12 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
 from lakedex.errors import InvalidInput
 
 _XXH64_SEED = 0xFFFFFFFFDABADABA
+_HASH_ROWS = 1 << 15
+"""So many strings are hashed at a time: what is made on the way then stays in the cache."""
 Int32s = npt.NDArray[np.int32]
 
 
@@ -28,10 +29,15 @@ def java_hashes(keys: pa.Array) -> Int32s:
         >>> java_hashes(pa.array(["k1", "", "é", "東京"])).tolist()
         [3366, 0, 233, 841051]
     """
-    units, lengths = _utf16_units(keys)
-    if len(lengths) == 0:
-        return np.empty(0, dtype=np.int32)
+    starts = range(0, len(keys), _HASH_ROWS)
+    parts = [_hash_part(*_utf16_units(keys.slice(start, _HASH_ROWS))) for start in starts]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+
+
+def _hash_part(units: npt.NDArray[np.uint16], lengths: npt.NDArray[np.int64]) -> Int32s:
     longest = int(lengths.max())
+    if int(lengths.min()) == longest:
+        return _even_hashes(units.reshape(len(lengths), longest))
     powers = np.ones(longest + 1, dtype=np.uint32)
     if longest:
         powers[1:] = np.cumprod(np.full(longest, 31, dtype=np.uint32), dtype=np.uint32)
@@ -43,6 +49,15 @@ def java_hashes(keys: pa.Array) -> Int32s:
     return (sums[ends] - sums[ends - lengths]).view(np.int32)
 
 
+def _even_hashes(units: npt.NDArray[np.uint16]) -> Int32s:
+    """The hashes of strings that are equally long: one row each."""
+    hashes = np.zeros(len(units), dtype=np.uint32)
+    for column in np.ascontiguousarray(units.T):
+        hashes *= np.uint32(31)
+        hashes += column
+    return hashes.view(np.int32)
+
+
 def shards_of(keys: pa.Array, shard_count: int) -> Int32s:
     """The file group number of each key among `shard_count` groups.
 
@@ -52,12 +67,17 @@ def shards_of(keys: pa.Array, shard_count: int) -> Int32s:
     """
     if shard_count < 1:
         raise InvalidInput(f"an index needs at least one file group, not {shard_count}")
-    hashes = java_hashes(keys).astype(np.int64)
-    positive = np.abs(hashes)
+    return shard_numbers(java_hashes(keys), shard_count)
+
+
+def shard_numbers(hashes: Int32s, shard_count: int | npt.NDArray[np.int64]) -> Int32s:
+    """The file group number of each hash; there may be another number of groups for each."""
+    wide = hashes.astype(np.int64)
+    positive = np.abs(wide)
     # Java's abs leaves the smallest int negative, and its remainder keeps that sign.
     smallest = positive == 1 << 31
     shards = positive % shard_count
-    return np.where(smallest, np.abs(np.fmod(hashes, shard_count)), shards).astype(np.int32)
+    return np.where(smallest, np.abs(np.fmod(wide, shard_count)), shards).astype(np.int32)
 
 
 def name_id(name: str) -> str:
@@ -67,6 +87,8 @@ def name_id(name: str) -> str:
         >>> name_id("driver")
         'AjpJ7N1gBZc='
     """
+    import xxhash  # noqa: PLC0415 - workers place keys by shard only, and may lack it
+
     digest = xxhash.xxh64_digest(name.encode(), seed=_XXH64_SEED)
     return base64.b64encode(digest).decode()
 

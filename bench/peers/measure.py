@@ -1,0 +1,117 @@
+"""Measures one engine in a process of its own: a load, then some upserts.
+
+    python bench/peers/measure.py ENGINE DATA WORK
+
+DATA holds `load/` and `batch-<n>/` as Parquet; WORK is an empty folder. Prints one JSON line with
+seconds, the peak memory of driver and Python workers, and the steps of lakedex's last upsert.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pyspark.sql import SparkSession
+
+from peers.engines import ENGINES, JARS
+
+
+def main(name: str, data: Path, work: Path) -> None:
+    kind = ENGINES[name]
+    builder = SparkSession.builder.master("local[2]").appName(f"bench-{name}")
+    settings = {
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.host": "127.0.0.1",
+        "spark.pyspark.python": sys.executable,
+        **kind.settings,
+    }
+    if kind.jars:
+        settings["spark.jars"] = ",".join(str(JARS / jar) for jar in kind.jars)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(1000).selectExpr("sum(id)").collect()
+    engine = kind(spark, work)
+    watch = PeakMemory()
+    load = timed(lambda: engine.load(spark.read.parquet(str(data / "load"))))
+    upserts = []
+    for batch in sorted(data.glob("batch-*")) if name != "parquet" else []:
+        rows = spark.read.parquet(str(batch))
+        upserts.append(timed(lambda rows=rows: engine.upsert(rows)))
+    told = getattr(engine, "last", None)
+    print(
+        json.dumps(
+            {
+                "engine": name,
+                "load": load,
+                "upserts": upserts,
+                "rows": engine.count(),
+                "peak_bytes": watch.stop(),
+                "steps": dict(told.seconds) if told is not None else {},
+            }
+        )
+    )
+    spark.stop()
+
+
+def timed(work) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+class PeakMemory:
+    """The most resident memory that this process and its children had together."""
+
+    def __init__(self) -> None:
+        self._peak = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        self._done.set()
+        self._thread.join()
+        return self._peak
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.1):
+            self._peak = max(self._peak, sum(map(resident, family(os.getpid()))))
+
+
+def family(root: int) -> list[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[1])
+    found = [root]
+    for parent in found:
+        found += [child for child, of in parents.items() if of == parent]
+    return found
+
+
+def resident(process: int) -> int:
+    try:
+        text = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return next((int(x.split()[1]) * 1024 for x in text.splitlines() if x.startswith("Pss:")), 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,219 @@
+"""Options of Hudi that a lakedex write accepts and leaves alone.
+
+They tune the JVM (parallelism, memory, storage levels), ask for services that have calls of
+their own here, or talk to systems outside of the table. A Hudi script that sets them runs
+unchanged. Families that lakedex never reads are accepted by their prefix.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_DATASOURCE: Final = """
+    write.operation write.schema write.reconcile.schema write.row.writer.enable
+    write.streaming.ignore.failed.batch write.streaming.retry.count
+    write.streaming.retry.interval.ms write.streaming.checkpoint.identifier
+    write.streaming.disable.compaction write.commitmeta.key.prefix
+    write.schema.allow.auto.evolution.column.drop write.new.columns.nullable
+    write.partitions.to.delete write.dbname
+    compaction.async.enable clustering.async.enable clustering.inline.enable
+    overwrite.mode query.type query.incremental.format read.paths read.begin.instanttime
+    read.end.instanttime read.incr.path.glob read.enable.data.skipping
+    read.extract.partition.values.from.path
+    read.file.index.listing.mode read.incr.fallback.fulltablescan.enable read.table.version
+    read.create.filesystem.relation read.streaming.skip_insert_overwrite
+"""
+
+_WRITE: Final = """
+    hoodie.insert.shuffle.parallelism hoodie.upsert.shuffle.parallelism
+    hoodie.bulkinsert.shuffle.parallelism hoodie.delete.shuffle.parallelism
+    hoodie.rollback.parallelism hoodie.finalize.write.parallelism
+    hoodie.markers.delete.parallelism hoodie.archive.delete.parallelism
+    hoodie.file.listing.parallelism hoodie.write.status.storage.level
+    hoodie.write.tagged.record.storage.level hoodie.write.markers.type
+    hoodie.markers.timeline_server_based.batch.num_threads
+    hoodie.markers.timeline_server_based.batch.interval_ms
+    hoodie.write.concurrency.mode hoodie.write.num.retries.on.conflict.failures
+    hoodie.write.concurrency.early.conflict.detection.enable
+    hoodie.write.concurrency.early.conflict.detection.strategy
+    hoodie.write.concurrency.early.conflict.check.commit.conflict
+    hoodie.write.concurrency.schema.conflict.resolution.enable
+    hoodie.write.commit.callback.on hoodie.write.commit.callback.class
+    hoodie.write.commit.callback.http.url hoodie.write.commit.callback.http.timeout.seconds
+    hoodie.write.complex.keygen.new.encoding hoodie.write.complex.keygen.validation.enable
+    hoodie.write.record.positions hoodie.write.partial.updates.enabled
+    hoodie.write.set.null.for.missing.columns hoodie.write.auto.upgrade
+    hoodie.write.buffer.limit.bytes hoodie.write.executor.type
+    hoodie.write.executor.disruptor.buffer.limit.bytes
+    hoodie.write.executor.disruptor.wait.strategy hoodie.write.track.event.time.watermark
+    hoodie.write.num.rows.to.sample
+    hoodie.auto.commit hoodie.auto.adjust.lock.configs hoodie.avro.schema
+    hoodie.avro.schema.validate hoodie.avro.schema.external.transformation hoodie.write.schema
+    hoodie.schema.on.read.enable hoodie.combine.before.delete hoodie.bulkinsert.sort.mode
+    hoodie.bulkinsert.user.defined.partitioner.class
+    hoodie.bulkinsert.user.defined.partitioner.sort.columns
+    hoodie.copyonwrite.insert.split.size hoodie.copyonwrite.insert.auto.split
+    hoodie.record.size.estimation.threshold hoodie.record.size.estimator.class
+    hoodie.merge.small.file.group.candidates.limit hoodie.merge.data.validation.enabled
+    hoodie.merge.allow.duplicate.on.inserts hoodie.merge.handle.class
+    hoodie.create.handle.class hoodie.append.handle.class hoodie.concat.handle.class
+    hoodie.allow.empty.commit hoodie.allow.operation.metadata.field
+    hoodie.fail.writes.on.inline.table.service.exception
+    hoodie.fail.on.timeline.archiving hoodie.fail.job.on.duplicate.data.file.detection
+    hoodie.release.resource.on.completion.enable hoodie.rollback.using.markers
+    hoodie.rollback.instant.backup.enabled hoodie.consistency.check.enabled
+    hoodie.client.init.callback.classes hoodie.skip.default.partition.validation
+    hoodie.sensitive.config.keys hoodie.spillable.diskmap.type
+    hoodie.optimized.log.blocks.scan.enable
+    hoodie.table.services.enabled hoodie.table.services.incremental.enabled
+    hoodie.timeline.server.based.instants.load hoodie.write.ignore.failed hoodie.base.path
+    hoodie.storage.layout.type hoodie.storage.layout.partitioner.class
+    hoodie.parquet.block.size hoodie.parquet.page.size hoodie.parquet.compression.ratio
+    hoodie.parquet.dictionary.enabled hoodie.parquet.outputtimestamptype
+    hoodie.parquet.writelegacyformat.enabled hoodie.parquet.field_id.write.enabled
+    hoodie.parquet.bloom.filter.enabled hoodie.parquet.read.array.compression.optimization
+    hoodie.logfile.max.size hoodie.logfile.data.block.max.size hoodie.logfile.data.block.format
+    hoodie.logfile.to.parquet.compression.ratio hoodie.hfile.block.size hoodie.hfile.max.file.size
+    hoodie.hfile.compression.algorithm hoodie.orc.max.file.size hoodie.orc.stripe.size
+    hoodie.orc.block.size hoodie.orc.compression.codec
+    hoodie.sql.insert.mode hoodie.sql.bulk.insert.enable hoodie.sql.origin.keygen.class
+    hoodie.spark.sql.insert.into.operation hoodie.spark.sql.optimized.writes.enable
+    hoodie.spark.sql.merge.into.partial.updates hoodie.payload.event.time.field
+    hoodie.file.index.enable hoodie.file.group.reader.enabled hoodie.reader.merge.type
+    hoodie.realtime.merge.skip hoodie.enable.data.skipping
+"""
+
+_INDEX: Final = """
+    hoodie.bloom.index.parallelism hoodie.bloom.index.prune.by.ranges
+    hoodie.bloom.index.use.caching hoodie.bloom.index.use.metadata
+    hoodie.bloom.index.use.treebased.filter hoodie.bloom.index.bucketized.checking
+    hoodie.bloom.index.keys.per.bucket hoodie.bloom.index.input.storage.level
+    hoodie.bloom.index.fileid.key.sorting.enable hoodie.simple.index.use.caching
+    hoodie.simple.index.parallelism hoodie.simple.index.input.storage.level
+    hoodie.global.simple.index.parallelism hoodie.global.index.reconcile.parallelism
+    hoodie.record.index.use.caching hoodie.record.index.input.storage.level
+    hoodie.index.name hoodie.bucket.index.query.pruning
+    hoodie.metadata.index.async hoodie.metadata.metrics.enable
+    hoodie.metadata.log.compaction.enable hoodie.metadata.log.compaction.blocks.threshold
+    hoodie.metadata.dir.filter.regex hoodie.metadata.index.bloom.filter.parallelism
+    hoodie.metadata.index.bloom.filter.column.list hoodie.metadata.index.column.stats.parallelism
+    hoodie.metadata.index.column.stats.processing.mode.override
+    hoodie.metadata.index.column.stats.inMemory.projection.threshold
+    hoodie.metadata.index.check.timeout.seconds hoodie.metadata.optimized.log.blocks.scan.enable
+    hoodie.metadata.max.deltacommits.when_pending hoodie.metadata.max.init.parallelism
+    hoodie.metadata.max.reader.memory hoodie.metadata.max.reader.buffer.size
+    hoodie.metadata.spillable.map.path hoodie.metadata.max.logfile.size
+    hoodie.metadata.auto.initialize hoodie.metadata.auto.delete.partitions
+    hoodie.metadata.index.expression.enable hoodie.metadata.index.expression.file.group.count
+    hoodie.metadata.index.expression.parallelism hoodie.metadata.index.partition.stats.parallelism
+    hoodie.metadata.index.secondary.enable hoodie.metadata.index.secondary.parallelism
+    hoodie.metadata.range.repartition.sampling.fraction
+    hoodie.metadata.range.repartition.target.records.per.partition
+    hoodie.metadata.range.repartition.random.seed
+    hoodie.metadata.repartition.min.partitions.threshold
+    hoodie.metadata.repartition.default.partitions hoodie.metadata.file.cache.max.size.mb
+    hoodie.metadata.bloom.filter.enable hoodie.metadata.bloom.filter.type
+    hoodie.metadata.bloom.filter.num.entries hoodie.metadata.bloom.filter.fpp
+    hoodie.metadata.bloom.filter.dynamic.max.entries
+    hoodie.metadata.record.preparation.parallelism hoodie.metadata.streaming.write.enabled
+    hoodie.metadata.streaming.write.datatable.write.statuses.coalesce.divisor
+    hoodie.metadata.clean.async hoodie.metadata.cleaner.commits.retained
+    hoodie.metadata.keep.min.commits hoodie.metadata.keep.max.commits
+    hoodie.metadata.populate.meta.fields hoodie.metadata.insert.parallelism
+    hoodie.metadata.write.concurrency.mode hoodie.metadata.validate
+"""
+
+_SERVICES: Final = """
+    hoodie.compact.inline hoodie.compact.inline.max.delta.commits
+    hoodie.compact.inline.max.delta.seconds hoodie.compact.inline.trigger.strategy
+    hoodie.compact.schedule.inline hoodie.compaction.strategy hoodie.compaction.target.io
+    hoodie.compaction.lazy.block.read hoodie.compaction.reverse.log.read
+    hoodie.compaction.daybased.target.partitions hoodie.compaction.logfile.size.threshold
+    hoodie.compaction.logfile.num.threshold hoodie.compaction.partition.path.regex
+    hoodie.log.compaction.inline hoodie.log.compaction.enable
+    hoodie.log.compaction.blocks.threshold hoodie.log.compaction.inline.max.delta.commits
+    hoodie.clean.automatic hoodie.clean.async hoodie.clean.async.enabled hoodie.clean.policy
+    hoodie.clean.commits.retained hoodie.clean.hours.retained hoodie.clean.fileversions.retained
+    hoodie.clean.parallelism hoodie.clean.failed.writes.policy hoodie.clean.trigger.strategy
+    hoodie.clean.trigger.max.commits hoodie.clean.max.commits hoodie.clean.allow.multiple
+    hoodie.clean.incremental.enabled hoodie.clean.delete.bootstrap.base.file
+    hoodie.clean.multiple.enabled hoodie.clean.optimization.with.local.engine
+    hoodie.cleaner.policy hoodie.cleaner.commits.retained hoodie.cleaner.hours.retained
+    hoodie.cleaner.fileversions.retained hoodie.cleaner.parallelism
+    hoodie.cleaner.incremental.mode hoodie.cleaner.delete.bootstrap.base.file
+    hoodie.cleaner.policy.failed.writes hoodie.cleaner.policy.bounds
+    hoodie.keep.min.commits hoodie.keep.max.commits hoodie.commits.archival.batch
+    hoodie.archive.automatic hoodie.archive.async hoodie.archive.merge.enable
+    hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
+    hoodie.archive.beyond.savepoint hoodie.timeline.compaction.batch.size
+    hoodie.clustering.inline hoodie.clustering.inline.max.commits
+    hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
+    hoodie.clustering.schedule.inline hoodie.clustering.updates.strategy
+    hoodie.clustering.rollback.pending.replacecommit.on.conflict
+    hoodie.clustering.preserve.commit.metadata hoodie.clustering.execution.strategy.class
+    hoodie.layout.optimize.enable hoodie.layout.optimize.strategy
+    hoodie.layout.optimize.curve.build.method hoodie.layout.optimize.data.skipping.enable
+    hoodie.layout.optimize.build.curve.sample.size
+    hoodie.savepoint.user hoodie.savepoint.comments
+"""
+
+_LOCKS: Final = """
+    hoodie.write.lock.num_retries hoodie.write.lock.client.num_retries
+    hoodie.write.lock.client.wait_time_ms_between_retry
+    hoodie.write.lock.max_wait_time_ms_between_retry hoodie.write.lock.filesystem.path
+    hoodie.write.lock.filesystem.expire hoodie.write.lock.heartbeat_interval_ms
+    hoodie.write.lock.conflict.resolution.strategy hoodie.write.lock.audit.enabled
+"""
+
+_PREFIXES: Final = (
+    "hoodie.datasource.hive_sync.",
+    "hoodie.datasource.meta.sync.",
+    "hoodie.datasource.meta_sync.",
+    "hoodie.meta.sync.",
+    "hoodie.meta_sync.",
+    "hoodie.onehouse.",
+    "hoodie.gcp.",
+    "hoodie.aws.",
+    "hoodie.metrics.",
+    "hoodie.streamer.",
+    "hoodie.deltastreamer.",
+    "hoodie.embed.timeline.",
+    "hoodie.filesystem.",
+    "hoodie.memory.",
+    "hoodie.common.",
+    "hoodie.errortable.",
+    "hoodie.clustering.plan.",
+    "hoodie.write.lock.zookeeper.",
+    "hoodie.write.lock.hivemetastore.",
+    "hoodie.write.lock.dynamodb.",
+    "hoodie.write.commit.callback.",
+    "hoodie.precommit.validators",
+    "hoodie.fs.atomic_creation.",
+    "hoodie.bootstrap.",
+    "hoodie.index.hbase.",
+    "hoodie.hbase.index.",
+)
+_REFUSED_BY_PREFIX: Final = ("hoodie.deltastreamer.keygen.timebased.", "hoodie.bootstrap.base.path")
+
+IGNORED: Final = frozenset(
+    [
+        *(f"hoodie.datasource.{name}" for name in _DATASOURCE.split()),
+        *_WRITE.split(),
+        *_INDEX.split(),
+        *_SERVICES.split(),
+        *_LOCKS.split(),
+    ]
+)
+"""Names of single options that are accepted and ignored."""
+
+
+def is_ignored(name: str) -> bool:
+    """Whether an option is Hudi's, known, and without meaning for a lakedex write.
+
+    Example:
+        >>> is_ignored("hoodie.upsert.shuffle.parallelism"), is_ignored("hoodie.upsert.shufle")
+        (True, False)
+    """
+    if name in IGNORED:
+        return True
+    return name.startswith(_PREFIXES) and not name.startswith(_REFUSED_BY_PREFIX)

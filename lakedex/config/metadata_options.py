@@ -1,0 +1,234 @@
+"""Which partitions the metadata table of a table is to have, and how they are laid out.
+
+A partition that exists stays: an option that would drop one is refused, an option that is not
+given drops nothing. A partition that is asked for and missing is built by the next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakedex.config import write_option_names as options
+from lakedex.config.option_values import FlagOption, NumberOption
+from lakedex.config.table_config import TableConfig
+from lakedex.config.write_index import WriteIndex
+from lakedex.errors import InvalidInput
+
+FILES, COLUMN_STATS, PARTITION_STATS = "files", "column_stats", "partition_stats"
+BLOOM_FILTERS, RECORD_INDEX = "bloom_filters", "record_index"
+
+
+class RecordIndexScope(Enum):
+    """Whether the record index knows keys of the whole table, or of each partition by itself."""
+
+    GLOBAL = "global"
+    PARTITIONED = "partitioned"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataOptions:
+    """What a write keeps in the metadata table."""
+
+    partitions: tuple[str, ...]
+    """All partitions that this write keeps, sorted; empty when there is no metadata table."""
+    record_index: RecordIndexScope | None
+    stat_columns: tuple[str, ...]
+    """The columns of column_stats; empty means the first `most_stat_columns` of the table."""
+    most_stat_columns: int
+    column_stats_groups: int
+    partition_stats_groups: int
+    bloom_filter_groups: int
+    record_index_groups: tuple[int, int]
+    """The least and the largest number of file groups (per partition, if partitioned)."""
+    record_index_group_size: int
+    record_index_growth: float
+    compact_after: int
+    """The number of delta commits after which the metadata table is compacted."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a metadata table."""
+        return bool(self.partitions)
+
+    def has(self, partition: str) -> bool:
+        """Whether a partition is kept."""
+        return partition in self.partitions
+
+    def check_columns(self, columns: Collection[str]) -> None:
+        """Refuse a list of columns with statistics that names one the table has not.
+
+        Raises:
+            InvalidInput: naming the option and the column.
+        """
+        for name in self.stat_columns:
+            if name not in columns:
+                option = options.COLUMN_STATS_COLUMNS.name
+                raise InvalidInput(f"{option} names {name!r}, which is no column of the table")
+
+    def layout(self, partition: str) -> dict[str, str]:
+        """The settings that a partition is built with, by the names of their options."""
+        if partition == COLUMN_STATS:
+            return {
+                options.COLUMN_STATS_COLUMNS.name: ",".join(self.stat_columns),
+                options.COLUMN_STATS_MOST_COLUMNS.name: str(self.most_stat_columns),
+                options.COLUMN_STATS_GROUPS.name: str(self.column_stats_groups),
+            }
+        if partition == PARTITION_STATS:
+            return {options.PARTITION_STATS_GROUPS.name: str(self.partition_stats_groups)}
+        if partition == BLOOM_FILTERS:
+            return {options.BLOOM_FILTER_GROUPS.name: str(self.bloom_filter_groups)}
+        if partition == RECORD_INDEX and self.record_index is not None:
+            least, most = _count_options(self.record_index)
+            low, high = self.record_index_groups
+            return {least.name: str(low), most.name: str(high)}
+        return {}
+
+
+def resolve_metadata(
+    config: TableConfig,
+    settings: Mapping[str, str],
+    given: Mapping[str, str],
+    index: WriteIndex,
+    *,
+    record_index_partitioned: bool | None,
+) -> MetadataOptions:
+    """The metadata options of one write; `settings` are the kept ones with the given over them.
+
+    Raises:
+        InvalidInput: an option would drop a partition, or two options contradict each other.
+    """
+    existing = {*config.metadata_partitions}
+    enabled = options.METADATA_ENABLE.value(settings)
+    if not enabled and existing:
+        raise InvalidInput(
+            f"{options.METADATA_ENABLE.name}=false would drop the metadata table of {config.name}"
+        )
+    scope = _record_index_scope(
+        config, settings, given, index, partitioned=record_index_partitioned
+    )
+    if not enabled and scope is not None:
+        raise InvalidInput(
+            f"{options.METADATA_ENABLE.name}=false leaves no room for a record index"
+        )
+    wanted = _partitions(config, settings, given, scope) if enabled else set()
+    if scope is RecordIndexScope.PARTITIONED and not config.is_partitioned:
+        raise InvalidInput(f"table {config.name} has no partitions for {index.value} to go by")
+    counts = _record_index_counts(settings, scope)
+    return MetadataOptions(
+        partitions=tuple(sorted(wanted | existing)),
+        record_index=scope,
+        stat_columns=options.COLUMN_STATS_COLUMNS.value(settings),
+        most_stat_columns=options.COLUMN_STATS_MOST_COLUMNS.value(settings),
+        column_stats_groups=options.COLUMN_STATS_GROUPS.value(settings),
+        partition_stats_groups=options.PARTITION_STATS_GROUPS.value(settings),
+        bloom_filter_groups=options.BLOOM_FILTER_GROUPS.value(settings),
+        record_index_groups=counts,
+        record_index_group_size=options.RECORD_INDEX_GROUP_SIZE.value(settings),
+        record_index_growth=options.RECORD_INDEX_GROWTH.value(settings),
+        compact_after=options.METADATA_COMPACT_AFTER.value(settings),
+    )
+
+
+def _partitions(
+    config: TableConfig,
+    settings: Mapping[str, str],
+    given: Mapping[str, str],
+    scope: RecordIndexScope | None,
+) -> set[str]:
+    """What is to be there, by options and defaults."""
+    existing = {*config.metadata_partitions}
+    # A table that has a metadata table keeps what it has; defaults are for one that has none.
+    source = settings if not existing else {**_said(settings), **given}
+
+    def asked(option: FlagOption, name: str, *, default: bool) -> bool:
+        flag = option.value(source) if option.given(source) is not None else default
+        if name in existing and option.given(given) is not None and not option.value(given):
+            raise InvalidInput(
+                f"{option.name}=false would drop {name} of table {config.name}; drop the index "
+                "by name instead"
+            )
+        return flag
+
+    fresh = not existing
+    wanted = {FILES}
+    stats = asked(options.COLUMN_STATS, COLUMN_STATS, default=fresh)
+    partition_default = stats and (fresh or COLUMN_STATS not in existing)
+    partition_stats = asked(options.PARTITION_STATS, PARTITION_STATS, default=partition_default)
+    if stats or COLUMN_STATS in existing:
+        wanted |= {COLUMN_STATS} if stats else set()
+        wanted |= {PARTITION_STATS} if partition_stats and config.is_partitioned else set()
+    elif partition_stats and options.PARTITION_STATS.given(given) is not None:
+        raise InvalidInput(f"{options.PARTITION_STATS.name}=true needs {options.COLUMN_STATS.name}")
+    if asked(options.BLOOM_FILTERS, BLOOM_FILTERS, default=False):
+        wanted.add(BLOOM_FILTERS)
+    if scope is not None:
+        wanted.add(RECORD_INDEX)
+    return wanted
+
+
+def _said(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings without those that say `false`: a partition made since then is there."""
+    return {name: value for name, value in settings.items() if value.strip().lower() != "false"}
+
+
+def _record_index_scope(
+    config: TableConfig,
+    settings: Mapping[str, str],
+    given: Mapping[str, str],
+    index: WriteIndex,
+    *,
+    partitioned: bool | None,
+) -> RecordIndexScope | None:
+    wanted = _wanted_scope(settings, index)
+    if RECORD_INDEX not in config.metadata_partitions:
+        return wanted
+    stored = RecordIndexScope.PARTITIONED if partitioned else RecordIndexScope.GLOBAL
+    if partitioned is None:
+        stored = wanted or RecordIndexScope.GLOBAL
+    if wanted is not None and wanted is not stored:
+        raise InvalidInput(
+            f"the table has a {stored.value} record index, the options ask for a {wanted.value} one"
+        )
+    own = options.PARTITIONED_RECORD_INDEX
+    if stored is RecordIndexScope.GLOBAL:
+        own = options.GLOBAL_RECORD_INDEX
+    if own.given(given) is not None and not own.value(given):
+        raise InvalidInput(f"{own.name}=false would drop the record index; drop it by name instead")
+    return stored
+
+
+def _wanted_scope(settings: Mapping[str, str], index: WriteIndex) -> RecordIndexScope | None:
+    asked = {
+        RecordIndexScope.GLOBAL: options.GLOBAL_RECORD_INDEX.value(settings),
+        RecordIndexScope.PARTITIONED: options.PARTITIONED_RECORD_INDEX.value(settings),
+    }
+    if index.uses_record_index:
+        own = RecordIndexScope.GLOBAL if index.is_global else RecordIndexScope.PARTITIONED
+        asked[own] = True
+    wanted = [scope for scope, flag in asked.items() if flag]
+    if len(wanted) > 1:
+        raise InvalidInput("a table has one record index, either global or per partition")
+    return wanted[0] if wanted else None
+
+
+def _record_index_counts(
+    settings: Mapping[str, str], scope: RecordIndexScope | None
+) -> tuple[int, int]:
+    least, most = _count_options(scope)
+    low, high = least.value(settings), most.value(settings)
+    if most.given(settings) is None:
+        high = max(low, high)
+    if low > high:
+        raise InvalidInput(f"{least.name}={low} is more than {most.name}={high}")
+    return low, high
+
+
+def _count_options(scope: RecordIndexScope | None) -> tuple[NumberOption, NumberOption]:
+    if scope is RecordIndexScope.PARTITIONED:
+        return (
+            options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS,
+            options.PARTITIONED_RECORD_INDEX_MOST_GROUPS,
+        )
+    return options.GLOBAL_RECORD_INDEX_LEAST_GROUPS, options.GLOBAL_RECORD_INDEX_MOST_GROUPS

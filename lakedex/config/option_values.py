@@ -1,0 +1,177 @@
+"""Options as users type them, one class for each kind of value; errors name option and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lakedex.errors import InvalidInput
+
+_MOST_DIGITS = 18
+_TRUE, _FALSE = "true", "false"
+
+
+@dataclass(frozen=True, slots=True)
+class TextOption:
+    """An option with a default and, where Hudi renamed it, its older names."""
+
+    name: str
+    default: str
+    older_names: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, the newest first."""
+        return (self.name, *self.older_names)
+
+    def given(self, options: Mapping[str, str]) -> str | None:
+        """The value that was given, by any of its names; None when there is none.
+
+        Raises:
+            InvalidInput: two names of the option were given with different values.
+        """
+        found = {name: options[name].strip() for name in self.names if name in options}
+        if len(set(found.values())) > 1:
+            shown = " and ".join(f"{name}={value}" for name, value in found.items())
+            raise InvalidInput(f"{shown} are one option with two values")
+        return next(iter(found.values()), None)
+
+    def text(self, options: Mapping[str, str]) -> str:
+        """The value as text, the default when none was given."""
+        found = self.given(options)
+        return self.default if found is None else found
+
+
+@dataclass(frozen=True, slots=True)
+class FlagOption(TextOption):
+    """`true` or `false`.
+
+    Example:
+        >>> FlagOption("hoodie.combine.before.upsert", "true").value({})
+        True
+    """
+
+    def value(self, options: Mapping[str, str]) -> bool:
+        """The flag.
+
+        Raises:
+            InvalidInput: the value is neither `true` nor `false`.
+        """
+        text = self.text(options).lower()
+        if text not in (_TRUE, _FALSE):
+            raise InvalidInput(f"{self.name}={text[:80]!r} must be true or false")
+        return text == _TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOption(TextOption):
+    """A whole number between `least` and `most`.
+
+    Example:
+        >>> NumberOption("hoodie.parquet.max.file.size", "10").value({})
+        10
+    """
+
+    least: int = 1
+    most: int = (1 << 63) - 1
+
+    def value(self, options: Mapping[str, str]) -> int:
+        """The number.
+
+        Raises:
+            InvalidInput: the value is no whole number, or too small or large.
+        """
+        text = self.text(options)
+        digits = text.removeprefix("-")
+        good = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
+        if not good or not self.least <= int(text) <= self.most:
+            limits = f"a whole number of {self.least} to {self.most}"
+            raise InvalidInput(f"{self.name}={text[:80]!r} must be {limits}")
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOption(TextOption):
+    """One of a few words, in any case."""
+
+    choices: tuple[str, ...] = ()
+
+    def value(self, options: Mapping[str, str]) -> str:
+        """The word as it stands in `choices`.
+
+        Raises:
+            InvalidInput: the value is none of them.
+        """
+        text = self.text(options)
+        for choice in self.choices:
+            if choice.lower() == text.lower():
+                return choice
+        known = ", ".join(self.choices)
+        raise InvalidInput(f"{self.name}={text[:80]!r} must be one of {known}")
+
+
+@dataclass(frozen=True, slots=True)
+class RateOption(TextOption):
+    """A number above 0 and below 1."""
+
+    def value(self, options: Mapping[str, str]) -> float:
+        """The number.
+
+        Raises:
+            InvalidInput: the value is no such number.
+        """
+        text = self.text(options)
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        if not 0.0 < number < 1.0:
+            raise InvalidInput(f"{self.name}={text[:80]!r} must be a number between 0 and 1")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class FactorOption(TextOption):
+    """A number of at least 1."""
+
+    def value(self, options: Mapping[str, str]) -> float:
+        """The number.
+
+        Raises:
+            InvalidInput: the value is no such number.
+        """
+        text = self.text(options)
+        try:
+            number = float(text)
+        except ValueError:
+            number = 0.0
+        if not 1.0 <= number <= 1e6:
+            raise InvalidInput(f"{self.name}={text[:80]!r} must be a number of at least 1")
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class NamesOption(TextOption):
+    """A comma list of names.
+
+    Example:
+        >>> NamesOption("columns", "").value({"columns": "a, b"})
+        ('a', 'b')
+    """
+
+    def value(self, options: Mapping[str, str]) -> tuple[str, ...]:
+        """The names, without empty ones.
+
+        Raises:
+            InvalidInput: a name stands there twice.
+        """
+        names = [name.strip() for name in self.text(options).split(",") if name.strip()]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise InvalidInput(f"{self.name} names {twice[0]!r} twice")
+        return tuple(names)
+
+
+def flag_text(flag: bool) -> str:  # noqa: FBT001 (its value, not a mode)
+    """`true` or `false`, as properties spell it."""
+    return _TRUE if flag else _FALSE

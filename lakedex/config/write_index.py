@@ -1,0 +1,53 @@
+"""The indexes by which a writer finds the place of a key (`hoodie.index.type`)."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+
+_OLD_NAMES = {"RECORD_INDEX": "GLOBAL_RECORD_LEVEL_INDEX"}
+_LATER = ("BUCKET", "FLINK_STATE", "INMEMORY")
+
+
+class WriteIndex(Enum):
+    """A write index; the values are Hudi's names.
+
+    Example:
+        >>> WriteIndex.parse("record_index").is_global
+        True
+    """
+
+    SIMPLE = "SIMPLE"
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    BLOOM = "BLOOM"
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    GLOBAL_RECORD_LEVEL_INDEX = "GLOBAL_RECORD_LEVEL_INDEX"
+    RECORD_LEVEL_INDEX = "RECORD_LEVEL_INDEX"
+
+    @classmethod
+    def parse(cls, text: str) -> WriteIndex:
+        """The index of a name, old names too.
+
+        Raises:
+            UnsupportedFeature: Hudi has the index and lakedex does not write it.
+            InvalidInput: no index is called so.
+        """
+        name = text.strip().upper()
+        name = _OLD_NAMES.get(name, name)
+        if name in _LATER:
+            raise UnsupportedFeature(f"the write index {name}")
+        if name not in cls.__members__:
+            known = ", ".join(cls.__members__)
+            raise InvalidInput(f"no write index is called {text!r}; there are {known}")
+        return cls[name]
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a key is unique in the table, not only in its partition."""
+        return self.name.startswith("GLOBAL_")
+
+    @property
+    def uses_record_index(self) -> bool:
+        """Whether places come from the metadata table's record index."""
+        return self.name.endswith("RECORD_LEVEL_INDEX")

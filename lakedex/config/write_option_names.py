@@ -1,0 +1,130 @@
+"""The options that a write obeys, with Hudi's names and defaults."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakedex.config.option_values import (
+    ChoiceOption,
+    FactorOption,
+    FlagOption,
+    NamesOption,
+    NumberOption,
+    RateOption,
+    TextOption,
+)
+
+# The write index.
+INDEX_TYPE: Final = TextOption("hoodie.index.type", "SIMPLE")
+SIMPLE_UPDATE_PARTITION: Final = FlagOption("hoodie.simple.index.update.partition.path", "true")
+BLOOM_UPDATE_PARTITION: Final = FlagOption("hoodie.bloom.index.update.partition.path", "true")
+RECORD_UPDATE_PARTITION: Final = FlagOption("hoodie.record.index.update.partition.path", "false")
+
+# Base files.
+SMALL_FILE_LIMIT: Final = NumberOption("hoodie.parquet.small.file.limit", "104857600", least=0)
+MAX_FILE_SIZE: Final = NumberOption("hoodie.parquet.max.file.size", "125829120", least=1024)
+RECORD_SIZE_ESTIMATE: Final = NumberOption("hoodie.copyonwrite.record.size.estimate", "1024")
+COMPRESSION: Final = ChoiceOption(
+    "hoodie.parquet.compression.codec",
+    "snappy",
+    choices=("snappy", "gzip", "zstd", "lz4_raw", "uncompressed"),
+)
+
+# Duplicates in the input.
+COMBINE_BEFORE_INSERT: Final = FlagOption("hoodie.combine.before.insert", "false")
+COMBINE_BEFORE_UPSERT: Final = FlagOption("hoodie.combine.before.upsert", "true")
+INSERT_DUPLICATES: Final = ChoiceOption(
+    "hoodie.datasource.insert.dup.policy", "none", choices=("none", "drop", "fail")
+)
+DROP_DUPLICATES: Final = FlagOption("hoodie.datasource.write.insert.drop.duplicates", "false")
+
+# Bloom filters in footers.
+BLOOM_ENTRIES: Final = NumberOption("hoodie.index.bloom.num_entries", "60000", most=100_000_000)
+BLOOM_ERROR_RATE: Final = RateOption("hoodie.index.bloom.fpp", "0.000000001")
+BLOOM_TYPE: Final = ChoiceOption(
+    "hoodie.bloom.index.filter.type", "DYNAMIC_V0", choices=("SIMPLE", "DYNAMIC_V0")
+)
+BLOOM_MOST_ENTRIES: Final = NumberOption(
+    "hoodie.bloom.index.filter.dynamic.max.entries", "100000", most=1_000_000_000
+)
+
+# The metadata table.
+METADATA_ENABLE: Final = FlagOption("hoodie.metadata.enable", "true")
+COLUMN_STATS: Final = FlagOption("hoodie.metadata.index.column.stats.enable", "true")
+COLUMN_STATS_COLUMNS: Final = NamesOption("hoodie.metadata.index.column.stats.column.list", "")
+COLUMN_STATS_MOST_COLUMNS: Final = NumberOption(
+    "hoodie.metadata.index.column.stats.max.columns.to.index", "32", most=100_000
+)
+PARTITION_STATS: Final = FlagOption("hoodie.metadata.index.partition.stats.enable", "true")
+BLOOM_FILTERS: Final = FlagOption("hoodie.metadata.index.bloom.filter.enable", "false")
+GLOBAL_RECORD_INDEX: Final = FlagOption(
+    "hoodie.metadata.global.record.level.index.enable",
+    "false",
+    ("hoodie.metadata.record.index.enable",),
+)
+PARTITIONED_RECORD_INDEX: Final = FlagOption(
+    "hoodie.metadata.record.level.index.enable",
+    "false",
+    ("hoodie.metadata.partitioned.record.index.enable",),
+)
+COLUMN_STATS_GROUPS: Final = NumberOption(
+    "hoodie.metadata.index.column.stats.file.group.count", "2", most=10_000
+)
+PARTITION_STATS_GROUPS: Final = NumberOption(
+    "hoodie.metadata.index.partition.stats.file.group.count", "1", most=10_000
+)
+BLOOM_FILTER_GROUPS: Final = NumberOption(
+    "hoodie.metadata.index.bloom.filter.file.group.count", "4", most=10_000
+)
+GLOBAL_RECORD_INDEX_LEAST_GROUPS: Final = NumberOption(
+    "hoodie.metadata.global.record.level.index.min.filegroup.count",
+    "10",
+    ("hoodie.metadata.record.index.min.filegroup.count",),
+    most=100_000,
+)
+GLOBAL_RECORD_INDEX_MOST_GROUPS: Final = NumberOption(
+    "hoodie.metadata.global.record.level.index.max.filegroup.count",
+    "10000",
+    ("hoodie.metadata.record.index.max.filegroup.count",),
+    most=100_000,
+)
+PARTITIONED_RECORD_INDEX_LEAST_GROUPS: Final = NumberOption(
+    "hoodie.metadata.record.level.index.min.filegroup.count",
+    "1",
+    ("hoodie.metadata.partitioned.record.index.min.filegroup.count",),
+    most=100_000,
+)
+PARTITIONED_RECORD_INDEX_MOST_GROUPS: Final = NumberOption(
+    "hoodie.metadata.record.level.index.max.filegroup.count",
+    "10",
+    ("hoodie.metadata.partitioned.record.index.max.filegroup.count",),
+    most=100_000,
+)
+RECORD_INDEX_GROUP_SIZE: Final = NumberOption(
+    "hoodie.metadata.record.index.max.filegroup.size", "1073741824", least=1024
+)
+RECORD_INDEX_GROWTH: Final = FactorOption("hoodie.metadata.record.index.growth.factor", "2.0")
+METADATA_COMPACT_AFTER: Final = NumberOption(
+    "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
+)
+
+# Many writers.
+LOCK_WAIT_MS: Final = NumberOption("hoodie.write.lock.wait_time_ms", "60000", least=0)
+LOCK_RETRY_WAIT_MS: Final = NumberOption("hoodie.write.lock.wait_time_ms_between_retry", "1000")
+LOCK_VALIDITY_S: Final = NumberOption(
+    "hoodie.write.lock.storage.validity.timeout.secs", "300", least=10, most=86_400
+)
+LOCK_RENEWAL_S: Final = NumberOption(
+    "hoodie.write.lock.storage.renew.interval.secs", "30", most=86_400
+)
+HEARTBEAT_MS: Final = NumberOption(
+    "hoodie.client.heartbeat.interval_in_ms", "60000", least=1000, most=86_400_000
+)
+HEARTBEAT_MISSES: Final = NumberOption(
+    "hoodie.client.heartbeat.tolerable.misses", "2", most=1_000_000
+)
+
+OBEYED: Final[tuple[TextOption, ...]] = tuple(
+    value for value in list(globals().values()) if isinstance(value, TextOption)
+)
+"""All options of this module."""

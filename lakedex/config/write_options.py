@@ -1,0 +1,286 @@
+"""The options of one write: what the table keeps, what the caller gave, and Hudi's defaults.
+
+The write index and its parameters, the columns with statistics and the numbers of file groups
+belong to the table. They are kept beside it (`kept()`), and a writer that says otherwise later is
+refused with both values. All other options hold for one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakedex.config import write_option_names as options
+from lakedex.config.metadata_options import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    MetadataOptions,
+    RecordIndexScope,
+    resolve_metadata,
+)
+from lakedex.config.option_check import check_option_names
+from lakedex.config.option_values import FlagOption, TextOption, flag_text
+from lakedex.config.restated_options import check_restated
+from lakedex.config.table_config import TableConfig
+from lakedex.config.write_index import WriteIndex
+from lakedex.errors import InvalidInput, LakedexError
+
+_FIXED: tuple[TextOption, ...] = (
+    options.SIMPLE_UPDATE_PARTITION,
+    options.BLOOM_UPDATE_PARTITION,
+    options.RECORD_UPDATE_PARTITION,
+    options.COLUMN_STATS_COLUMNS,
+    options.COLUMN_STATS_MOST_COLUMNS,
+    options.COLUMN_STATS_GROUPS,
+    options.PARTITION_STATS_GROUPS,
+    options.BLOOM_FILTER_GROUPS,
+    options.GLOBAL_RECORD_INDEX_LEAST_GROUPS,
+    options.GLOBAL_RECORD_INDEX_MOST_GROUPS,
+    options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS,
+    options.PARTITIONED_RECORD_INDEX_MOST_GROUPS,
+)
+"""Settings that a table keeps once they are said, besides the write index."""
+
+_PARTITION_OPTIONS: tuple[tuple[str, FlagOption], ...] = (
+    (COLUMN_STATS, options.COLUMN_STATS),
+    (PARTITION_STATS, options.PARTITION_STATS),
+    (BLOOM_FILTERS, options.BLOOM_FILTERS),
+)
+
+
+class InsertDuplicates(Enum):
+    """What an insert does with rows whose key is in the table already."""
+
+    NONE = "none"
+    DROP = "drop"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class BloomOptions:
+    """The bloom filters in the footers of base files."""
+
+    entries: int
+    error_rate: float
+    filter_type: str
+    """`SIMPLE` or `DYNAMIC_V0`."""
+    most_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockOptions:
+    """How long a writer waits for others, and when it takes them for dead."""
+
+    wait_ms: int
+    retry_wait_ms: int
+    validity_s: int
+    renewal_s: int
+    heartbeat_ms: int
+    heartbeat_misses: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """All options of one write.
+
+    Example:
+        >>> config = TableConfig.from_properties(
+        ...     {"hoodie.table.name": "t", "hoodie.table.version": "9"}, "hoodie.properties")
+        >>> chosen = WriteOptions.resolve(config, {}, {"hoodie.index.type": "BLOOM"})
+        >>> chosen.index_type.value, chosen.metadata.partitions
+        ('BLOOM', ('column_stats', 'files'))
+        >>> WriteOptions.resolve(config, chosen.kept(), {"hoodie.index.type": "SIMPLE"})
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: ...
+    """
+
+    index_type: WriteIndex
+    update_partition_path: bool
+    """Whether a global index moves a record whose partition changed."""
+    small_file_limit: int
+    max_file_size: int
+    record_size_estimate: int
+    compression: str
+    """The codec as pyarrow calls it: `snappy`, `gzip`, `zstd`, `lz4` or `none`."""
+    combine_before_insert: bool
+    combine_before_upsert: bool
+    insert_duplicates: InsertDuplicates
+    bloom: BloomOptions
+    metadata: MetadataOptions
+    lock: LockOptions
+    fixed: Mapping[str, str]
+    """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
+
+    @classmethod
+    def resolve(
+        cls,
+        config: TableConfig,
+        kept: Mapping[str, str],
+        given: Mapping[str, str],
+        *,
+        record_index_partitioned: bool | None = None,
+    ) -> WriteOptions:
+        """The options of a write that was given `given` on a table that keeps `kept`.
+
+        `record_index_partitioned` says of which kind an existing record index is, None if it is
+        not known. A table that keeps no write index gets the given one, else its record index if
+        it has one, else SIMPLE.
+
+        Raises:
+            InvalidInput: an unknown name, a wrong value, or one that contradicts the table.
+            UnsupportedFeature: an option asks for something that lakedex does not have.
+        """
+        check_option_names(given)
+        for option in options.OBEYED:
+            option.given(given)  # refuses one option under two names with two values
+        check_restated(config, given)
+        index = _write_index(config, kept, given, partitioned=record_index_partitioned)
+        fixed = _fixed_settings(config, kept, given)
+        settings = {**kept, **_by_newest_name(given), **fixed}
+        metadata = resolve_metadata(
+            config,
+            settings,
+            _by_newest_name(given),
+            index,
+            record_index_partitioned=record_index_partitioned,
+        )
+        for partition in metadata.partitions:
+            # How an index that is there was built is not ours to say.
+            if partition not in config.metadata_partitions:
+                fixed |= metadata.layout(partition)
+        moves = _update_option(index)
+        if index.is_global:
+            fixed[moves.name] = flag_text(moves.value(settings))
+        return cls(
+            index_type=index,
+            update_partition_path=moves.value(settings),
+            small_file_limit=options.SMALL_FILE_LIMIT.value(settings),
+            max_file_size=options.MAX_FILE_SIZE.value(settings),
+            record_size_estimate=options.RECORD_SIZE_ESTIMATE.value(settings),
+            compression=_codec(settings),
+            combine_before_insert=options.COMBINE_BEFORE_INSERT.value(settings),
+            combine_before_upsert=options.COMBINE_BEFORE_UPSERT.value(settings),
+            insert_duplicates=_insert_duplicates(settings),
+            bloom=_bloom(settings),
+            metadata=metadata,
+            lock=_lock(settings),
+            fixed=fixed,
+        )
+
+    def kept(self) -> dict[str, str]:
+        """What the table keeps of these options, for the next writer to be held to."""
+        settings = {
+            **self.fixed,
+            options.INDEX_TYPE.name: self.index_type.value,
+            options.METADATA_ENABLE.name: flag_text(self.metadata.enabled),
+        }
+        for partition, option in _PARTITION_OPTIONS:
+            settings[option.name] = flag_text(self.metadata.has(partition))
+        for scope, option in (
+            (RecordIndexScope.GLOBAL, options.GLOBAL_RECORD_INDEX),
+            (RecordIndexScope.PARTITIONED, options.PARTITIONED_RECORD_INDEX),
+        ):
+            settings[option.name] = flag_text(self.metadata.record_index is scope)
+        return dict(sorted(settings.items()))
+
+
+def _write_index(
+    config: TableConfig,
+    kept: Mapping[str, str],
+    given: Mapping[str, str],
+    *,
+    partitioned: bool | None,
+) -> WriteIndex:
+    said, known = options.INDEX_TYPE.given(given), options.INDEX_TYPE.given(kept)
+    wanted = WriteIndex.parse(said) if said is not None else None
+    if known is None:
+        if wanted is not None or RECORD_INDEX not in config.metadata_partitions:
+            return wanted or WriteIndex.SIMPLE
+        by_partition = WriteIndex.RECORD_LEVEL_INDEX
+        return by_partition if partitioned else WriteIndex.GLOBAL_RECORD_LEVEL_INDEX
+    stored = WriteIndex.parse(known)
+    if wanted is not None and wanted is not stored:
+        raise _contradiction(config, options.INDEX_TYPE.name, wanted.value, stored.value)
+    return stored
+
+
+def _fixed_settings(
+    config: TableConfig, kept: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings that stay with the table, the kept ones and those said for the first time."""
+    found: dict[str, str] = {}
+    for option in _FIXED:
+        said, known = option.given(given), option.given(kept)
+        if said is not None and known is not None and _normal(said) != _normal(known):
+            raise _contradiction(config, option.name, said, known)
+        value = known if known is not None else said
+        if value is not None:
+            found[option.name] = value
+    return found
+
+
+def _normal(value: str) -> str:
+    return ",".join(part.strip() for part in value.lower().split(","))
+
+
+def _contradiction(config: TableConfig, name: str, wanted: str, stored: str) -> LakedexError:
+    return InvalidInput(
+        f"{name}={wanted!r} contradicts table {config.name}, which keeps {stored!r}"
+    )
+
+
+def _by_newest_name(given: Mapping[str, str]) -> dict[str, str]:
+    renamed = {old: option.name for option in options.OBEYED for old in option.older_names}
+    return {renamed.get(name, name): value for name, value in given.items()}
+
+
+def _update_option(index: WriteIndex) -> FlagOption:
+    if index.uses_record_index:
+        return options.RECORD_UPDATE_PARTITION
+    is_bloom = index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    return options.BLOOM_UPDATE_PARTITION if is_bloom else options.SIMPLE_UPDATE_PARTITION
+
+
+_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+
+
+def _codec(settings: Mapping[str, str]) -> str:
+    name = options.COMPRESSION.value(settings)
+    return _CODECS.get(name, name)
+
+
+def _insert_duplicates(settings: Mapping[str, str]) -> InsertDuplicates:
+    policy = InsertDuplicates(options.INSERT_DUPLICATES.value(settings))
+    # An older option for the same thing.
+    if policy is InsertDuplicates.NONE and options.DROP_DUPLICATES.value(settings):
+        return InsertDuplicates.DROP
+    return policy
+
+
+def _bloom(settings: Mapping[str, str]) -> BloomOptions:
+    return BloomOptions(
+        entries=options.BLOOM_ENTRIES.value(settings),
+        error_rate=options.BLOOM_ERROR_RATE.value(settings),
+        filter_type=options.BLOOM_TYPE.value(settings),
+        most_entries=options.BLOOM_MOST_ENTRIES.value(settings),
+    )
+
+
+def _lock(settings: Mapping[str, str]) -> LockOptions:
+    lock = LockOptions(
+        wait_ms=options.LOCK_WAIT_MS.value(settings),
+        retry_wait_ms=options.LOCK_RETRY_WAIT_MS.value(settings),
+        validity_s=options.LOCK_VALIDITY_S.value(settings),
+        renewal_s=options.LOCK_RENEWAL_S.value(settings),
+        heartbeat_ms=options.HEARTBEAT_MS.value(settings),
+        heartbeat_misses=options.HEARTBEAT_MISSES.value(settings),
+    )
+    if lock.renewal_s >= lock.validity_s:
+        raise InvalidInput(
+            f"{options.LOCK_RENEWAL_S.name}={lock.renewal_s} must be less than "
+            f"{options.LOCK_VALIDITY_S.name}={lock.validity_s}"
+        )
+    return lock

@@ -1,0 +1,80 @@
+"""Rows between two stages of a write: Arrow streams, one after the other, in files of a store.
+
+A segment is one stream. A writer gathers segments and puts them into files of bounded size, each
+created in one step, so that a half-written file is never seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.storage.protocol import Storage
+
+_FILE_BYTES = 64 << 20
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of rows in a spill file."""
+
+    path: str
+    offset: int
+    length: int
+    rows: int
+
+
+class SpillWriter:
+    """Writes segments into files `<prefix>-<n>`; `finish` must be called.
+
+    The files of one prefix belong to one attempt of one task: a prefix holds something unique.
+    """
+
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        """Write nothing yet."""
+        self._storage = storage
+        self._prefix = prefix
+        self._number = 0
+        self._pieces: list[pa.Buffer] = []
+        self._size = 0
+
+    def add(self, rows: pa.Table) -> Segment:
+        """Keep rows and answer where they will be."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
+            writer.write_table(rows)
+        data = sink.getvalue()
+        segment = Segment(self._path(), self._size, data.size, rows.num_rows)
+        self._pieces.append(data)
+        self._size += data.size
+        if self._size >= _FILE_BYTES:
+            self.finish()
+        return segment
+
+    def finish(self) -> None:
+        """Write what is still in memory."""
+        if not self._pieces:
+            return
+        self._storage.create(self._path(), b"".join(self._pieces))
+        self._pieces, self._size = [], 0
+        self._number += 1
+
+    def _path(self) -> str:
+        return f"{self._prefix}-{self._number}"
+
+
+def read_segments(
+    storage: Storage, segments: Sequence[Segment], columns: Sequence[str] | None = None
+) -> pa.Table | None:
+    """The rows of segments in their order; None when there are no segments."""
+    tables = [_read(storage, segment, columns) for segment in segments]
+    return pa.concat_tables(tables) if tables else None
+
+
+def _read(storage: Storage, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
+    data = storage.source(segment.path).read(segment.offset, segment.length)
+    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    return table if columns is None else table.select(list(columns))

@@ -1,0 +1,218 @@
+"""Compaction of the metadata table: the log files of every file group go into a new base file.
+
+It is planned at one moment, under the lock of the data table: its instant lies after the completion
+of every deltacommit that it takes in, and before that of every later one. A plan whose work was cut
+short is carried out by whoever comes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from lakedex.config import TableConfig
+from lakedex.engine import Engine
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
+from lakedex.filegroup.slices import FileSlice
+from lakedex.index.metadata_table.compaction_worker import CompactionJob, compact_groups
+from lakedex.index.metadata_table.group_files import GroupFile
+from lakedex.index.metadata_table.instants import (
+    FIRST_TIMES,
+    MetadataStore,
+    NextTime,
+    base_stat,
+    require_version,
+    shares_of_groups,
+)
+from lakedex.storage.address import StorageAddress
+from lakedex.timeline import (
+    Action,
+    CompactionOperation,
+    CompactionPlan,
+    Instant,
+    State,
+    Timeline,
+    WriteStat,
+    load_table_config,
+)
+
+_FIRST_LOG_BYTES = 80
+"""The size of the log file by which a file group comes to be."""
+_PATIENCE = 3
+_OPERATION = "COMPACT"
+
+
+def compact_if_due(
+    address: StorageAddress,
+    engine: Engine,
+    *,
+    max_delta_commits: int,
+    next_time: NextTime,
+    has_pending: bool,
+) -> str | None:
+    """Compact the metadata table when enough deltacommits have gathered.
+
+    The caller holds the table's lock, and is not between the metadata table's deltacommit and the
+    completion of its own instant. A compaction that was begun and cut short is finished first.
+
+    Args:
+        address: Where the data table lies.
+        engine: Runs the workers that merge file groups.
+        max_delta_commits: How many deltacommits since the last compaction make one due.
+        next_time: Gives times that grow.
+        has_pending: Whether other instants pend in the data table. Their metadata may be taken back
+            soon, so compaction waits, but not for ever: three times as many deltacommits.
+
+    Returns:
+        The compaction's instant, or None when there was none.
+
+    Raises:
+        UnsupportedFeature: the table has an older version.
+    """
+    table = address.open()
+    config = load_table_config(table)
+    if not config.metadata_enabled:
+        return None
+    require_version(config)
+    store = MetadataStore.open(address)
+    finished = _finish_pending(address, engine, store, next_time)
+    if finished is not None:
+        return finished
+    data = Timeline.load(table, config)
+    due = max(1, max_delta_commits) * (_PATIENCE if has_pending else 1)
+    if _delta_commits(store.timeline) < due or store.is_ahead(data):
+        return None
+    slices = _slices(store, config, data)
+    if not slices:
+        return None
+    time = next_time()
+    plan = CompactionPlan(tuple(_operation(group) for group in slices))
+    pending = store.begin(time, Action.COMPACTION, plan.encode())
+    return _execute(address, engine, store, time, pending, slices, next_time)
+
+
+def _delta_commits(timeline: Timeline) -> int:
+    """How many deltacommits completed since the last compaction, first ones left aside."""
+    completed = timeline.completed()
+    compactions = [each.requested_time for each in completed if each.action is Action.COMMIT]
+    last = max(compactions, default="")
+    return sum(
+        each.action is Action.DELTACOMMIT
+        and not each.requested_time.startswith(FIRST_TIMES)
+        and (each.completion_time or each.requested_time) > last
+        for each in completed
+    )
+
+
+def _slices(store: MetadataStore, config: TableConfig, data: Timeline) -> list[FileSlice]:
+    """The file groups that have log files with changes."""
+    return [
+        group
+        for name in config.metadata_partitions
+        for group in store.slices(name, data)
+        if any(log.size_bytes > _FIRST_LOG_BYTES for log in group.logs)
+    ]
+
+
+def _operation(group: FileSlice) -> CompactionOperation:
+    return CompactionOperation(
+        file_id=group.file_id,
+        partition_path=group.partition,
+        base_instant_time=group.base_instant,
+        data_file=group.base.name if group.base else None,
+        log_files=tuple(log.name for log in group.logs),
+    )
+
+
+def _finish_pending(
+    address: StorageAddress, engine: Engine, store: MetadataStore, next_time: NextTime
+) -> str | None:
+    """Carry out what was planned and not completed; drop a plan that cannot be carried out."""
+    finished = None
+    for pending in store.timeline.pending_of(Action.COMPACTION):
+        time = pending.requested_time
+        try:
+            slices = _planned(store, store.timeline.compaction_plan(time))
+        except (CorruptFile, FileMissing):
+            store.discard(time, Action.COMPACTION)
+            continue
+        inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
+        if pending.state is State.REQUESTED:
+            store.storage.create(store.path_of(inflight), b"")
+        path = store.path_of(inflight)
+        finished = _execute(address, engine, store, time, path, slices, next_time)
+    return finished
+
+
+def _planned(store: MetadataStore, plan: CompactionPlan) -> list[FileSlice]:
+    """The file groups of a plan, with the files as they are there now.
+
+    Raises:
+        FileMissing: a file is gone.
+        CorruptFile: a name is no file of such a group.
+    """
+    sizes: dict[str, dict[str, int]] = {}
+    slices = []
+    for operation in plan.operations:
+        name = operation.partition_path
+        if name not in sizes:
+            listed = store.storage.list(name)
+            sizes[name] = {info.path.rpartition("/")[2]: info.size_bytes for info in listed}
+        files = [
+            _parsed(file, sizes[name], name)
+            for file in (operation.data_file, *operation.log_files)
+            if file is not None
+        ]
+        logs = [file for file in files if isinstance(file, LogFile)]
+        completion = store.timeline.completion_time_or_self
+        logs.sort(key=lambda log: (completion(log.instant_time), log.version, log.token_parts))
+        base = next((file for file in files if isinstance(file, BaseFile)), None)
+        slices.append(
+            FileSlice(name, operation.file_id, operation.base_instant_time or "", base, tuple(logs))
+        )
+    return slices
+
+
+def _parsed(name: str, sizes: dict[str, int], partition: str) -> BaseFile | LogFile:
+    if name not in sizes:
+        raise FileMissing(f"{partition}/{name}, which a compaction is to read, is gone")
+    parsed = parse_data_file(name, sizes[name])
+    if parsed is None:
+        raise CorruptFile(partition, 0, expected="a base or log file", actual=name)
+    return parsed
+
+
+def _execute(
+    address: StorageAddress,
+    engine: Engine,
+    store: MetadataStore,
+    time: str,
+    pending: str,
+    slices: Sequence[FileSlice],
+    next_time: NextTime,
+) -> str:
+    committed = frozenset(log.instant_time for group in slices for log in group.logs)
+    job = CompactionJob(address, time, pending, committed)
+    shares = shares_of_groups(slices, engine.parallelism)
+    answers = engine.map("compact the metadata table", partial(compact_groups, job), shares)
+    before = {(group.partition, group.file_id): group for group in slices}
+    stats = [
+        _stat(file, before[file.partition, file.file_id]) for files in answers for file in files
+    ]
+    completed = Instant(time, Action.COMPACTION, State.COMPLETED, next_time())
+    store.complete(completed, stats, _OPERATION)
+    return time
+
+
+def _stat(file: GroupFile, before: FileSlice) -> WriteStat:
+    stat = base_stat(file, before.base_instant)
+    counted = {
+        "totalLogFiles": len(before.logs),
+        "totalLogFilesCompacted": len(before.logs),
+        "totalLogSizeCompacted": sum(log.size_bytes for log in before.logs),
+        "totalLogBlocks": len(before.logs),
+        "totalLogRecords": file.records,
+    }
+    return replace(stat, other=counted, prev_base_file=before.base.name if before.base else None)

@@ -1,0 +1,270 @@
+"""Making the metadata table, or one more partition of it.
+
+Nothing that is made here counts before the data table's properties name it. So whatever lies in the
+way and is not named there comes from an attempt that was cut short, and is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lakedex.config import TableConfig, format_properties, table_checksum
+from lakedex.config import keys as names
+from lakedex.engine import Engine
+from lakedex.errors import FileMissing, InvalidInput
+from lakedex.filegroup.names import parse_data_file
+from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.group_files import (
+    GroupFile,
+    group_id,
+    split_change,
+    write_base,
+    write_first_log,
+)
+from lakedex.index.metadata_table.instants import (
+    FIRST_TIMES,
+    MetadataStore,
+    NextTime,
+    base_stat,
+    log_stat,
+    require_version,
+)
+from lakedex.index.metadata_table.partitions import Kind, metadata_partition
+from lakedex.index.metadata_table.shard_writer import (
+    ShardJob,
+    note_tasks,
+    write_entries,
+    write_notes,
+)
+from lakedex.index.written import KeyNote
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import Action, Instant, State, to_epoch_ms
+
+_MOST_FIRST_TIMES = 1000
+_FILES = Kind.FILES.value
+_METAFILE = ".hoodie_partition_metadata"
+_PROPERTIES = f"{names.META_FOLDER}/{names.PROPERTIES_FILE}"
+_OPERATION = "UPSERT_PREPPED"
+
+
+@dataclass(frozen=True)
+class PartitionPlan:
+    """What a new partition of the metadata table is to hold.
+
+    The first records come as `changes`, or, in the record index only, as notes about keys that
+    workers read: the more keys, the more buckets.
+    """
+
+    file_groups: int
+    """How many file groups it gets; in a partitioned record index, for each data partition."""
+    changes: Change | None = None
+    is_partitioned: bool = False
+    """Whether a record index has groups of its own for each data partition."""
+    data_partitions: Sequence[str] = ()
+    """The data partitions that a partitioned record index starts with."""
+    key_notes: Sequence[KeyNote] = ()
+    """The bucket of a key is its shard (among `file_groups`) modulo the number of buckets."""
+    note_buckets: int = 1
+    notes_instant: str | None = None
+    """The committed instant of the data table that the noted places are said to be from."""
+    notes_are_entries: bool = False
+    """Whether the notes hold records that are encoded already (`shard_writer.ENTRY_SCHEMA`)."""
+
+    def groups(self, name: str) -> dict[str, list[str]]:
+        """The file ids of the new partition, by data partition (`""` where that is all one)."""
+        described = metadata_partition(name)
+        numbers = range(self.file_groups)
+        if not self.is_partitioned:
+            return {"": [group_id(described, number) for number in numbers]}
+        return {
+            path: [group_id(described, number, path) for number in numbers]
+            for path in self.data_partitions
+        }
+
+
+def create_metadata_table(
+    address: StorageAddress,
+    engine: Engine,
+    config: TableConfig,
+    plan: Mapping[str, PartitionPlan],
+    *,
+    next_time: NextTime,
+) -> None:
+    """Make the metadata table with these partitions, or add them to the one that is there.
+
+    The caller holds the table's lock, and names the partitions in the properties afterwards.
+
+    Args:
+        address: Where the data table lies.
+        engine: Runs the workers that write the record index.
+        config: The properties of the data table.
+        plan: The new partitions, in the order in which they are made.
+        next_time: Gives times that grow, for completions.
+
+    Raises:
+        InvalidInput: a partition is there already, or `files` is missing in a new table.
+        UnsupportedFeature: the table has an older version.
+    """
+    require_version(config)
+    _check(config, plan)
+    storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+    if not config.metadata_enabled:
+        remove_metadata_table(address)
+        storage.create(_PROPERTIES, _properties(config.name))
+        _keep_folder(storage, f"{names.META_FOLDER}/timeline/history")
+    for name, wanted in plan.items():
+        remove_partition(address, name)
+        _build(address, engine, config, name, wanted, next_time)
+
+
+def remove_partition(address: StorageAddress, name: str) -> None:
+    """Remove a partition of the metadata table, which the properties must no longer name."""
+    metadata_partition(name)
+    storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+    if not storage.exists(_PROPERTIES):
+        return
+    store = MetadataStore.open(address)
+    found = store.files_of(name)
+    if not found:
+        return
+    parsed = (parse_data_file(file, 0) for file in found)
+    times = {file.instant_time for file in parsed if file is not None}
+    times = {time for time in times if time.startswith(FIRST_TIMES)} | _noted_time(storage, name)
+    for time in times:
+        # A build that was cut short: its instant would pend for ever.
+        if store.timeline.is_pending(time):
+            store.forget(time, Action.DELTACOMMIT)
+    storage.delete_folder(name)
+
+
+def remove_metadata_table(address: StorageAddress) -> None:
+    """Remove the whole metadata table; the properties must no longer name any partition."""
+    storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+    # Without its properties it is no table any more, however much of it is left.
+    storage.delete(_PROPERTIES)
+    address.open().delete_folder(names.METADATA_TABLE_FOLDER)
+
+
+def _check(config: TableConfig, plan: Mapping[str, PartitionPlan]) -> None:
+    if not config.metadata_enabled and _FILES not in plan:
+        raise InvalidInput(f"the metadata table of {config.name} needs a partition {_FILES}")
+    for name, wanted in plan.items():
+        kind = metadata_partition(name).kind
+        if name in config.metadata_partitions:
+            raise InvalidInput(f"the table {config.name} has the index {name} already")
+        if wanted.file_groups < 1:
+            raise InvalidInput(f"{name} needs at least one file group, not {wanted.file_groups}")
+        if (wanted.key_notes or wanted.is_partitioned) and kind is not Kind.RECORD_INDEX:
+            raise InvalidInput(f"{name} is no record index, and cannot be built from keys")
+
+
+def _build(
+    address: StorageAddress,
+    engine: Engine,
+    config: TableConfig,
+    name: str,
+    plan: PartitionPlan,
+    next_time: NextTime,
+) -> None:
+    """Make one partition, by an instant of its own."""
+    store = MetadataStore.open(address)
+    time = _first_time(store, next_time)
+    # The metafile tells of the instant, should this be cut short.
+    props = {"commitTime": time, "partitionDepth": "1"}
+    metafile = format_properties(props, comment="partition metadata").encode("ascii")
+    store.storage.create(f"{name}/{_METAFILE}", metafile)
+    pending = store.begin(time, Action.DELTACOMMIT)
+    groups = plan.groups(name)
+    logs = [
+        write_first_log(store.storage, name, file_id, time)
+        for file_ids in groups.values()
+        for file_id in file_ids
+    ]
+    bases: list[GroupFile] = []
+    if plan.changes is not None and not plan.changes.is_empty:
+        bases += [
+            write_base(store.storage, name, time, own)
+            for own in split_change(plan.changes, groups[""])
+            if len(own.keys)
+        ]
+    if plan.key_notes:
+        instant = plan.notes_instant or time
+        job = ShardJob(
+            address=address,
+            partition=name,
+            instant=time,
+            pending_path=pending,
+            groups=groups,
+            is_partitioned=plan.is_partitioned,
+            buckets=plan.note_buckets,
+            as_base=True,
+            instant_ms=to_epoch_ms(instant, config.timezone),
+        )
+        work = write_entries if plan.notes_are_entries else write_notes
+        tasks = note_tasks(plan.key_notes)
+        for answer in engine.map("build the record index", partial(work, job), tasks):
+            bases += answer
+    stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
+    completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())
+    store.complete(completed, stats, _OPERATION)
+
+
+def _first_time(store: MetadataStore, next_time: NextTime) -> str:
+    """The instant that builds a partition: the next of the first times.
+
+    Once these have been archived, a new one would seem to be where the timeline begins, and what
+    was archived would no longer count as committed. Then it is a time like any other.
+    """
+    used = [
+        each.requested_time
+        for each in store.timeline.instants
+        if each.requested_time.startswith(FIRST_TIMES)
+    ]
+    if store.timeline.instants and not used:
+        return next_time()
+    number = 1 + max((int(time) for time in used), default=-1)
+    return f"{FIRST_TIMES}{number:03d}" if number < _MOST_FIRST_TIMES else next_time()
+
+
+def _noted_time(storage: Storage, name: str) -> set[str]:
+    """The instant in a partition's metafile, if it has one that can be read."""
+    try:
+        text = storage.read(f"{name}/{_METAFILE}").decode("utf-8", "replace")
+    except FileMissing:
+        return set()
+    lines = (line.partition("=") for line in text.splitlines())
+    return {value.strip() for key, _, value in lines if key.strip() == "commitTime"}
+
+
+def _properties(data_table: str) -> bytes:
+    """The properties of the metadata table of a data table."""
+    name = f"{data_table}_metadata"
+    props = {
+        names.TABLE_NAME: name,
+        names.TABLE_TYPE: "MERGE_ON_READ",
+        names.TABLE_VERSION: "9",
+        names.TABLE_INITIAL_VERSION: "9",
+        names.TIMELINE_LAYOUT_VERSION: "2",
+        names.TIMELINE_PATH: "timeline",
+        names.TIMELINE_HISTORY_PATH: "history",
+        names.ARCHIVELOG_FOLDER: "history",
+        names.DROP_PARTITION_COLUMNS: "false",
+        names.BASE_FILE_FORMAT: "HFILE",
+        names.RECORD_KEY_FIELDS: "key",
+        names.POPULATE_META_FIELDS: "false",
+        names.KEY_GENERATOR_TYPE: "HOODIE_TABLE_METADATA",
+        names.PAYLOAD_CLASS: names.METADATA_PAYLOAD,
+        names.MERGE_MODE: "CUSTOM",
+        names.MERGE_STRATEGY_ID: names.PAYLOAD_STRATEGY_ID,
+        names.TABLE_CHECKSUM: str(table_checksum(name, None)),
+    }
+    return format_properties(props, comment="Properties of the metadata table").encode("ascii")
+
+
+def _keep_folder(storage: Storage, folder: str) -> None:
+    """Make a folder, on stores that have empty ones."""
+    storage.create(f"{folder}/.new", b"")
+    storage.delete(f"{folder}/.new")

@@ -1,0 +1,180 @@
+"""One commit of the data table put into its metadata table, as a deltacommit of the same instant.
+
+It completes before the data table's instant does; until then readers pass its blocks over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from lakedex.config import TableConfig
+from lakedex.engine import Engine
+from lakedex.errors import AlreadyExists, IndexUnusable
+from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.group_files import (
+    GroupFile,
+    group_id,
+    split_change,
+    write_first_log,
+    write_log,
+)
+from lakedex.index.metadata_table.instants import (
+    MetadataStore,
+    NextTime,
+    log_stat,
+    require_version,
+)
+from lakedex.index.metadata_table.partitions import Kind, metadata_partition
+from lakedex.index.metadata_table.records import RecordMaker, require_writable
+from lakedex.index.metadata_table.shard_writer import ShardJob, note_tasks, write_notes
+from lakedex.index.written import CommitChanges
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch_ms
+
+RECORD_INDEX = Kind.RECORD_INDEX.value
+_COLUMN_STATS = Kind.COLUMN_STATS.value
+
+
+def commit_changes(
+    address: StorageAddress,
+    engine: Engine,
+    instant: str,
+    changes: CommitChanges,
+    *,
+    next_time: NextTime,
+    operation: str = "UPSERT_PREPPED",
+    new_partition_groups: int = 1,
+) -> None:
+    """Bring every index that the table has up to date with one commit.
+
+    The caller holds the table's lock, and the instant pends in the data table. What an earlier
+    attempt of the same instant left behind is removed first.
+
+    Args:
+        address: Where the data table lies.
+        engine: Runs the workers that write the record index.
+        instant: The instant of the data table.
+        changes: What it did.
+        next_time: Gives times that grow, for the completion.
+        operation: What the commit metadata calls it.
+        new_partition_groups: How many file groups a partitioned record index gets for the first
+            data partition; later partitions get as many as the smallest one has.
+
+    Raises:
+        UnsupportedFeature: the table has an index that is not kept up to date; nothing is written.
+        IndexUnusable: the table has no metadata table, or it lacks file groups.
+        AlreadyExists: the metadata table has this instant as completed.
+    """
+    table = address.open()
+    config = load_table_config(table)
+    _check(config)
+    definitions = load_definitions(table, config)
+    store = MetadataStore.open(address)
+    _make_way(store, instant)
+    groups = _groups(store, config, definitions)
+    statistics = definitions.get(_COLUMN_STATS)
+    maker = RecordMaker(changes, instant, statistics.source_fields if statistics else ())
+    pending = store.begin(instant, Action.DELTACOMMIT)
+    files: list[GroupFile] = []
+    for name in config.metadata_partitions:
+        if name == RECORD_INDEX:
+            own = groups[name]
+            if _is_partitioned(definitions):
+                first, own = _open_groups(store, instant, own, changes, new_partition_groups)
+                files += first
+            job = ShardJob(
+                address=address,
+                partition=name,
+                instant=instant,
+                pending_path=pending,
+                groups=own,
+                is_partitioned=_is_partitioned(definitions),
+                buckets=changes.note_buckets,
+                as_base=False,
+                instant_ms=to_epoch_ms(instant, config.timezone),
+            )
+            tasks = note_tasks(changes.key_notes)
+            for answer in engine.map("write the record index", partial(write_notes, job), tasks):
+                files += answer
+        else:
+            change = maker.change_of(name)
+            files += write_change(store.storage, name, groups[name][""], instant, change)
+    completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
+    store.complete(completed, (log_stat(file, instant) for file in files), operation)
+
+
+def write_change(
+    storage: Storage, partition: str, file_ids: Sequence[str], instant: str, change: Change
+) -> list[GroupFile]:
+    """Write a change as log files, one for each file group that it touches."""
+    if change.is_empty:
+        return []
+    return [write_log(storage, partition, instant, own) for own in split_change(change, file_ids)]
+
+
+def load_definitions(table: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
+    """The index definitions of a table; none where it has no file of them."""
+    path = config.index_defs_path
+    if path is None or not table.exists(path):
+        return {}
+    return parse_definitions(table.read(path), path=path)
+
+
+def _check(config: TableConfig) -> None:
+    require_version(config)
+    if not config.metadata_enabled:
+        raise IndexUnusable(f"the table {config.name} has no metadata table")
+    require_writable(config.metadata_partitions)
+
+
+def _make_way(store: MetadataStore, instant: str) -> None:
+    """Remove what an earlier attempt of the instant wrote."""
+    known = store.timeline.find(instant)
+    if known is None:
+        return
+    if known.is_completed:
+        raise AlreadyExists(f"the metadata table has {instant} as completed already")
+    store.discard(instant, store.timeline.requested_action(instant) or known.action)
+
+
+def _is_partitioned(definitions: Mapping[str, IndexDefinition]) -> bool:
+    definition = definitions.get(RECORD_INDEX)
+    return definition is not None and definition.is_partitioned
+
+
+def _groups(
+    store: MetadataStore, config: TableConfig, definitions: Mapping[str, IndexDefinition]
+) -> dict[str, Mapping[str, Sequence[str]]]:
+    """The file groups of every metadata partition, by data partition where they differ."""
+    found: dict[str, Mapping[str, Sequence[str]]] = {}
+    for name in config.metadata_partitions:
+        if name == RECORD_INDEX and _is_partitioned(definitions):
+            found[name] = store.groups_by_data_partition(name)
+        else:
+            found[name] = {"": store.shared_groups(name)}
+    return found
+
+
+def _open_groups(
+    store: MetadataStore,
+    instant: str,
+    known: Mapping[str, Sequence[str]],
+    changes: CommitChanges,
+    fewest: int,
+) -> tuple[list[GroupFile], dict[str, Sequence[str]]]:
+    """Give data partitions that are new their file groups."""
+    described = metadata_partition(RECORD_INDEX)
+    count = min((len(ids) for ids in known.values()), default=fewest)
+    groups = dict(known)
+    files = []
+    for path in changes.added:
+        if path not in groups:
+            groups[path] = [group_id(described, number, path) for number in range(count)]
+            files += [
+                write_first_log(store.storage, RECORD_INDEX, file_id, instant)
+                for file_id in groups[path]
+            ]
+    return files, groups

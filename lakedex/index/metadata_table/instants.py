@@ -1,0 +1,222 @@
+"""The metadata table for its writers: its timeline, its file groups, and instants in the making.
+
+All of it is done by one process at a time, the one that holds the lock of the data table.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from lakedex.config import TableConfig
+from lakedex.config import keys as names
+from lakedex.errors import IndexUnusable, UnsupportedFeature
+from lakedex.filegroup.names import parse_data_file
+from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
+from lakedex.format.avro import METADATA_RECORD_SCHEMA_WITHOUT_META
+from lakedex.index.metadata_table.group_files import GroupFile
+from lakedex.index.metadata_table.partitions import metadata_partition
+from lakedex.keys import unescape_path_value
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.paths import split
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    Timeline,
+    WriteStat,
+    encode_commit_metadata,
+    file_name,
+    load_table_config,
+    write_instant,
+)
+
+NextTime = Callable[[], str]
+FIRST_TIMES = "00000000000000"
+"""The instants that build partitions start with this; three digits count them."""
+_WRITABLE_VERSION = 9
+_OWN_PARTS = 5
+"""A file id with a data partition: `record-index-<partition>-<number>-0`."""
+
+
+@dataclass(frozen=True)
+class MetadataStore:
+    """A metadata table as its writer sees it."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+
+    @classmethod
+    def open(cls, address: StorageAddress) -> MetadataStore:
+        """The metadata table of the data table at an address, as it is now."""
+        storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+        config = load_table_config(storage)
+        return cls(storage, config, Timeline.load(storage, config))
+
+    def path_of(self, instant: Instant) -> str:
+        """The path of an instant's file."""
+        name = file_name(instant, self.config.timeline_layout)
+        return f"{self.config.timeline_folder}/{name}"
+
+    def begin(self, time: str, action: Action, plan: bytes = b"") -> str:
+        """Write an instant's requested and inflight file; answer the path of the second."""
+        write_instant(self.storage, self.config, Instant(time, action, State.REQUESTED), plan)
+        inflight = Instant(time, action, State.INFLIGHT)
+        return write_instant(self.storage, self.config, inflight, b"")
+
+    def complete(self, instant: Instant, files: Iterable[WriteStat], operation: str) -> None:
+        """Write the completed file of an instant that wrote these files."""
+        by_partition: dict[str, list[WriteStat]] = defaultdict(list)
+        for stat in files:
+            by_partition[stat.partition_path or ""].append(stat)
+        metadata = CommitMetadata(
+            {name: tuple(stats) for name, stats in by_partition.items()},
+            {"schema": METADATA_RECORD_SCHEMA_WITHOUT_META},
+            operation_type=operation,
+            compacted=instant.action is Action.COMPACTION,
+            version=1,
+        )
+        data = encode_commit_metadata(metadata, action=instant.action)
+        write_instant(self.storage, self.config, instant, data)
+
+    def discard(self, time: str, action: Action) -> None:
+        """Remove a pending instant with all files that it wrote."""
+        for partition in self.partitions():
+            for name in self.files_of(partition):
+                parsed = parse_data_file(name, 0)
+                if parsed is not None and parsed.instant_time == time:
+                    self.storage.delete(f"{partition}/{name}")
+        self.forget(time, action)
+
+    def forget(self, time: str, action: Action) -> None:
+        """Remove the timeline files of a pending instant."""
+        for state in (State.INFLIGHT, State.REQUESTED):
+            self.storage.delete(self.path_of(Instant(time, action, state)))
+
+    def partitions(self) -> list[str]:
+        """The folders of partitions, registered or not."""
+        return [name for name in self.storage.folders("") if name != names.META_FOLDER]
+
+    def files_of(self, partition: str) -> list[str]:
+        """The names of all files of a partition."""
+        return [split(info.path)[1] for info in self.storage.list(partition)]
+
+    def group_ids(self, partition: str) -> list[str]:
+        """The file ids of a partition's committed file groups, in order of their numbers."""
+        prefix = metadata_partition(partition).file_id_prefix
+        found = set()
+        for name in self.files_of(partition):
+            parsed = parse_data_file(name, 0)
+            if (
+                parsed is not None
+                and parsed.file_id.startswith(prefix)
+                and self.timeline.is_committed_write(parsed.instant_time)
+            ):
+                found.add(parsed.file_id)
+        return sorted(found)
+
+    def slices(self, partition: str, data: Timeline) -> list[FileSlice]:
+        """The newest slices of a partition's file groups, as far as the data table is complete."""
+        timeline = self.timeline
+        visibility = Visibility(
+            is_visible=lambda time: timeline.is_committed_write(time) and not data.is_pending(time),
+            completion_time=timeline.completion_time_or_self,
+            logs_name_own_instant=True,
+        )
+        prefix = metadata_partition(partition).file_id_prefix
+        files = [(split(info.path)[1], info.size_bytes) for info in self.storage.list(partition)]
+        found = latest_slices(partition, files, visibility)
+        return [group for group in found if group.file_id.startswith(prefix)]
+
+    def is_ahead(self, data: Timeline) -> bool:
+        """Whether log files are there that do not count yet, but may come to.
+
+        What is merged meanwhile would leave them out, and they would be passed over for ever.
+        """
+        if self.timeline.pending_of(Action.LOGCOMPACTION):
+            return True
+        return any(data.is_pending(each.requested_time) for each in self.timeline.write_instants())
+
+    def shared_groups(self, partition: str) -> list[str]:
+        """The file ids of a partition whose groups hold the keys of all data.
+
+        Raises:
+            IndexUnusable: there are none.
+        """
+        found = self.group_ids(partition)
+        if not found:
+            raise IndexUnusable(f"metadata partition {partition} has no file groups")
+        return found
+
+    def groups_by_data_partition(self, partition: str) -> dict[str, tuple[str, ...]]:
+        """The file ids of a record index that has groups of its own for each data partition."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for file_id in self.group_ids(partition):
+            parts = file_id.split("-")
+            if len(parts) == _OWN_PARTS:
+                found[unescape_path_value(parts[2])].append(file_id)
+        return {path: tuple(ids) for path, ids in found.items()}
+
+
+def require_version(config: TableConfig) -> None:
+    """Refuse to write the metadata table of a table of an older version.
+
+    Raises:
+        UnsupportedFeature: it names the version.
+    """
+    if config.version != _WRITABLE_VERSION:
+        raise UnsupportedFeature("writing a metadata table", table_version=config.version)
+
+
+def log_stat(file: GroupFile, instant: str) -> WriteStat:
+    """The write stat of a log file."""
+    return WriteStat(
+        file_id=file.file_id,
+        path=f"{file.partition}/{file.name}",
+        partition_path=file.partition,
+        prev_commit=instant,
+        num_writes=file.records,
+        num_inserts=file.records,
+        num_updates=0,
+        num_deletes=file.deletes,
+        total_write_bytes=file.size,
+        total_write_errors=0,
+        file_size_bytes=file.size,
+        log_version=1,
+        log_offset=0,
+        base_file="",
+        log_files=(file.name,),
+    )
+
+
+def base_stat(file: GroupFile, previous: str | None = None) -> WriteStat:
+    """The write stat of a base file; `previous` is the instant of the base file before it."""
+    return WriteStat(
+        file_id=file.file_id,
+        path=f"{file.partition}/{file.name}",
+        partition_path=file.partition,
+        prev_commit=previous or "null",
+        num_writes=file.records,
+        num_inserts=0 if previous else file.records,
+        num_updates=0,
+        num_deletes=file.deletes,
+        total_write_bytes=file.size,
+        total_write_errors=0,
+        file_size_bytes=file.size,
+    )
+
+
+def shares_of_groups(slices: Sequence[FileSlice], parallelism: int) -> list[tuple[FileSlice, ...]]:
+    """The groups in a few shares of about the same number of bytes."""
+    count = max(1, min(len(slices), parallelism))
+    shares: list[list[FileSlice]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for group in sorted(slices, key=lambda each: each.size_bytes, reverse=True):
+        smallest = sizes.index(min(sizes))
+        shares[smallest].append(group)
+        sizes[smallest] += group.size_bytes
+    return [tuple(share) for share in shares]

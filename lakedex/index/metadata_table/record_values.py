@@ -1,0 +1,79 @@
+"""Records of the record index: where a key lies, encoded once for each place."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, RecordType
+
+_FILE_ID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?")
+_AS_UUID, _AS_TEXT = 0, 1
+_MISSING = -1
+
+
+def place_values(
+    partitions: pa.ChunkedArray, file_ids: pa.ChunkedArray, instant_ms: int
+) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The records of all distinct places, and which of them each row has.
+
+    Example:
+        >>> one = pa.chunked_array([["p=1", "p=1"]])
+        >>> ids = pa.chunked_array([["d5f9a2c5-6d0b-4219-9edc-1bc2e2d22082-0"] * 2])
+        >>> values, numbers = place_values(one, ids, 1794767405287)
+        >>> len(values), numbers.tolist()
+        (1, [0, 0])
+    """
+    folders, folder_of = _encoded(partitions)
+    ids, id_of = _encoded(file_ids)
+    pairs, numbers = np.unique(folder_of * max(1, len(ids)) + id_of, return_inverse=True)
+    folder_names = [folders[pair] for pair in (pairs // max(1, len(ids))).tolist()]
+    names = [ids[pair] for pair in (pairs % max(1, len(ids))).tolist()]
+    return encode_places(folder_names, names, instant_ms), numbers.reshape(-1).astype(np.int64)
+
+
+def encode_places(partitions: Sequence[str], file_ids: Sequence[str], instant_ms: int) -> pa.Array:
+    """One record for each partition path and file id."""
+    halves = [_split(file_id) for file_id in file_ids]
+    count = len(halves)
+    columns = {
+        "partitionName": pa.array(partitions, pa.string()),
+        "fileIdHighBits": pa.array([half[0] for half in halves], pa.int64()),
+        "fileIdLowBits": pa.array([half[1] for half in halves], pa.int64()),
+        "fileIndex": pa.array([half[2] for half in halves], pa.int32()),
+        "fileId": pa.array([half[3] for half in halves], pa.string()),
+        "instantTime": pa.repeat(pa.scalar(instant_ms, pa.int64()), count),
+        "fileIdEncoding": pa.array(
+            [_AS_TEXT if half[3] else _AS_UUID for half in halves], pa.int32()
+        ),
+    }
+    payload = pa.StructArray.from_arrays(list(columns.values()), list(columns))
+    kind = pa.repeat(pa.scalar(RecordType.RECORD_INDEX.value, pa.int32()), count)
+    batch = pa.record_batch(
+        {"key": pa.repeat("", count), "type": kind, RECORD_INDEX_PAYLOAD: payload}
+    )
+    return encode_records(METADATA_RECORD, batch).as_binary()
+
+
+def _split(file_id: str) -> tuple[int, int, int, str]:
+    """The halves of a file id's UUID, the number behind it, and the text where it is no UUID."""
+    match = _FILE_ID.fullmatch(file_id)
+    if match is None:
+        return _MISSING, _MISSING, _MISSING, file_id
+    number = uuid.UUID(match[1]).int
+    high, low = np.array([number >> 64, number & (2**64 - 1)], np.uint64).view(np.int64).tolist()
+    return high, low, _MISSING if match[2] is None else int(match[2]), ""
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[list[str], npt.NDArray[np.int64]]:
+    whole = pc.dictionary_encode(column.combine_chunks())
+    if isinstance(whole, pa.ChunkedArray):
+        whole = whole.combine_chunks()
+    return whole.dictionary.to_pylist(), whole.indices.to_numpy().astype(np.int64)

@@ -1,0 +1,167 @@
+"""From what a commit did to the records of each small metadata partition.
+
+The record index is not among them: what it gets grows with the rows, and workers write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.keys import bloom_key
+from lakedex.index.metadata_table.partitions import (
+    ALL_PARTITIONS_KEY,
+    BLOOM_PAYLOAD,
+    FILES_PAYLOAD,
+    NON_PARTITIONED_KEY,
+    Kind,
+    RecordType,
+    metadata_partition,
+)
+from lakedex.index.metadata_table.stat_records import column_stats_change, partition_stats_change
+from lakedex.index.written import BloomText, CommitChanges
+
+_FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted", pa.bool_())]))
+_Entry = tuple[str, dict[str, int | bool]]
+_WRITABLE = (
+    Kind.FILES,
+    Kind.COLUMN_STATS,
+    Kind.PARTITION_STATS,
+    Kind.BLOOM_FILTERS,
+    Kind.RECORD_INDEX,
+)
+
+
+def require_writable(names: Sequence[str]) -> None:
+    """Refuse a table that has an index which is not kept up to date.
+
+    Raises:
+        UnsupportedFeature: the index is named in it.
+    """
+    for name in names:
+        try:
+            kind = metadata_partition(name).kind
+        except InvalidInput:
+            kind = None
+        if kind not in _WRITABLE:
+            raise UnsupportedFeature(f"writing a table that has the index {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMaker:
+    """Makes the records of one commit."""
+
+    changes: CommitChanges
+    instant: str
+    stat_columns: Sequence[str]
+    """The columns that have ranges, also those that the commit's files lack."""
+
+    def change_of(self, name: str) -> Change:
+        """The change of a metadata partition, the record index left aside."""
+        makers: dict[Kind, Callable[[], Change]] = {
+            Kind.FILES: self._files,
+            Kind.COLUMN_STATS: self._column_stats,
+            Kind.PARTITION_STATS: self._partition_stats,
+            Kind.BLOOM_FILTERS: self._blooms,
+        }
+        return makers[metadata_partition(name).kind]()
+
+    def _files(self) -> Change:
+        changes = self.changes
+        return files_change(changes.added, changes.removed, changes.dropped_partitions)
+
+    def _column_stats(self) -> Change:
+        return column_stats_change(self.changes.statistics, self.changes.removed, self.stat_columns)
+
+    def _partition_stats(self) -> Change:
+        return partition_stats_change(
+            self.changes.statistics,
+            self.stat_columns,
+            overwritten=self.changes.overwritten_partitions,
+            dropped=self.changes.dropped_partitions,
+        )
+
+    def _blooms(self) -> Change:
+        gone = [
+            bloom_key(partition, name)
+            for partition, files in self.changes.removed.items()
+            for name in files
+            if not name.startswith(".")
+        ]
+        added = bloom_change(self.changes.blooms, self.instant)
+        return Change(added.keys, added.values, pa.array(gone, pa.string()))
+
+
+def files_change(
+    added: Mapping[str, Mapping[str, int]],
+    removed: Mapping[str, Sequence[str]] | None = None,
+    dropped: Sequence[str] = (),
+) -> Change:
+    """The listing of new and removed files, and of partitions that came and went."""
+    removed = removed or {}
+    maps: dict[str, list[_Entry]] = {}
+    if added or dropped or not removed:
+        came = [(partition_key(path), _entry(0)) for path in added]
+        went = [(partition_key(path), _GONE) for path in dropped if path not in added]
+        maps[ALL_PARTITIONS_KEY] = [*came, *went]
+    for path in dict.fromkeys((*added, *removed)):
+        files = added.get(path, {})
+        entries = [(name, _entry(size)) for name, size in files.items()]
+        entries += [(name, _GONE) for name in removed.get(path, ()) if name not in files]
+        maps[partition_key(path)] = entries
+    types = [
+        RecordType.PARTITION_LIST.value if key == ALL_PARTITIONS_KEY else RecordType.FILES.value
+        for key in maps
+    ]
+    batch = pa.record_batch(
+        {
+            "key": pa.repeat("", len(maps)),
+            "type": pa.array(types, pa.int32()),
+            FILES_PAYLOAD: pa.array(list(maps.values()), _FILES_TYPE),
+        }
+    )
+    keys = pa.array(list(maps), pa.string())
+    return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
+
+
+def bloom_change(blooms: Sequence[BloomText], instant: str) -> Change:
+    """The bloom filters of new base files."""
+    if not blooms:
+        return Change()
+    keys = [bloom_key(bloom.partition, bloom.file) for bloom in blooms]
+    columns = {
+        "type": pa.array([bloom.type_code for bloom in blooms], pa.string()),
+        "timestamp": pa.array([instant] * len(keys), pa.string()),
+        "bloomFilter": pa.array([bloom.text.encode() for bloom in blooms], pa.binary()),
+        "isDeleted": pa.array([False] * len(keys), pa.bool_()),
+    }
+    batch = pa.record_batch(
+        {
+            "key": pa.repeat("", len(keys)),
+            "type": pa.repeat(pa.scalar(RecordType.BLOOM_FILTER.value, pa.int32()), len(keys)),
+            BLOOM_PAYLOAD: pa.StructArray.from_arrays(list(columns.values()), list(columns)),
+        }
+    )
+    return Change(pa.array(keys, pa.string()), encode_records(METADATA_RECORD, batch).as_binary())
+
+
+def partition_key(path: str) -> str:
+    """How the metadata table spells a partition path.
+
+    Example:
+        >>> partition_key("city=Oslo"), partition_key("")
+        ('city=Oslo', '.')
+    """
+    return path or NON_PARTITIONED_KEY
+
+
+_GONE: dict[str, int | bool] = {"size": 0, "isDeleted": True}
+
+
+def _entry(size: int) -> dict[str, int | bool]:
+    return {"size": size, "isDeleted": False}

@@ -1,0 +1,206 @@
+"""Workers that write the file groups of the record index from notes about keys.
+
+Notes come in buckets: a bucket holds whole shards, so the tasks of different buckets write
+different files. A record that moved has two notes. Of a key's notes in one file group an entry
+wins over deletes, whichever comes first: notes of different files come in no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.config import keys as names
+from lakedex.errors import InvalidInput, StorageError
+from lakedex.format.spill import Segment, read_segments
+from lakedex.index.metadata_table.group_files import (
+    TOKEN,
+    GroupChange,
+    GroupFile,
+    write_base,
+    write_log,
+)
+from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
+from lakedex.index.metadata_table.record_values import place_values
+from lakedex.index.written import KeyNote
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
+
+_Ints = npt.NDArray[np.int64]
+_Mask = npt.NDArray[np.bool_]
+_ValuesOf = Callable[[pa.Array], pa.Array]
+
+ENTRY_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("partition", pa.string()),
+        pa.field("value", pa.large_binary()),
+    ]
+)
+"""Rows of entries that are encoded already; `partition` is that of the data."""
+
+
+@dataclass(frozen=True)
+class ShardJob:
+    """What all tasks of one write of an index know."""
+
+    address: StorageAddress
+    partition: str
+    instant: str
+    pending_path: str
+    """The inflight file of the instant: once it is gone, nobody wants the files any more."""
+    groups: Mapping[str, Sequence[str]]
+    """File ids in order, by data partition; by `""` where all data shares the groups."""
+    is_partitioned: bool
+    buckets: int
+    as_base: bool
+    instant_ms: int = 0
+    """The time that entries made of notes say they are from."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """The rows of one bucket."""
+
+    bucket: int
+    segments: Sequence[Segment] = field(default_factory=tuple)
+
+
+def note_tasks(notes: Sequence[KeyNote]) -> list[ShardTask]:
+    """One task for each bucket that has notes."""
+    by_bucket: dict[int, list[Segment]] = {}
+    for note in notes:
+        by_bucket.setdefault(note.bucket, []).append(note.segment)
+    return [ShardTask(bucket, tuple(by_bucket[bucket])) for bucket in sorted(by_bucket)]
+
+
+def write_notes(job: ShardJob, task: ShardTask) -> list[GroupFile]:
+    """Write the files of one bucket from key notes (`NOTE_SCHEMA`)."""
+    table = job.address.open()
+    notes = read_segments(table, task.segments)
+    if notes is None or not len(notes):
+        return []
+    values, places = place_values(notes["partition"], notes["file_id"], job.instant_ms)
+    deleted = notes["is_delete"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return _write(
+        job,
+        task.bucket,
+        notes,
+        deleted,
+        lambda rows: values.take(pa.array(places[rows.to_numpy()])),
+    )
+
+
+def write_entries(job: ShardJob, task: ShardTask) -> list[GroupFile]:
+    """Write the files of one bucket from encoded entries (`ENTRY_SCHEMA`)."""
+    entries = read_segments(job.address.open(), task.segments)
+    if entries is None or not len(entries):
+        return []
+    values = _flat(entries["value"])
+    nothing = np.zeros(len(entries), dtype=np.bool_)
+    return _write(job, task.bucket, entries, nothing, values.take)
+
+
+def _write(
+    job: ShardJob, bucket: int, rows: pa.Table, deleted: _Mask, values_of: _ValuesOf
+) -> list[GroupFile]:
+    keys = _flat(rows["key"])
+    numbers, file_ids = _group_numbers(job, bucket, keys, rows["partition"], deleted)
+    storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
+    written = []
+    for change in _changes(keys, numbers, file_ids, deleted, values_of):
+        _check_pending(storage, job)
+        if job.as_base:
+            if len(change.keys):
+                written.append(write_base(storage, job.partition, job.instant, change))
+        else:
+            # The groups of a new data partition have their first log of this very instant.
+            token = f"{bucket}-1-0" if job.is_partitioned else TOKEN
+            written.append(write_log(storage, job.partition, job.instant, change, token=token))
+    return written
+
+
+def _group_numbers(
+    job: ShardJob, bucket: int, keys: pa.Array, partitions: pa.ChunkedArray, deleted: _Mask
+) -> tuple[_Ints, list[str]]:
+    """The number of each key's group, -1 for none, and the file ids by those numbers."""
+    hashes = java_hashes(keys)
+    if not job.is_partitioned:
+        ids = list(job.groups[""])
+        shards = shard_numbers(hashes, len(ids)).astype(np.int64)
+        _check_bucket(job, shards, bucket)
+        return shards, ids
+    encoded = pc.dictionary_encode(_flat(partitions))
+    code = encoded.indices.to_numpy().astype(np.int64)
+    per_partition = [job.groups.get(path, ()) for path in encoded.dictionary.to_pylist()]
+    counts = np.array([len(found) for found in per_partition], np.int64)
+    starts = np.cumsum(counts) - counts
+    homeless = counts[code] == 0
+    if (homeless & ~deleted).any():
+        path = encoded.dictionary[int(code[homeless & ~deleted][0])].as_py()
+        raise InvalidInput(f"{job.partition} has no file groups for the partition {path!r}")
+    shards = shard_numbers(hashes, np.maximum(counts[code], 1)).astype(np.int64)
+    if job.as_base:
+        _check_bucket(job, shards, bucket)
+    numbers = np.where(homeless, -1, starts[code] + shards)
+    return numbers, [file_id for found in per_partition for file_id in found]
+
+
+def _check_bucket(job: ShardJob, shards: _Ints, bucket: int) -> None:
+    """Two tasks must not write one file."""
+    if (shards % job.buckets != bucket).any():
+        raise InvalidInput(
+            f"keys of {job.partition} are not in the bucket of their file group: "
+            "its number of file groups changed meanwhile"
+        )
+
+
+def _changes(
+    keys: pa.Array, numbers: _Ints, file_ids: list[str], deleted: _Mask, values_of: _ValuesOf
+) -> Iterator[GroupChange]:
+    """The change of each group, by number."""
+    by_group = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[by_group], return_index=True)
+    bounds = [*starts.tolist(), len(numbers)]
+    for number, start, stop in zip(found.tolist(), bounds[:-1], bounds[1:], strict=True):
+        if number < 0:
+            continue
+        rows = by_group[start:stop]
+        own = keys.take(pa.array(rows))
+        order = pc.sort_indices(own.cast(pa.large_binary())).to_numpy()
+        own, rows = own.take(pa.array(order)), rows[order]
+        entries, gone = _winners(own, deleted[rows])
+        yield GroupChange(
+            file_ids[number],
+            own.take(pa.array(entries)),
+            values_of(pa.array(rows[entries])),
+            own.take(pa.array(gone)),
+        )
+
+
+def _winners(keys: pa.Array, deleted: _Mask) -> tuple[_Ints, _Ints]:
+    """Of sorted keys the rows of entries and those of deletes, one row for each key."""
+    repeated = pc.equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+    if not repeated.any():
+        return np.flatnonzero(~deleted), np.flatnonzero(deleted)
+    run = np.concatenate(([0], np.cumsum(~repeated)))
+    entries = np.flatnonzero(~deleted)
+    winner = np.full(int(run[-1]) + 1, -1, dtype=np.int64)
+    winner[run[entries]] = entries
+    first = np.flatnonzero(np.concatenate(([True], ~repeated)))
+    return winner[winner >= 0], first[winner < 0]
+
+
+def _check_pending(storage: Storage, job: ShardJob) -> None:
+    if not storage.exists(job.pending_path):
+        raise StorageError(f"{job.instant} is not pending any more: {job.partition} is left alone")
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -1,0 +1,168 @@
+"""Statistics records: column ranges of files and of partitions, as the metadata table has them.
+
+A partition's record is only ever widened by later commits (its bounds are not tight), so that two
+writers cannot overwrite each other's ranges. After all file groups of a partition were replaced it
+starts anew, with tight bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.hashing import file_name_id, name_id
+from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
+from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, RecordType
+from lakedex.index.metadata_table.stat_bounds import outermost, stored_bounds
+from lakedex.index.written import FileStatistics
+
+_COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")
+_NULL_ORDINAL = 1
+"""The type of a file that holds no values at all."""
+
+
+def column_stats_change(
+    statistics: FileStatistics, removed: Mapping[str, Sequence[str]], columns: Sequence[str]
+) -> Change:
+    """The ranges of new files, and the keys of removed files in all columns that have ranges."""
+    ends = _EndOfKeys()
+    parts = [
+        _encoded(
+            column,
+            stats,
+            [ends.of(*place) for place in _places(stats)],
+            RecordType.COLUMN_STATS,
+            [False] * len(stats),
+        )
+        for column, stats in statistics.items()
+        if len(stats)
+    ]
+    gone = [ends.of(partition, name) for partition, files in removed.items() for name in files]
+    if gone:
+        known = dict.fromkeys((*columns, *statistics))
+        keys = [name_id(column) + end for column in known for end in gone]
+        parts.append(Change(deletes=pa.array(keys, pa.string())))
+    return Change.joined(parts)
+
+
+def partition_stats_change(
+    statistics: FileStatistics,
+    columns: Sequence[str],
+    *,
+    overwritten: Iterable[str] = (),
+    dropped: Iterable[str] = (),
+) -> Change:
+    """The ranges that new files add to their partitions."""
+    anew = set(overwritten)
+    parts: list[Change] = []
+    written: set[tuple[str, str]] = set()
+    for column, stats in statistics.items():
+        if not len(stats):
+            continue
+        summed = _by_partition(stats)
+        paths = summed["partition"].to_pylist()
+        ends = [partition_id(path) for path in paths]
+        tight = [path in anew for path in paths]
+        parts.append(_encoded(column, summed, ends, RecordType.PARTITION_STATS, tight))
+        written.update((column, path) for path in paths)
+    # Of a partition that starts anew no older range may stay, not even of a column it lacks now.
+    gone = [
+        column_stats_prefix(column, path)
+        for path in sorted(anew | set(dropped))
+        for column in dict.fromkeys((*columns, *statistics))
+        if (column, path) not in written
+    ]
+    parts.append(Change(deletes=pa.array(gone, pa.string())))
+    return Change.joined(parts)
+
+
+class _EndOfKeys:
+    """The part of a key that tells the file; the same for all columns, so it is hashed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], str] = {}
+
+    def of(self, partition: str, name: str) -> str:
+        place = (partition, name)
+        if place not in self._known:
+            self._known[place] = partition_id(partition) + file_name_id(name)
+        return self._known[place]
+
+
+def _places(stats: pa.Table) -> Iterable[tuple[str, str]]:
+    return zip(stats["partition"].to_pylist(), stats["file"].to_pylist(), strict=True)
+
+
+def _by_partition(stats: pa.Table) -> pa.Table:
+    """One row for each partition; the path stands for the file name."""
+    low, high = outermost(stats["minimum"].type)
+    has_values = pc.less(stats["null_count"], stats["value_count"])
+    columns = {"partition": stats["partition"]}
+    for name, instead in (("minimum", low), ("maximum", high)):
+        # Readers widen what they know, and a bound that is missing would not widen it at all.
+        unknown = pc.and_(pc.is_null(stats[name]), has_values)
+        columns[name] = pc.if_else(unknown, instead, stats[name])
+    columns |= {name: stats[name] for name in _COUNTS}
+    sums = [(name, "sum") for name in _COUNTS]
+    summed = (
+        pa.table(columns)
+        .group_by("partition", use_threads=False)
+        .aggregate([("minimum", "min"), ("maximum", "max"), *sums])
+    )
+    found = {
+        "partition": summed["partition"],
+        "file": summed["partition"],
+        "minimum": summed["minimum_min"],
+        "maximum": summed["maximum_max"],
+    }
+    return pa.table(found | {name: summed[f"{name}_sum"] for name in _COUNTS})
+
+
+def _encoded(
+    column: str, stats: pa.Table, ends: Sequence[str], kind: RecordType, tight: Sequence[bool]
+) -> Change:
+    count = len(stats)
+    start = name_id(column)
+    keys = pa.array([start + end for end in ends], pa.string())
+    batch = pa.record_batch(
+        {
+            "key": pa.repeat("", count),
+            "type": pa.repeat(pa.scalar(kind.value, pa.int32()), count),
+            STATS_PAYLOAD: _payload(column, stats, tight),
+        }
+    )
+    return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
+
+
+def _payload(column: str, stats: pa.Table, tight: Sequence[bool]) -> pa.StructArray:
+    count = len(stats)
+    minimum, maximum = _flat(stats["minimum"]), _flat(stats["maximum"])
+    bounds = stored_bounds(column, minimum, maximum)
+    empty = pc.equal(_flat(stats["value_count"]), 0)
+    ordinals = pc.if_else(
+        empty, pa.scalar(_NULL_ORDINAL, pa.int32()), pa.scalar(bounds.ordinal, pa.int32())
+    )
+    info = pa.repeat(pa.scalar(bounds.info, pa.string()), count)
+    value_type = pa.StructArray.from_arrays([ordinals, info], ["typeOrdinal", "additionalInfo"])
+    columns = {
+        "fileName": _flat(stats["file"]),
+        "columnName": pa.repeat(column, count),
+        "minValue": bounds.minimum,
+        "maxValue": bounds.maximum,
+        "valueCount": _flat(stats["value_count"]),
+        "nullCount": _flat(stats["null_count"]),
+        "totalSize": _flat(stats["total_size"]),
+        "totalUncompressedSize": _flat(stats["total_uncompressed"]),
+        "isDeleted": pa.repeat(pa.scalar(value=False), count),
+        "isTightBound": pa.array(tight, pa.bool_()),
+        "valueType": value_type,
+    }
+    return pa.StructArray.from_arrays(list(columns.values()), list(columns))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()

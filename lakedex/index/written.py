@@ -1,0 +1,67 @@
+"""What a write did to files and keys, as the indexes are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakedex.format.spill import Segment
+
+NOTE_SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.string()),
+        pa.field("partition", pa.string()),
+        pa.field("file_id", pa.string()),
+        pa.field("is_delete", pa.bool_()),
+    ]
+)
+"""Rows of a key note: a key is now in this file group, or (`is_delete`) no longer there.
+
+For a record that moved there are two notes: a delete with the old place, an entry with the new.
+"""
+
+FileStatistics = Mapping[str, pa.Table]
+"""Column ranges of files: for each column a table with the columns
+
+partition, file (its name), minimum, maximum (of the column's type), value_count (rows, nulls
+included), null_count, total_size, total_uncompressed (int64 each).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNote:
+    """Key notes of one bucket: keys whose shard is `bucket` modulo the number of buckets."""
+
+    bucket: int
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class BloomText:
+    """The bloom filter of a new base file, as it stands in the footer."""
+
+    partition: str
+    file: str
+    type_code: str
+    text: str
+
+
+@dataclass(frozen=True)
+class CommitChanges:
+    """Everything that one commit changes in the metadata table."""
+
+    added: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """New files with their sizes, by partition path (`""` in a table without partitions)."""
+    removed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Files that are gone (after a rollback, a clean), by partition path."""
+    dropped_partitions: Sequence[str] = ()
+    """Partitions that no longer exist at all."""
+    statistics: FileStatistics = field(default_factory=dict)
+    """Ranges of the new files, log files included."""
+    overwritten_partitions: Sequence[str] = ()
+    """Partitions whose old file groups were all replaced: their statistics start anew."""
+    blooms: Sequence[BloomText] = ()
+    key_notes: Sequence[KeyNote] = ()
+    note_buckets: int = 1

@@ -1,0 +1,166 @@
+"""The key generator of a table: record key and partition path of every row, by Arrow kernels.
+
+SIMPLE, TIMESTAMP   one key column, its value as text; one partition column
+COMPLEX             `a:1,b:x`, also for one key column: `id:k`; any number of levels
+NON_PARTITION       as SIMPLE for one key column, as COMPLEX for several; no levels
+CUSTOM              keys as NON_PARTITION; each partition column is `SIMPLE` or `TIMESTAMP`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.config import TableConfig
+from lakedex.config.keygen_type import (
+    KeyGeneratorType,
+    inferred_key_generator,
+    parse_key_generator,
+)
+from lakedex.config.keys import CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.keys.columns import type_of, values_of
+from lakedex.keys.partition_level import PartitionLevel
+from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT
+from lakedex.keys.timebased import TimeFormat
+from lakedex.keys.value_text import check_spellable, value_text
+
+_KEY_ROLE, _PARTITION_ROLE = "record key", "partition"
+_ONE_KEY = (KeyGeneratorType.SIMPLE, KeyGeneratorType.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGenerator:
+    """Spells the keys and partition paths of one table; it travels to workers as it is.
+
+    Example:
+        >>> generator = KeyGenerator(("a", "b"), named=True, levels=(PartitionLevel("p"),))
+        >>> rows = pa.table({"a": [1, 2], "b": ["x", None], "p": ["eu", "us"]})
+        >>> generator.keys(rows).to_pylist(), generator.partition_paths(rows).to_pylist()
+        (['a:1,b:x', 'a:2,b:__null__'], ['eu', 'us'])
+    """
+
+    key_fields: tuple[str, ...]
+    named: bool
+    """Whether the names of the key columns stand in the key."""
+    levels: tuple[PartitionLevel, ...] = ()
+
+    @classmethod
+    def of(cls, config: TableConfig, schema: pa.Schema) -> KeyGenerator:
+        """The key generator of a table whose rows have this schema.
+
+        Raises:
+            InvalidInput: a column is missing, or its type cannot be spelled.
+            UnsupportedFeature: the table has no record key, or a generator of another kind.
+        """
+        fields = config.record_key_fields
+        if not fields:
+            raise UnsupportedFeature("writing a table without a record key")
+        for option in (CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES):
+            if config.raw.get(option, "").strip().lower() == "true":
+                raise UnsupportedFeature(f"{option}=true")
+        kind = key_generator_type(config)
+        if kind in _ONE_KEY and len(fields) > 1:
+            wanted = "CUSTOM" if kind is KeyGeneratorType.TIMESTAMP else "COMPLEX"
+            raise InvalidInput(
+                f"key generator {kind.value} takes one record key column, not "
+                f"{', '.join(fields)}; {wanted} takes several"
+            )
+        levels = _levels(config, kind)
+        for name in fields:
+            check_spellable(_spelled_type(schema, name, _KEY_ROLE), name)
+        for level in levels:
+            level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
+        named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
+        return cls(fields, named, levels)
+
+    def keys(self, rows: pa.Table) -> pa.Array:
+        """The record key of every row.
+
+        Raises:
+            InvalidInput: a key column is missing, or a key is null or empty; the row is named.
+        """
+        texts = [
+            value_text(values_of(rows, name, role=_KEY_ROLE), name) for name in self.key_fields
+        ]
+        absent = [pc.fill_null(pc.equal(text, ""), fill_value=True) for text in texts]
+        nothing = absent[0]
+        for mask in absent[1:]:
+            nothing = pc.and_(nothing, mask)
+        at = pc.index(nothing, value=True).as_py()
+        if at >= 0:
+            what = "null" if texts[0][at].as_py() is None else "empty"
+            names = ", ".join(self.key_fields)
+            raise InvalidInput(f"record key column {names}: the value in row {at} is {what}")
+        return _named(self.key_fields, texts) if self.named else texts[0]
+
+    def partition_paths(self, rows: pa.Table) -> pa.Array:
+        """The partition path of every row; the empty string in a table without partitions.
+
+        Raises:
+            InvalidInput: a partition column is missing, or a value gives no safe folder name.
+        """
+        if not self.levels:
+            return pa.repeat(pa.scalar(""), rows.num_rows)
+        names = [
+            level.names(values_of(rows, level.field, role=_PARTITION_ROLE)) for level in self.levels
+        ]
+        return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, "/")
+
+
+def key_generator_type(config: TableConfig) -> KeyGeneratorType:
+    """The key generator that a table's properties name, else the one that fits its fields.
+
+    Raises:
+        UnsupportedFeature: the table names a generator that lakedex does not have.
+    """
+    named = config.keygen_type or config.keygen_class
+    if named is not None:
+        return parse_key_generator(named)
+    custom = any(kind != "simple" for kind in config.partition_kinds)
+    return inferred_key_generator(config.record_key_fields, config.partition_fields, custom=custom)
+
+
+def _levels(config: TableConfig, kind: KeyGeneratorType) -> tuple[PartitionLevel, ...]:
+    fields = config.partition_fields
+    if kind is KeyGeneratorType.NON_PARTITION:
+        if fields:
+            raise InvalidInput(
+                f"key generator NON_PARTITION has no columns, not {', '.join(fields)}"
+            )
+        return ()
+    if kind in _ONE_KEY and len(fields) != 1:
+        raise InvalidInput(
+            f"key generator {kind.value} takes one partition column, not {len(fields)}"
+        )
+    kinds = config.partition_kinds if kind is KeyGeneratorType.CUSTOM else ()
+    if kind is KeyGeneratorType.TIMESTAMP:
+        kinds = ("timestamp",)
+    levels = []
+    for name, how in zip(fields, kinds or ("simple",) * len(fields), strict=True):
+        if how not in ("simple", "timestamp"):
+            raise InvalidInput(
+                f"partition column {name!r}: {how!r} is neither SIMPLE nor TIMESTAMP"
+            )
+        time = TimeFormat.of(config.timebased_keygen) if how == "timestamp" else None
+        levels.append(
+            PartitionLevel(
+                name, config.hive_style_partitioning, config.url_encode_partitioning, time
+            )
+        )
+    return tuple(levels)
+
+
+def _spelled_type(schema: pa.Schema, name: str, role: str) -> pa.DataType:
+    dtype = type_of(schema, name, role=role)
+    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+
+
+def _named(names: tuple[str, ...], texts: list[pa.Array]) -> pa.Array:
+    pieces: list[pa.Array | str] = []
+    for number, (name, text) in enumerate(zip(names, texts, strict=True)):
+        shown = pc.fill_null(pc.if_else(pc.equal(text, ""), EMPTY_TEXT, text), NULL_TEXT)
+        pieces += [f"{',' if number else ''}{name}:", shown]
+    return pc.binary_join_element_wise(*pieces, "")

@@ -1,0 +1,96 @@
+"""One level of a partition path: from the values of a column to safe folder names.
+
+A value must never choose a folder outside of its own level: empty and climbing names, hidden
+names (`.hoodie`), control characters and backslashes are refused, and so is a slash in a value
+that is not url-encoded (Hudi makes two levels of it, which no reader can tell from two columns).
+The slashes of a date pattern are levels on purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.keys.distinct import by_distinct
+from lakedex.keys.partition_path import DEFAULT_PARTITION, escape_path_value
+from lakedex.keys.timebased import TimeFormat
+from lakedex.keys.value_text import check_spellable, value_text
+
+_MOST_BYTES = 255
+_ENCODE_OPTION = "hoodie.datasource.write.partitionpath.urlencode=true"
+_PROBLEMS = (
+    (r"[\x00-\x1f\x7f-\x{9f}\\\x{2028}\x{2029}]", "has a control character or a backslash"),
+    (r"(?:\A|/)(?:/|\z)", "gives an empty or absolute folder name"),
+    (r"(?:\A|/)\.", "gives a folder name that starts with a dot"),
+    (r"\A[A-Za-z][A-Za-z0-9+.\-]*:(?:/|\z)", "gives a folder name that looks like a scheme"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLevel:
+    """How one column becomes a level of the partition path.
+
+    Example:
+        >>> level = PartitionLevel("city", hive_style=True, url_encoded=True)
+        >>> level.names(pa.array(["a/b", None])).to_pylist()
+        ['city=a%2Fb', 'city=__HIVE_DEFAULT_PARTITION__']
+    """
+
+    field: str
+    hive_style: bool = False
+    url_encoded: bool = False
+    time: TimeFormat | None = None
+    """Set where the folder is a formatted time, not the value itself."""
+
+    def check(self, dtype: pa.DataType) -> None:
+        """Refuse a column of a type that gives no folder names.
+
+        Raises:
+            InvalidInput: naming the column and its type.
+        """
+        if self.time is None:
+            check_spellable(dtype, self.field)
+        else:
+            self.time.check(dtype, self.field)
+
+    def names(self, values: pa.Array) -> pa.Array:
+        """The folder name of every value.
+
+        Raises:
+            InvalidInput: a value whose folder name would not be safe; column and value are named.
+        """
+        return by_distinct(values, self._names)
+
+    def _names(self, values: pa.Array) -> pa.Array:
+        texts = self._texts(values)
+        if self.url_encoded:
+            texts = by_distinct(texts, _escaped)
+        elif self.time is None:
+            advice = f"has a slash; set {_ENCODE_OPTION} when creating the table"
+            self._refuse(pc.match_substring(texts, "/"), values, advice)
+        if self.hive_style:
+            texts = pc.binary_join_element_wise(f"{self.field}=", texts, "")
+        for pattern, problem in _PROBLEMS:
+            self._refuse(pc.match_substring_regex(texts, pattern), values, problem)
+        too_long = pc.greater(pc.binary_length(texts), _MOST_BYTES)
+        self._refuse(too_long, values, f"gives a folder name of more than {_MOST_BYTES} bytes")
+        return texts
+
+    def _texts(self, values: pa.Array) -> pa.Array:
+        if self.time is not None:
+            return self.time.texts(values, self.field)
+        texts = pc.fill_null(value_text(values, self.field), "")
+        return pc.if_else(pc.equal(texts, ""), DEFAULT_PARTITION, texts)
+
+    def _refuse(self, bad: pa.Array, values: pa.Array, problem: str) -> None:
+        at = pc.index(bad, value=True).as_py()
+        if at >= 0:
+            shown = repr(values[at].as_py())[:200]
+            raise InvalidInput(f"partition column {self.field!r}: the value {shown} {problem}")
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    return pa.array([escape_path_value(text) for text in texts.to_pylist()], pa.string())

@@ -1,0 +1,135 @@
+"""Incoming rows in exactly the columns and types of a table, or an error that names the column.
+
+Nothing is rounded, cut off or wrapped: a value that does not fit is refused. Columns and struct
+fields that the rows leave out get their default, else null. A null inside a list or a map is
+kept (traps: B68).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.schema.exact_cast import exact_cast
+from lakedex.schema.layout import validity_buffer
+from lakedex.schema.storable import is_list
+
+_NO_DEFAULTS: Mapping[str, pa.Scalar] = {}
+
+
+def conform(
+    rows: pa.Table, target: pa.Schema, *, defaults: Mapping[str, pa.Scalar] = _NO_DEFAULTS
+) -> pa.Table:
+    """The rows with exactly the columns of `target`; other columns are left out.
+
+    Example:
+        >>> target = pa.schema([("a", pa.int64()), ("b", pa.string())])
+        >>> conform(pa.table({"a": pa.array([1], pa.int8())}), target).to_pylist()
+        [{'a': 1, 'b': None}]
+
+    Raises:
+        InvalidInput: a value that does not fit its column, or a null where none may be.
+    """
+    columns = []
+    for field in target:
+        if field.name in rows.schema.names:
+            column = rows.column(field.name)
+            chunks = [_value(chunk, field, field.name) for chunk in column.chunks]
+            columns.append(pa.chunked_array(chunks, type=field.type))
+        elif field.name in defaults:
+            columns.append(pa.repeat(defaults[field.name].cast(field.type), rows.num_rows))
+        else:
+            columns.append(_missing(field, rows.num_rows, field.name))
+    if not columns:
+        return rows.select([])
+    return pa.Table.from_arrays(columns, schema=target)
+
+
+def _missing(field: pa.Field, rows: int, path: str) -> pa.Array:
+    if rows and not field.nullable:
+        raise InvalidInput(f"column {path} is missing in the input and may not be null")
+    return pa.nulls(rows, field.type)
+
+
+def _value(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    """One array as the field's type, with its nulls checked."""
+    if not field.nullable and array.null_count:
+        raise InvalidInput(f"column {path} may not be null, and a row of the input has a null")
+    return _typed(array, field.type, path)
+
+
+def _typed(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    dtype = array.type
+    if _fits(dtype, target):
+        return array
+    if pa.types.is_null(dtype):
+        return pa.nulls(len(array), target)
+    if pa.types.is_dictionary(dtype):
+        return _typed(array.dictionary_decode(), target, path)
+    if pa.types.is_run_end_encoded(dtype):
+        return _typed(pc.run_end_decode(array), target, path)
+    if pa.types.is_struct(target) and pa.types.is_struct(dtype):
+        return _struct(array, target, path)
+    if pa.types.is_map(target) and pa.types.is_map(dtype):
+        return _map(array, target, path)
+    if is_list(target) and is_list(dtype):
+        return _list(array, target, path)
+    if pa.types.is_nested(dtype) or pa.types.is_nested(target):
+        raise InvalidInput(f"column {path} is {target} in the table and {dtype} in the input")
+    return exact_cast(array, target, path)
+
+
+def _fits(dtype: pa.DataType, target: pa.DataType) -> bool:
+    """Whether arrays of the type are what they should be, inner names and nulls included."""
+    if dtype != target or not pa.types.is_nested(target):
+        return dtype == target
+    shown = str(target)
+    return str(dtype) == shown and "not null" not in shown
+
+
+def _struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
+    # Flattened children are null where their struct is: what lies under a null is no value.
+    children = array.flatten()
+    converted = []
+    for field in target:
+        inner = f"{path}.{field.name}"
+        at = array.type.get_field_index(field.name)
+        if at < 0:
+            _missing(field, len(array) - array.null_count, inner)
+            converted.append(pa.nulls(len(array), field.type))
+            continue
+        if not field.nullable and children[at].null_count > array.null_count:
+            raise InvalidInput(f"column {inner} may not be null, and a row of the input has a null")
+        converted.append(_typed(children[at], field.type, inner))
+    return pa.Array.from_buffers(target, len(array), [validity_buffer(array)], children=converted)
+
+
+def _list(array: pa.Array, target: pa.ListType, path: str) -> pa.Array:
+    items = _value(array.flatten(), target.value_field, f"{path}.element")
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    buffers = [validity_buffer(array), _offsets(lengths)]
+    return pa.Array.from_buffers(target, len(array), buffers, children=[items])
+
+
+def _map(array: pa.MapArray, target: pa.MapType, path: str) -> pa.Array:
+    ends = array.offsets.to_numpy()
+    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    pairs = pa.ListArray.from_arrays(pa.array(ends), entries, mask=array.is_null()).flatten()
+    keys = _value(pairs.field(0), target.key_field, f"{path}.key")
+    items = _value(pairs.field(1), target.item_field, f"{path}.value")
+    fields = [target.key_field, target.item_field]
+    converted = pa.StructArray.from_arrays([keys, items], fields=fields)
+    lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), np.diff(ends), 0)
+    buffers = [validity_buffer(array), _offsets(lengths)]
+    return pa.Array.from_buffers(target, len(array), buffers, children=[converted])
+
+
+def _offsets(lengths: np.ndarray) -> pa.Buffer:
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise InvalidInput("a batch of lists has more than 2147483647 elements")
+    return pa.py_buffer(ends.astype(np.int32))

@@ -1,0 +1,145 @@
+"""The schema that a table has after a write: its own, with what the incoming rows add to it.
+
+    new columns, and new fields of structs     appended, nullable
+    int → long → float → double                the wider of the two
+    decimal                                    wide enough for both
+    text                                       takes numbers, dates and decimals as their text
+    bytes                                      take text
+    decimal                                    takes whole numbers
+
+A number column never becomes text: rows of a wrong type are an error, not a new type. Columns
+that the rows leave out are filled, see `conform`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput
+from lakedex.schema.storable import (
+    META_PREFIX,
+    check_names,
+    check_reserved,
+    is_list,
+    storable_type,
+)
+
+_NUMBERS = (pa.int32(), pa.int64(), pa.float32(), pa.float64())
+_MOST_DIGITS = 38
+_META_COLUMNS = frozenset(
+    f"{META_PREFIX}{name}"
+    for name in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+)
+
+
+def reconcile(
+    table_schema: pa.Schema,
+    incoming: pa.Schema,
+    *,
+    defaults: Collection[str] = (),
+    key_columns: Collection[str] = (),
+) -> pa.Schema:
+    """The table's columns after rows of the incoming schema were written.
+
+    Neither has meta columns: those of the incoming schema are ignored. `defaults` are columns
+    that have a default, so that they may be left out even if they are not nullable. Of
+    `key_columns` (record key and partition columns) no value may change its text, so their types
+    stay, but for int → long.
+
+    Example:
+        >>> table = pa.schema([("id", pa.int32()), ("name", pa.string())])
+        >>> new = pa.schema([("id", pa.int64()), ("city", pa.large_string())])
+        >>> reconcile(table, new).names
+        ['id', 'name', 'city']
+        >>> str(reconcile(table, new).field("id").type)
+        'int64'
+
+    Raises:
+        InvalidInput: a type that does not go with the column's, a required column that is
+            missing, or a name that differs from the table's by case only.
+    """
+    own = [field for field in incoming if field.name not in _META_COLUMNS]
+    names = [field.name for field in own]
+    check_names(names, "the input")
+    check_reserved([name for name in names if name not in table_schema.names])
+    merged = pa.schema(_fields(list(table_schema), own, "", defaults))
+    for name in {name.partition(".")[0] for name in key_columns} & {*table_schema.names}:
+        old, new = table_schema.field(name).type, merged.field(name).type
+        if old != new and (old, new) != (pa.int32(), pa.int64()):
+            raise InvalidInput(
+                f"column {name} is part of keys or partition paths, so its type {old} cannot "
+                f"become {new}"
+            )
+    return merged
+
+
+def _fields(
+    stored: list[pa.Field], incoming: list[pa.Field], parent: str, defaults: Collection[str] = ()
+) -> list[pa.Field]:
+    known = {field.name: field for field in stored}
+    by_case = {name.lower(): name for name in known}
+    given = {field.name: field for field in incoming}
+    for name in given:
+        twin = by_case.get(name.lower(), name)
+        if twin != name:
+            raise InvalidInput(
+                f"column {parent}{name} of the input differs only by case from {parent}{twin}"
+            )
+    merged = []
+    for name, field in known.items():
+        path = f"{parent}{name}"
+        if name in given:
+            merged.append(field.with_type(_common(field.type, given[name].type, path)))
+        elif field.nullable or name in defaults:
+            merged.append(field)
+        else:
+            raise InvalidInput(f"column {path} is missing in the input and may not be null")
+    for name, field in given.items():
+        if name not in known:
+            merged.append(pa.field(name, storable_type(field.type, f"{parent}{name}")))
+    return merged
+
+
+def _common(stored: pa.DataType, incoming: pa.DataType, path: str) -> pa.DataType:
+    if pa.types.is_null(incoming):
+        return stored
+    new = storable_type(incoming, path)
+    if pa.types.is_struct(stored) and pa.types.is_struct(new):
+        return pa.struct(_fields(list(stored), list(new), f"{path}."))
+    if pa.types.is_map(stored) and pa.types.is_map(new):
+        return pa.map_(pa.string(), _inner(stored.item_field, new.item_field, f"{path}.value"))
+    if is_list(stored) and is_list(new):
+        return pa.list_(_inner(stored.value_field, new.value_field, f"{path}.element"))
+    common = stored if stored == new else _common_leaf(stored, new)
+    if common is None:
+        raise InvalidInput(f"column {path} is {stored} in the table and {incoming} in the input")
+    return common
+
+
+def _inner(stored: pa.Field, new: pa.Field, path: str) -> pa.Field:
+    return stored.with_type(_common(stored.type, new.type, path))
+
+
+def _common_leaf(stored: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    if stored in _NUMBERS and new in _NUMBERS:
+        return max(stored, new, key=_NUMBERS.index)
+    if pa.types.is_decimal(stored):
+        return _common_decimal(stored, new)
+    if pa.types.is_string(stored):
+        as_text = new in _NUMBERS or pa.types.is_decimal(new) or pa.types.is_date(new)
+        return stored if as_text else None
+    if pa.types.is_binary(stored) and pa.types.is_string(new):
+        return stored
+    return None
+
+
+def _common_decimal(stored: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_integer(new):
+        return stored
+    if not pa.types.is_decimal(new):
+        return None
+    scale = max(stored.scale, new.scale)
+    precision = max(stored.precision - stored.scale, new.precision - new.scale) + scale
+    return pa.decimal128(precision, scale) if precision <= _MOST_DIGITS else None

@@ -1,0 +1,125 @@
+"""A Spark session as a lake of tables: make one, find one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.spark.addresses import address_of, warehouse_path
+from lakedex.spark.engine import SparkEngine
+from lakedex.spark.schemas import any_schema
+from lakedex.spark.shipping import ship
+from lakedex.spark.table import SparkTable
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_PATH_MARKS = re.compile(r"[/:\\]")
+
+
+class Lake:
+    """The tables of a Spark session; `lakedex.attach` and `lakedex.local` give one."""
+
+    def __init__(
+        self, spark: SparkSession, storage_options: Mapping[str, str] | None = None
+    ) -> None:
+        """Send the package to the executors."""
+        self._spark = spark
+        self._storage_options = dict(storage_options or {})
+        self._engine = SparkEngine(spark.sparkContext)
+        self._paths: dict[str, str] = {}
+        ship(spark.sparkContext)
+
+    def __repr__(self) -> str:
+        return f"Lake({self._spark.sparkContext.master!r})"
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self._spark
+
+    def create_table(
+        self,
+        name: str,
+        schema: StructType | str | pa.Schema,
+        *,
+        path: str | PathLike[str] | None = None,
+        record_key: str | Sequence[str],
+        ordering: str | Sequence[str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        table_type: str = "cow",
+        properties: Mapping[str, str] | None = None,
+    ) -> SparkTable:
+        """Make a table without rows.
+
+        Args:
+            name: What the table is called.
+            schema: Its columns: a StructType, a DDL text such as `id int, at timestamp`, or an
+                Arrow schema.
+            path: Where it shall lie; in the session's warehouse unless told.
+            record_key: The column or columns by which a record is known.
+            ordering: The column or columns whose larger value wins when a record is written twice.
+            partition_by: The column or columns whose values name folders.
+            table_type: `cow` (copy-on-write) or `mor` (merge-on-read).
+            properties: Hudi's table and write properties, kept in the table.
+
+        Raises:
+            InvalidInput: Something of this is wrong, or the path holds a table or other data;
+                nothing was made.
+            UnsupportedFeature: The table would need something that lakedex does not have.
+        """
+        _check_name(name)
+        url = warehouse_path(self._spark, name) if path is None else _text(path)
+        address = address_of(self._spark, url, self._storage_options)
+        spec = TableSpec(
+            name=name,
+            schema=any_schema(self._spark, schema),
+            record_key=record_key,
+            ordering=ordering,
+            partition_by=partition_by or (),
+            table_type=table_type,
+            properties=properties or {},
+        )
+        create_table(address.open(), spec)
+        self._paths[name] = url
+        return SparkTable(self._spark, address, self._engine)
+
+    def table(self, name_or_path: str | PathLike[str]) -> SparkTable:
+        """A table by its name, if this lake made it or it lies in the warehouse, or by its path.
+
+        Raises:
+            TableNotFound: There is none.
+        """
+        text = _text(name_or_path)
+        is_name = isinstance(name_or_path, str) and not _PATH_MARKS.search(text)
+        url = self._path_of(text) if is_name else text
+        table = SparkTable(
+            self._spark, address_of(self._spark, url, self._storage_options), self._engine
+        )
+        try:
+            table.name  # noqa: B018 - reads the table's properties, so that a wrong path shows now
+        except TableNotFound as error:
+            if not is_name:
+                raise
+            raise TableNotFound(f"there is no table {text!r}: {error}") from error
+        return table
+
+    def _path_of(self, name: str) -> str:
+        return self._paths.get(name) or warehouse_path(self._spark, name)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput(f"a table's name is letters, digits and underscores, not {name!r}")
+
+
+def _text(path: str | PathLike[str]) -> str:
+    if not isinstance(path, str | PathLike):
+        raise InvalidInput(f"the path of a table must be text or a path, not {path!r}")
+    return fspath(path)

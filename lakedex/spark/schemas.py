@@ -1,0 +1,137 @@
+"""Spark schemas to Arrow schemas and back, the same on every release of Spark.
+
+Only types with a place in a Hudi table are known; others are refused by column and name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as st
+
+from lakedex.errors import InvalidInput
+
+_PLAIN: Mapping[type[st.DataType], pa.DataType] = {
+    st.BooleanType: pa.bool_(),
+    st.ByteType: pa.int8(),
+    st.ShortType: pa.int16(),
+    st.IntegerType: pa.int32(),
+    st.LongType: pa.int64(),
+    st.FloatType: pa.float32(),
+    st.DoubleType: pa.float64(),
+    st.StringType: pa.string(),
+    st.BinaryType: pa.binary(),
+    st.DateType: pa.date32(),
+    st.TimestampType: pa.timestamp("us", "UTC"),
+    st.TimestampNTZType: pa.timestamp("us"),
+}
+_COLLATION = "UTF8_BINARY"
+
+
+def any_schema(spark: SparkSession, schema: object) -> pa.Schema:
+    """The Arrow schema of a StructType, a DDL text or an Arrow schema.
+
+    Raises:
+        InvalidInput: The schema is of none of these forms, or a column's type has no place.
+    """
+    if isinstance(schema, pa.Schema):
+        return schema
+    if isinstance(schema, str):
+        return arrow_schema(_parsed(spark, schema))
+    if isinstance(schema, st.StructType):
+        return arrow_schema(schema)
+    raise InvalidInput(f"a schema is a StructType, a DDL text or an Arrow schema, not {schema!r}")
+
+
+def arrow_schema(struct: st.StructType) -> pa.Schema:
+    """The Arrow schema of a StructType; instants are in UTC.
+
+    Example:
+        >>> arrow_schema(st.StructType([st.StructField("at", st.TimestampType())])).types
+        [TimestampType(timestamp[us, tz=UTC])]
+    """
+    return pa.schema(
+        [pa.field(each.name, _arrow(each.dataType, each.name), each.nullable) for each in struct]
+    )
+
+
+def spark_schema(schema: pa.Schema) -> st.StructType:
+    """The StructType of a table's Arrow schema; every column may be null.
+
+    Example:
+        >>> spark_schema(pa.schema([("at", pa.timestamp("ms", "UTC"))])).simpleString()
+        'struct<at:timestamp>'
+    """
+    fields = [st.StructField(each.name, _spark(each.type, each.name)) for each in schema]
+    return st.StructType(fields)
+
+
+def _parsed(spark: SparkSession, ddl: str) -> st.StructType:
+    jvm = spark.sparkContext._jvm
+    try:
+        text = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl).json()
+    except (Py4JError, PySparkException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidInput(f"the schema {ddl!r} cannot be understood: {reason}") from error
+    return st.StructType.fromJson(json.loads(text))
+
+
+def _arrow(kind: st.DataType, column: str) -> pa.DataType:
+    if isinstance(kind, st.StructType):
+        return pa.struct(
+            [
+                pa.field(each.name, _arrow(each.dataType, f"{column}.{each.name}"), each.nullable)
+                for each in kind
+            ]
+        )
+    if isinstance(kind, st.ArrayType):
+        element = _arrow(kind.elementType, f"{column}.element")
+        return pa.list_(pa.field("element", element, kind.containsNull))
+    if isinstance(kind, st.MapType):
+        value = pa.field("value", _arrow(kind.valueType, f"{column}.value"), kind.valueContainsNull)
+        return pa.map_(_arrow(kind.keyType, f"{column}.key"), value)
+    if isinstance(kind, st.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    # Not by isinstance: a char is a kind of string, and would lose its length.
+    plain = _PLAIN.get(type(kind))
+    if plain is None or getattr(kind, "collation", _COLLATION) != _COLLATION:
+        raise InvalidInput(
+            f"column {column} has type {kind.simpleString()}, which has no place in a Hudi table"
+        )
+    return plain
+
+
+def _spark(kind: pa.DataType, column: str) -> st.DataType:
+    if pa.types.is_struct(kind):
+        return st.StructType(
+            [st.StructField(each.name, _spark(each.type, f"{column}.{each.name}")) for each in kind]
+        )
+    if pa.types.is_map(kind):
+        key, item = _spark(kind.key_type, column), _spark(kind.item_type, f"{column}.value")
+        return st.MapType(key, item)
+    if pa.types.is_list(kind):
+        return st.ArrayType(_spark(kind.value_type, f"{column}.element"))
+    if pa.types.is_decimal(kind):
+        return st.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        return st.TimestampNTZType() if kind.tz is None else st.TimestampType()
+    if pa.types.is_fixed_size_binary(kind):
+        return st.BinaryType()
+    plain = _BACK.get(kind)
+    if plain is None:
+        raise InvalidInput(f"column {column} has type {kind}, which Spark does not have")
+    return plain()
+
+
+# Times of day are the whole numbers that they are stored as, as for every Spark reader of Hudi.
+_BACK: Mapping[pa.DataType, type[st.DataType]] = {
+    **{kind: plain for plain, kind in _PLAIN.items()},
+    pa.time32("ms"): st.IntegerType,
+    pa.time64("us"): st.LongType,
+    pa.null(): st.StringType,
+}

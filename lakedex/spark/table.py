@@ -1,0 +1,146 @@
+"""A table in a Spark session: the verbs that write, as Spark jobs, and those that look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from lakedex import api
+from lakedex.api import Filter, ReadOptions
+from lakedex.engine import Engine
+from lakedex.errors import InvalidInput
+from lakedex.index.catalog import IndexInfo
+from lakedex.prune import Report
+from lakedex.services.resharding import reshard_index
+from lakedex.services.verifying import VerifyReport
+from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.scan import rows_of
+from lakedex.storage.address import StorageAddress
+from lakedex.write.result import WriteResult
+from lakedex.write.row_source import ArrowRowSource, RowSource
+from lakedex.write.verbs import TableWriter
+
+Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader"
+Options: TypeAlias = "Mapping[str, str] | None"
+_ZONE = "spark.sql.session.timeZone"
+
+
+class SparkTable:
+    """A Hudi table; every call sees it as it is then.
+
+    The verbs that write take a DataFrame, or rows in Arrow, and `options` with Hudi's names
+    (`hoodie.*`) for that one call. Meta columns (`_hoodie_*`) in the rows are ignored.
+    """
+
+    def __init__(self, spark: SparkSession, address: StorageAddress, engine: Engine) -> None:
+        """Use `Lake.table` or `Lake.create_table`."""
+        self._spark = spark
+        self._address = address
+        self._engine = engine
+
+    def __repr__(self) -> str:
+        return f"SparkTable({self._address.url!r})"
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._open().name
+
+    @property
+    def path(self) -> str:
+        """Where the table lies."""
+        return self._address.url
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, Hudi's five meta columns first."""
+        return self._open().schema
+
+    def insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
+        """Add rows without looking for their keys."""
+        return self._writer(options).insert(self._source(rows))
+
+    def upsert(self, rows: Rows, *, options: Options = None) -> WriteResult:
+        """Insert rows whose key is new, and update the records of the others."""
+        return self._writer(options).upsert(self._source(rows))
+
+    def bulk_insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
+        """Add rows in files of their own; for large first loads."""
+        return self._writer(options).bulk_insert(self._source(rows))
+
+    def delete(self, rows_or_condition: Rows | str, *, options: Options = None) -> WriteResult:
+        """Delete the records that rows name by their keys, or for which a condition is true.
+
+        Args:
+            rows_or_condition: Rows with the key (and partition) columns, or a SQL condition.
+            options: Write options of this call.
+        """
+        writer = self._writer(options)
+        if isinstance(rows_or_condition, str):
+            return writer.delete_where(rows_or_condition, time_zone=self._time_zone)
+        return writer.delete(self._source(rows_or_condition))
+
+    def insert_overwrite(self, rows: Rows, *, options: Options = None) -> WriteResult:
+        """Put rows in the place of all that is in the partitions that they belong to."""
+        return self._writer(options).insert_overwrite(self._source(rows))
+
+    def insert_overwrite_table(self, rows: Rows, *, options: Options = None) -> WriteResult:
+        """Put rows in the place of all that is in the table."""
+        return self._writer(options).insert_overwrite_table(self._source(rows))
+
+    def delete_partitions(
+        self, partitions: str | Sequence[str], *, options: Options = None
+    ) -> WriteResult:
+        """Take whole partitions away, named by their paths such as `city=Oslo`."""
+        names = [partitions] if isinstance(partitions, str) else list(partitions)
+        return self._writer(options).delete_partitions(names)
+
+    def to_df(self, as_of: str | None = None) -> DataFrame:
+        """The rows as they are now, or as of an earlier time, meta columns first.
+
+        Args:
+            as_of: An instant such as `20260102030405678`, or a time such as `2026-01-02 03:04:05`.
+        """
+        snapshot = self._open().snapshot
+        view = snapshot if as_of is None else snapshot.at(as_of)
+        return rows_of(self._spark, self._address, view)
+
+    def indexes(self) -> list[IndexInfo]:
+        """Every index of the table: its kind, columns, state and size."""
+        return self._open().indexes()
+
+    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
+        """What would be read for a filter, which index removed how much, and why."""
+        return self._open().explain(filter, as_of)
+
+    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+        """Hold every entry of every index, or of some, against the data."""
+        return self._open().verify(indexes)
+
+    def reshard_index(self, index: str, file_groups: int) -> None:
+        """Give the record index another number of file groups; the data is not read."""
+        reshard_index(self._address, self._engine, index, file_groups)
+
+    @property
+    def _time_zone(self) -> str:
+        return str(self._spark.conf.get(_ZONE))
+
+    def _open(self) -> api.Table:
+        return api.open(
+            self._address.url,
+            storage_options=dict(self._address.settings),
+            options=ReadOptions(time_zone=self._time_zone),
+        )
+
+    def _writer(self, options: Options) -> TableWriter:
+        return TableWriter(self._address, self._engine, dict(options or {}))
+
+    def _source(self, rows: Rows) -> RowSource:
+        if isinstance(rows, DataFrame):
+            return DataFrameSource(rows)
+        if isinstance(rows, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+            return ArrowRowSource(rows, self._engine.parallelism)
+        raise InvalidInput(f"rows are a DataFrame or an Arrow table, not {type(rows).__name__}")

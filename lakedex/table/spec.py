@@ -1,0 +1,220 @@
+"""What a new table is to be, checked, and the properties that say so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakedex.config import MergeMode, TableConfig, TableType, keys, table_checksum
+from lakedex.config.keygen_type import (
+    KeyGeneratorType,
+    inferred_key_generator,
+    parse_key_generator,
+)
+from lakedex.config.option_check import check_option_names, is_write_option
+from lakedex.config.option_values import FlagOption, flag_text
+from lakedex.config.restated_options import is_timebased
+from lakedex.config.write_options import WriteOptions
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.keys.columns import type_of
+from lakedex.keys.generator import KeyGenerator
+from lakedex.schema import avro_schema
+from lakedex.schema.defaults import with_defaults
+from lakedex.schema.storable import check_reserved, storable_schema
+
+_VERSION, _LAYOUT = "9", "2"
+_NAME = re.compile(r"\w[\w.\-]*")
+_MOST_NAME_CHARS = 200
+_NOT_IN_AVRO = re.compile(r"[^A-Za-z0-9_]")
+_TYPES = {
+    "cow": TableType.COPY_ON_WRITE,
+    "copy_on_write": TableType.COPY_ON_WRITE,
+    "mor": TableType.MERGE_ON_READ,
+    "merge_on_read": TableType.MERGE_ON_READ,
+}
+_GENERATOR_NAMES = (
+    keys.KEY_GENERATOR_TYPE,
+    keys.KEY_GENERATOR_CLASS,
+    "hoodie.datasource.write.keygenerator.type",
+    "hoodie.datasource.write.keygenerator.class",
+)
+_FLAGS = (
+    FlagOption(keys.HIVE_STYLE_PARTITIONING, "true"),
+    FlagOption(keys.URL_ENCODE_PARTITIONING, "false"),
+    FlagOption(keys.DROP_PARTITION_COLUMNS, "false"),
+)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What a new table is to be.
+
+    `partition_by` may say how a column is turned into a folder: `day:TIMESTAMP`, `city:SIMPLE`.
+    `properties` takes table properties (hive style, url encoding, key generator, its time-based
+    options, merge mode) and write options that the table is to keep.
+    """
+
+    name: str
+    schema: pa.Schema
+    record_key: str | Sequence[str]
+    ordering: str | Sequence[str] | None = None
+    partition_by: str | Sequence[str] = ()
+    table_type: str = "cow"
+    properties: Mapping[str, str] = field(default_factory=dict)
+    database: str = "default"
+
+    def resolve(self) -> ResolvedSpec:
+        """Check everything and say what is to be written.
+
+        Raises:
+            InvalidInput: a name, a column, a type or a property is wrong; it is named.
+            UnsupportedFeature: the table would need something that lakedex does not have.
+        """
+        _check_name(self.name, "table")
+        _check_name(self.database, "database")
+        check_reserved(self.schema.names)
+        schema = storable_schema(self.schema)
+        record_key = _columns(self.record_key)
+        ordering = _columns(self.ordering or ())
+        partition_by = _columns(self.partition_by)
+        if not record_key:
+            raise UnsupportedFeature("a table without a record key (automatic keys)")
+        for name in ordering:
+            _check_ordering(schema, name)
+        given = _texts(self.properties)
+        check_option_names(given)
+        props = self._identity(schema)
+        props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)
+        generator = _generator(given, record_key, partition_by)
+        props[keys.KEY_GENERATOR_TYPE] = generator.value
+        if partition_by:
+            props[keys.PARTITION_FIELDS] = ",".join(_spelled(partition_by, generator))
+        props |= _merging(given, ordering)
+        props |= {flag.name: flag_text(flag.value(given)) for flag in _FLAGS}
+        props |= {name: value.strip() for name, value in given.items() if is_timebased(name)}
+        config = TableConfig.from_properties(props, keys.PROPERTIES_FILE)
+        if config.drop_partition_columns:
+            raise UnsupportedFeature(f"writing tables with {keys.DROP_PARTITION_COLUMNS}=true")
+        KeyGenerator.of(config, schema)
+        options = WriteOptions.resolve(config, {}, given)
+        options.metadata.check_columns(schema.names)
+        chosen = {name: value for name, value in given.items() if is_write_option(name)}
+        return ResolvedSpec(config, options, {**chosen, **options.kept()})
+
+    def _identity(self, schema: pa.Schema) -> dict[str, str]:
+        """The properties that every table has, with the values of Hudi 1.2.0."""
+        kind = _TYPES.get(self.table_type.lower())
+        if kind is None:
+            raise InvalidInput(f"table_type {self.table_type!r} must be 'cow' or 'mor'")
+        avro_name = _avro_name(self.name)
+        record = avro_schema(schema, f"{avro_name}_record", f"hoodie.{avro_name}")
+        record = with_defaults(record, self.schema)
+        return {
+            keys.TABLE_NAME: self.name,
+            keys.DATABASE_NAME: self.database,
+            keys.TABLE_TYPE: kind.value,
+            keys.TABLE_VERSION: _VERSION,
+            keys.TABLE_INITIAL_VERSION: _VERSION,
+            keys.TABLE_FORMAT: "native",
+            keys.TABLE_CHECKSUM: str(table_checksum(self.name, self.database)),
+            keys.TIMELINE_LAYOUT_VERSION: _LAYOUT,
+            keys.TIMELINE_PATH: "timeline",
+            keys.TIMELINE_HISTORY_PATH: "history",
+            keys.TIMELINE_TIMEZONE: "UTC",
+            keys.ARCHIVELOG_FOLDER: "archived",
+            keys.CREATE_SCHEMA: record.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class ResolvedSpec:
+    """A checked table: its properties, and the options that it keeps."""
+
+    config: TableConfig
+    options: WriteOptions
+    kept: Mapping[str, str]
+    """What every later write goes by: the options above, and others that were given."""
+
+
+def _texts(properties: Mapping[str, object]) -> dict[str, str]:
+    """The properties as text; true, false and numbers may be given as such."""
+    texts: dict[str, str] = {}
+    for name, value in properties.items():
+        if isinstance(value, bool):
+            texts[name] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            texts[name] = str(value)
+        else:
+            raise InvalidInput(f"property {name!r} must be text, not {type(value).__name__}")
+    return texts
+
+
+def _check_name(name: str, what: str) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARS:
+        raise InvalidInput(
+            f"{what} name {name[:_MOST_NAME_CHARS]!r} must be letters, digits, _, - and ."
+        )
+
+
+def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, a comma list, or a list of names."""
+    given = names.split(",") if isinstance(names, str) else list(names)
+    columns = [name.strip() for name in given]
+    if columns == [""]:
+        return ()
+    if not all(columns) or len(set(columns)) != len(columns):
+        raise InvalidInput(f"the columns {', '.join(columns)!r} are not all different names")
+    return tuple(columns)
+
+
+def _check_ordering(schema: pa.Schema, name: str) -> None:
+    dtype = type_of(schema, name, role="ordering")
+    if pa.types.is_nested(dtype) or pa.types.is_binary(dtype):
+        raise InvalidInput(f"ordering column {name!r} of type {dtype} has no order")
+
+
+def _generator(
+    given: Mapping[str, str], record_key: tuple[str, ...], partition_by: tuple[str, ...]
+) -> KeyGeneratorType:
+    named = {parse_key_generator(given[name]) for name in _GENERATOR_NAMES if name in given}
+    if len(named) > 1:
+        shown = " and ".join(sorted(kind.value for kind in named))
+        raise InvalidInput(f"the properties name two key generators, {shown}")
+    custom = any(":" in name for name in partition_by)
+    fitting = inferred_key_generator(record_key, partition_by, custom=custom)
+    return named.pop() if named else fitting
+
+
+def _spelled(partition_by: tuple[str, ...], generator: KeyGeneratorType) -> list[str]:
+    """The partition columns as they are stored: with their kinds for a custom generator only."""
+    if generator is KeyGeneratorType.CUSTOM:
+        return [name if ":" in name else f"{name}:SIMPLE" for name in partition_by]
+    kinds = [name for name in partition_by if ":" in name]
+    if kinds:
+        raise InvalidInput(
+            f"partition column {kinds[0]!r} names its kind, which only key generator CUSTOM "
+            f"takes, not {generator.value}"
+        )
+    return list(partition_by)
+
+
+def _merging(given: Mapping[str, str], ordering: tuple[str, ...]) -> dict[str, str]:
+    fitting = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
+    mode = given.get(keys.MERGE_MODE, fitting.value).strip().upper()
+    if mode not in (MergeMode.EVENT_TIME_ORDERING.value, MergeMode.COMMIT_TIME_ORDERING.value):
+        raise UnsupportedFeature(f"{keys.MERGE_MODE}={mode[:80]}")
+    if mode == MergeMode.EVENT_TIME_ORDERING.value and not ordering:
+        raise InvalidInput(f"{keys.MERGE_MODE}={mode} needs ordering columns")
+    found = {keys.MERGE_MODE: mode}
+    if ordering:
+        found[keys.ORDERING_FIELDS] = ",".join(ordering)
+    return found
+
+
+def _avro_name(name: str) -> str:
+    """The table's name in Avro, where Hudi writes two underscores for what cannot stand there."""
+    clean = _NOT_IN_AVRO.sub("__", name)
+    return f"__{clean[1:]}" if clean[0].isdigit() else clean

@@ -1,0 +1,70 @@
+"""How a write gets its place on the timeline: a time of its own, and the requested file."""
+
+from __future__ import annotations
+
+from lakedex.errors import AlreadyExists, CommitConflict, UnsupportedFeature
+from lakedex.storage import Storage
+from lakedex.timeline import (
+    Action,
+    Instant,
+    RequestedReplace,
+    State,
+    load_table_config,
+    write_instant,
+)
+from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
+from lakedex.txn.lock import TableLock
+from lakedex.txn.places import writer_path
+from lakedex.txn.rollback import LockedTable
+from lakedex.txn.times import InstantClock
+
+_WRITTEN_VERSION = 9
+_DELETE_PARTITION = "DELETE_PARTITION"
+_TIME_ATTEMPTS = 20
+
+
+def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions) -> LockedTable:
+    """The table of a lock that was just taken; properties and times are read anew.
+
+    Raises:
+        UnsupportedFeature: the table has a version that is only read.
+    """
+    config = load_table_config(storage)
+    if config.version != _WRITTEN_VERSION:
+        feature = f"writing, before `lakedex upgrade {storage.root}`,"
+        raise UnsupportedFeature(feature, table_version=config.version)
+    clock = InstantClock.load(storage, config)
+    return LockedTable(storage, config, clock, lock.check, heartbeat)
+
+
+def take_instant(table: LockedTable, action: Action, operation: str) -> tuple[Instant, Heartbeat]:
+    """A new instant that is requested, and its heartbeat, which beats before it is seen."""
+    body = _requested_body(action, operation)
+    table.check()
+    for _ in range(_TIME_ATTEMPTS):
+        instant = Instant(table.clock.next(), action, State.REQUESTED)
+        heartbeat = Heartbeat(table.storage, instant.requested_time, table.heartbeat)
+        heartbeat.start()
+        try:
+            write_instant(table.storage, table.config, instant, body)
+        except AlreadyExists:
+            # traps: B56 - a writer that does not use this lock took the same time.
+            heartbeat.stop()
+            table.storage.delete(writer_path(instant.requested_time))
+        except BaseException:
+            heartbeat.stop()
+            raise
+        else:
+            return instant, heartbeat
+    raise CommitConflict(
+        f"other writers took {_TIME_ATTEMPTS} instant times without the lock"
+    )
+
+
+def _requested_body(action: Action, operation: str) -> bytes:
+    """The content of a requested file: nothing, but for a replacecommit."""
+    if action is not Action.REPLACECOMMIT:
+        return b""
+    if operation == _DELETE_PARTITION:
+        return RequestedReplace(_DELETE_PARTITION, extra={}).encode()
+    return RequestedReplace().encode()

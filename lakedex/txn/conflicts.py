@@ -1,0 +1,120 @@
+"""Whether what happened since a transaction began leaves room for it.
+
+Two writes exclude each other when they touch the same file group. A compaction changes no rows:
+log files written meanwhile count for its new base file, as they complete later, but a base file
+written meanwhile would be hidden by it. A clustering takes groups away, pending ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from lakedex.config import TableConfig, keys
+from lakedex.filegroup import FileSliceId
+from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
+
+Commit = tuple[Instant, CommitMetadata]
+
+_PROPERTIES = (
+    keys.TABLE_VERSION,
+    keys.TABLE_TYPE,
+    keys.RECORD_KEY_FIELDS,
+    keys.PARTITION_FIELDS,
+    *keys.ORDERING_FIELD_NAMES,
+    keys.MERGE_MODE,
+    keys.POPULATE_META_FIELDS,
+    keys.METADATA_PARTITIONS,
+    keys.METADATA_PARTITIONS_INFLIGHT,
+    keys.CDC_ENABLED,
+)
+_LOG_COMPACT = "LOG_COMPACT"
+
+
+def commits_since(before: Timeline, now: Timeline) -> tuple[Commit, ...]:
+    """The writes that completed between two looks at a timeline, archived ones too."""
+    known = {instant.requested_time for instant in before.write_instants()}
+    found = [i for i in now.write_instants() if i.requested_time not in known]
+    first, first_now = before.first_active, now.first_active
+    if first is not None and first_now is not None and first != first_now:
+        # Something was archived meanwhile; it may have come and gone between the two looks.
+        seen = known | {instant.requested_time for instant in found}
+        newest = max(i.completion_time or i.requested_time for i in before.write_instants())
+        found += [i for i in now.between(newest) if i.requested_time not in seen]
+    found.sort(key=lambda i: instant_key(i.completion_time or i.requested_time))
+    return tuple((instant, now.commit_metadata(instant)) for instant in found)
+
+
+def property_conflict(before: TableConfig, now: TableConfig) -> str | None:
+    """The change of a table property that a write depends on, in words."""
+    for key in _PROPERTIES:
+        old, new = before.raw.get(key) or "", now.raw.get(key) or ""
+        if old != new:
+            return f"the table property {key} was changed from {old!r} to {new!r}"
+    return None
+
+
+def restore_conflict(before: Timeline, now: Timeline) -> str | None:
+    """A restore of the table to an earlier state, in words."""
+    known = {i.requested_time for i in before.completed() if i.action is Action.RESTORE}
+    for instant in now.instants:
+        if instant.action is Action.RESTORE and instant.requested_time not in known:
+            return f"the table is or was restored to an earlier state by {instant.requested_time}"
+    return None
+
+
+def group_conflict(
+    now: Timeline,
+    commits: Collection[Commit],
+    touched: Collection[FileSliceId],
+    rewritten: Collection[FileSliceId],
+) -> str | None:
+    """A file group that both this write and another one changed, in words.
+
+    Args:
+        now: the timeline as it is.
+        commits: the writes that completed since this one began.
+        touched: the file groups that this write changes.
+        rewritten: those of them that got a new base file.
+    """
+    ours, ours_rewritten = frozenset(touched), frozenset(rewritten)
+    for instant, metadata in commits:
+        compacts = metadata.compacted or metadata.operation_type == _LOG_COMPACT
+        shared = (ours_rewritten if compacts else ours).intersection(_groups_of(metadata))
+        if shared:
+            return _words(min(shared), f"{instant.action.value} {instant.requested_time}")
+    for instant in now.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
+        shared = ours_rewritten.intersection(_compacted_groups(now, instant))
+        if shared:
+            return _words(min(shared), f"the pending compaction {instant.requested_time}")
+    for instant in now.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
+        shared = ours.intersection(_clustered_groups(now, instant))
+        if shared:
+            return _words(min(shared), f"the pending clustering {instant.requested_time}")
+    return None
+
+
+def _words(group: FileSliceId, other: str) -> str:
+    place = f" of partition {group.partition}" if group.partition else ""
+    return f"file group {group.file_id}{place} was changed by {other} too"
+
+
+def _groups_of(metadata: CommitMetadata) -> Iterator[FileSliceId]:
+    for partition, stats in metadata.partition_to_stats.items():
+        for stat in stats:
+            if stat.file_id:
+                yield FileSliceId(partition, stat.file_id)
+    for partition, file_ids in metadata.replaced_file_ids.items():
+        for file_id in file_ids:
+            yield FileSliceId(partition, file_id)
+
+
+def _compacted_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
+    for operation in timeline.compaction_plan(instant.requested_time).operations:
+        yield FileSliceId(operation.partition_path, operation.file_id)
+
+
+def _clustered_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
+    plan = timeline.requested_replace(instant.requested_time).clustering
+    for group in plan.groups if plan is not None else ():
+        for part in group.slices:
+            yield FileSliceId(part.partition_path, part.file_id)

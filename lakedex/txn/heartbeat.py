@@ -1,0 +1,136 @@
+"""Signs of life of the writer of an instant, and how others read them.
+
+A writer refreshes `.hoodie/.heartbeat/<T>`, an empty file as the JVM has it, and names its process
+in `.hoodie/.lakedex/writers/<T>.json`. It is dead when that process is known to have ended, or when
+it missed too many beats. A JVM that is set up as the only writer keeps no heartbeat: its instant
+counts as alive while something of it is young.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakedex.errors import FileMissing, InvalidInput, StorageError
+from lakedex.storage import Storage, split
+from lakedex.txn.places import HEARTBEATS, WRITERS, heartbeat_path, writer_path
+from lakedex.txn.process import ProcessId
+
+_log = logging.getLogger("lakedex")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatOptions:
+    """How often a writer gives a sign of life, and how many may be missed."""
+
+    interval_seconds: float = 60.0
+    tolerable_misses: int = 2
+
+    def __post_init__(self) -> None:
+        if self.interval_seconds <= 0 or self.tolerable_misses < 1:
+            raise InvalidInput(
+                f"a heartbeat needs an interval and a tolerable miss, not {self.interval_seconds} "
+                f"and {self.tolerable_misses}"
+            )
+
+    @property
+    def tolerance_seconds(self) -> float:
+        """How old the newest sign of life of a living writer may be."""
+        return self.interval_seconds * (self.tolerable_misses + 1)
+
+
+class Heartbeat:
+    """The signs of life of one instant of this process."""
+
+    def __init__(self, storage: Storage, instant: str, options: HeartbeatOptions) -> None:
+        """Write nothing yet."""
+        self._storage = storage
+        self._instant = instant
+        self._options = options
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Name this process as the writer, and beat until `stop`."""
+        record = {
+            "process": ProcessId.current().to_json(),
+            "tolerance_seconds": self._options.tolerance_seconds,
+        }
+        self._storage.replace(writer_path(self._instant), json.dumps(record).encode())
+        self._storage.replace(heartbeat_path(self._instant), b"")
+        self._thread = threading.Thread(target=self._beat, name="lakedex-heartbeat", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Beat no more, and remove the heartbeat: who is still pending now counts as dead."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._storage.delete(heartbeat_path(self._instant))
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._options.interval_seconds):
+            try:
+                self._storage.replace(heartbeat_path(self._instant), b"")
+            except StorageError as error:
+                _log.warning("no heartbeat of %s this time: %s", self._instant, error)
+
+
+@dataclass(frozen=True, slots=True)
+class SignsOfLife:
+    """All heartbeats of a table at one moment, in milliseconds since 1970."""
+
+    storage: Storage
+    beats: Mapping[str, int]
+    writers: frozenset[str]
+    """The instants that a lakedex process wrote or writes."""
+    options: HeartbeatOptions
+    now_ms: int
+
+    @classmethod
+    def load(cls, storage: Storage, options: HeartbeatOptions) -> SignsOfLife:
+        """Read what is there now."""
+        beats = {split(info.path)[1]: info.modified_ms for info in storage.list(HEARTBEATS)}
+        writers = (split(info.path)[1].removesuffix(".json") for info in storage.list(WRITERS))
+        return cls(storage, beats, frozenset(writers), options, time.time_ns() // 1_000_000)
+
+    def is_alive(self, instant: str, other_signs_ms: Iterable[int] = ()) -> bool:
+        """Whether the writer of a pending instant may still be at work.
+
+        `other_signs_ms` are moments at which it must have lived, for writers without heartbeat.
+        """
+        tolerance = self.options.tolerance_seconds
+        if instant in self.writers:
+            record = self._writer(instant)
+            process = ProcessId.from_json(record.get("process"))
+            if process is not None and process.is_surely_dead():
+                return False
+            stored = record.get("tolerance_seconds")
+            if isinstance(stored, int | float) and stored > 0:
+                tolerance = float(stored)
+            other_signs_ms = ()
+        if instant in self.beats:
+            return self._is_young(self.beats[instant], tolerance)
+        return any(self._is_young(sign, tolerance) for sign in other_signs_ms)
+
+    def _is_young(self, moment_ms: int, tolerance: float) -> bool:
+        """A moment far in the future comes from a clock that says nothing."""
+        return abs(self.now_ms - moment_ms) <= tolerance * 1000
+
+    def _writer(self, instant: str) -> Mapping[str, Any]:
+        try:
+            tree = json.loads(self.storage.read(writer_path(instant)))
+        except (FileMissing, ValueError, RecursionError):
+            return {}
+        return tree if isinstance(tree, dict) else {}
+
+
+def is_alive(storage: Storage, instant: str, options: HeartbeatOptions | None = None) -> bool:
+    """Whether an instant has a heartbeat of a writer that may still be at work."""
+    return SignsOfLife.load(storage, options or HeartbeatOptions()).is_alive(instant)

@@ -1,0 +1,215 @@
+"""A lock as one small file that is written by conditional writes, with a lease that is renewed.
+
+The file names its holder and says until when it is held. It is created if absent, taken over if
+it is unchanged since it was found free or expired, and renewed by a thread as long as the holder
+lives. Every such write has one winner. A holder trusts its lease by its own two clocks and by
+what the file says, so one that was stopped for too long finds out before it changes anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NoReturn, Self
+
+from lakedex.errors import (
+    AlreadyExists,
+    CommitConflict,
+    FileMissing,
+    StorageError,
+    VersionMismatch,
+)
+from lakedex.storage import Storage
+from lakedex.txn.lock.protocol import LockOptions
+
+ALLOWED_DRIFT_MS = 500
+_log = logging.getLogger("lakedex")
+
+
+@dataclass(slots=True)
+class _Lease:
+    """A lock that is held: the version of its file, and the clocks at its last renewal."""
+
+    token: str
+    version: str
+    taken_ms: int
+    taken_monotonic: float
+
+
+class LeasedLock(ABC):
+    """What lock files have in common; children say where the file lies and how it looks."""
+
+    path: str
+
+    def __init__(self, storage: Storage, options: LockOptions) -> None:
+        """Take nothing yet."""
+        self._storage = storage
+        self._options = options
+        self._lease: _Lease | None = None
+        self._guard = threading.Lock()
+        self._stop = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    @abstractmethod
+    def _claim(self, token: str, valid_until_ms: int) -> bytes:
+        """The content of the file while it is held."""
+
+    @abstractmethod
+    def _token_of(self, data: bytes) -> str | None:
+        """The holder that a content names; None when it is not of this form."""
+
+    @abstractmethod
+    def _is_free(self, data: bytes, now_ms: int) -> bool:
+        """Whether a file with this content may be taken over."""
+
+    @abstractmethod
+    def _describe(self, data: bytes) -> str:
+        """The holder, for people."""
+
+    @abstractmethod
+    def _give_back(self, version: str) -> None:
+        """Free the file of that version."""
+
+    def acquire(self) -> None:
+        """Take the lock, waiting for it."""
+        if self._lease is not None:
+            raise RuntimeError(f"{self._storage.root}/{self.path} is held already")
+        token = str(uuid.uuid4())
+        deadline = time.monotonic() + self._options.wait_seconds
+        while True:
+            lease, found = self._try(token)
+            if lease is not None:
+                break
+            if time.monotonic() >= deadline:
+                raise CommitConflict(
+                    f"{self._storage.root}/{self.path} is held by {self._describe(found)}; waited "
+                    f"{self._options.wait_seconds:g} s. Retry, or remove the file if no writer runs"
+                )
+            time.sleep(self._options.poll_seconds)
+        self._lease = lease
+        self._stop = threading.Event()
+        self._renewer = threading.Thread(
+            target=self._renew_often, args=(self._stop,), name="lakedex-lock", daemon=True
+        )
+        self._renewer.start()
+
+    def release(self) -> None:
+        """Give the lock back."""
+        lease, renewer = self._lease, self._renewer
+        if lease is None:
+            return
+        self._stop.set()
+        if renewer is not None:
+            renewer.join()
+        self._lease, self._renewer = None, None
+        try:
+            self._give_back(lease.version)
+        except VersionMismatch:
+            _log.warning("the lock %s/%s was lost while held", self._storage.root, self.path)
+        except StorageError as error:
+            # Its lease runs out by itself; what was done under it stands.
+            _log.warning("the lock was not given back: %s", error)
+
+    def check(self) -> None:
+        """Make sure that the lock is still held, and will be for at least half a lease."""
+        lease = self._lease
+        if lease is None:
+            raise CommitConflict(f"{self._storage.root}/{self.path} is not held")
+        with self._guard:
+            if self._left_seconds(lease) < self._options.lease_seconds / 2:
+                self._renew(lease)
+            elif self._read()[1] != lease.version:
+                self._lost(lease)
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _try(self, token: str) -> tuple[_Lease | None, bytes]:
+        """The lease if the lock could be taken, else the content that stands in the way."""
+        found, version = self._read()
+        begun_ms, begun_monotonic = _now_ms(), time.monotonic()
+        data = self._claim(token, begun_ms + self._lease_ms)
+        try:
+            if version is None:
+                self._storage.create(self.path, data)
+                found, version = self._read()
+            elif self._token_of(found) == token:
+                # The answer to our own write was lost, and the write repeated.
+                return _Lease(token, version, begun_ms, begun_monotonic), b""
+            elif self._is_free(found, begun_ms):
+                version = self._storage.replace(self.path, data, if_version=version)
+                found = data
+            else:
+                return None, found
+        except (AlreadyExists, VersionMismatch):
+            return None, found
+        if version is None or self._token_of(found) != token:
+            return None, found
+        return _Lease(token, version, begun_ms, begun_monotonic), b""
+
+    def _read(self) -> tuple[bytes, str | None]:
+        try:
+            return self._storage.read_with_version(self.path)
+        except FileMissing:
+            return b"", None
+
+    def _renew_often(self, stop: threading.Event) -> None:
+        while not stop.wait(self._options.renew_seconds):
+            lease = self._lease
+            if lease is None:
+                return
+            try:
+                with self._guard:
+                    self._renew(lease)
+            except CommitConflict:
+                return
+            except StorageError as error:
+                _log.warning("the lock could not be renewed, trying again: %s", error)
+
+    def _renew(self, lease: _Lease) -> None:
+        if self._left_seconds(lease) <= 0:
+            self._lost(lease)
+        begun_ms, begun_monotonic = _now_ms(), time.monotonic()
+        data = self._claim(lease.token, begun_ms + self._lease_ms)
+        try:
+            lease.version = self._storage.replace(self.path, data, if_version=lease.version)
+        except VersionMismatch:
+            found, version = self._read()
+            if version is None or found != data:
+                self._lost(lease)
+            lease.version = version
+        lease.taken_ms, lease.taken_monotonic = begun_ms, begun_monotonic
+
+    def _lost(self, lease: _Lease) -> NoReturn:
+        lease.taken_monotonic = float("-inf")
+        raise CommitConflict(
+            f"the lock {self._storage.root}/{self.path} was lost: this process gave no sign of "
+            f"life for {self._options.lease_seconds:g} s, or the file was changed by others"
+        )
+
+    @property
+    def _lease_ms(self) -> int:
+        return int(self._options.lease_seconds * 1000)
+
+    def _left_seconds(self, lease: _Lease) -> float:
+        """What is left of a lease by the clock that says less: one stands while asleep."""
+        passed = max(time.monotonic() - lease.taken_monotonic, (_now_ms() - lease.taken_ms) / 1000)
+        return self._options.lease_seconds - passed
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

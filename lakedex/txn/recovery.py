@@ -1,0 +1,153 @@
+"""What dead writers left behind, cleared away by the next writer before it begins.
+
+Under the lock of the table:
+
+* rollbacks that were begun are finished;
+* pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
+  writers that may live are left alone, and so is every pending table service;
+* markers, spill files and signs of life of instants that no longer pend are removed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput
+from lakedex.storage import split
+from lakedex.timeline import (
+    Action,
+    Instant,
+    Timeline,
+    instant_key,
+    parse_instant_file,
+    to_epoch_ms,
+)
+from lakedex.timeline.instant_time import is_instant_time
+from lakedex.txn.heartbeat import SignsOfLife
+from lakedex.txn.markers import marked_files
+from lakedex.txn.places import MARKERS, SPILL, marker_folder
+from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
+from lakedex.txn.rollback_files import RollbackPlan, delete_files
+
+_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+_log = logging.getLogger("lakedex")
+
+
+def recover(table: LockedTable) -> tuple[str, ...]:
+    """Clear away what dead writers left, and answer the instants that were rolled back."""
+    # Leftovers are listed before the timeline: an instant is on it before it has markers.
+    left = _Leftovers.load(table)
+    timeline = table.timeline()
+    in_work: set[str] = set()
+    rollbacks = timeline.pending_of(Action.ROLLBACK)
+    for rollback in rollbacks:
+        plan = read_plan_of(table, rollback)
+        if _may_be_resumed(table, left, timeline, rollback, plan):
+            resume_rollback(table, rollback, plan)
+        elif plan is not None:
+            in_work.add(plan.instant)
+    if rollbacks:
+        timeline = table.timeline()
+    undone = [
+        instant
+        for instant in timeline.pending_of(*_WRITES)
+        if instant.requested_time not in in_work
+        and not _is_alive(table, left, instant)
+        and not _is_clustering(timeline, instant)
+    ]
+    for instant in undone:
+        _log.warning(
+            "the writer of %s %s is dead, rolling it back",
+            instant.action.value,
+            instant.requested_time,
+        )
+        roll_back(table, instant)
+    _sweep(table, table.timeline() if undone else timeline, left)
+    return tuple(instant.requested_time for instant in undone)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leftovers:
+    """What lies outside of the timeline, by instant time."""
+
+    marked: frozenset[str]
+    spilled: frozenset[str]
+    life: SignsOfLife
+
+    @classmethod
+    def load(cls, table: LockedTable) -> _Leftovers:
+        """Three listings."""
+        return cls(
+            frozenset(filter(is_instant_time, table.storage.folders(MARKERS))),
+            frozenset(filter(is_instant_time, table.storage.folders(SPILL))),
+            SignsOfLife.load(table.storage, table.heartbeat),
+        )
+
+
+def _is_alive(table: LockedTable, left: _Leftovers, instant: Instant) -> bool:
+    """Whether somebody may still be at work on a pending instant. # traps: B40."""
+    time = instant.requested_time
+    known = time in left.life.beats or time in left.life.writers
+    return left.life.is_alive(time, () if known else _other_signs(table, time))
+
+
+def _other_signs(table: LockedTable, time: str) -> Iterator[int]:
+    """Moments at which the writer of an instant without heartbeat must have lived."""
+    with suppress(InvalidInput):
+        yield to_epoch_ms(time, table.config.timezone)
+    for info in table.storage.list(table.config.timeline_folder):
+        parsed = parse_instant_file(split(info.path)[1], table.config.timeline_layout)
+        if parsed is not None and parsed.requested_time == time:
+            yield info.modified_ms
+    for info in table.storage.list_recursive(marker_folder(time)):
+        yield info.modified_ms
+
+
+def _may_be_resumed(
+    table: LockedTable,
+    left: _Leftovers,
+    timeline: Timeline,
+    rollback: Instant,
+    plan: RollbackPlan | None,
+) -> bool:
+    """Whether nobody is at work on a rollback any more, nor on the instant that it takes back."""
+    target = None if plan is None else timeline.find(plan.instant)
+    if target is not None and not target.is_completed and _is_alive(table, left, target):
+        return False
+    # Ours run under the lock, which we hold: one that pends was killed.
+    return rollback.requested_time in left.life.writers or not _is_alive(table, left, rollback)
+
+
+def _is_clustering(timeline: Timeline, instant: Instant) -> bool:
+    """Whether a pending replacecommit is a table service, as in tables of older versions."""
+    if instant.action is not Action.REPLACECOMMIT:
+        return False
+    try:
+        return timeline.requested_replace(instant.requested_time).clustering is not None
+    except (CorruptFile, FileMissing):
+        return False
+
+
+def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
+    """Remove what belongs to instants that no longer pend."""
+    pending = {instant.requested_time for instant in timeline.pending()}
+    for time in sorted(left.marked | left.spilled | left.life.writers):
+        if time in pending or not is_instant_time(time):
+            continue
+        table.check()
+        if time in left.marked and timeline.find(time) is None:
+            if _is_surely_uncommitted(timeline, time):
+                # Its rollback lost its plan after it took the instant off the timeline.
+                delete_files(table.storage, marked_files(table.storage, time))
+            elif timeline.completion_time(time) is None:
+                continue
+        forget(table.storage, time)
+
+
+def _is_surely_uncommitted(timeline: Timeline, time: str) -> bool:
+    """Whether an instant that is not on the active timeline was not archived either."""
+    first = timeline.first_active
+    return first is None or instant_key(time) > instant_key(first.requested_time)

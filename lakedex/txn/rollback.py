@@ -1,0 +1,185 @@
+"""Takes a pending instant back: its files, its part of the metadata table, its place in time.
+
+The order makes each step safe to repeat, and none visible to readers:
+
+1. a rollback instant R with its plan goes on the timeline;
+2. the data files that markers name are deleted;
+3. the metadata table's deltacommit of the same time is taken back, while the data table still has
+   the instant as pending, so that its records stay invisible throughout;
+4. the instant's own files go from the timeline; a late task that looks for them stops here;
+5. files that such a task made meanwhile are deleted, then the markers and what lies beside;
+6. R completes.
+
+A rollback that was killed is on the timeline as pending; the next writer finishes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from lakedex.config import TableConfig, keys
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.filegroup.names import parse_data_file
+from lakedex.storage import Storage, split
+from lakedex.timeline import Action, Instant, State, Timeline, file_name
+from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
+from lakedex.txn.markers import marked_files
+from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
+from lakedex.txn.rollback_files import (
+    RollbackPlan,
+    begin_rollback,
+    delete_files,
+    outcome,
+    remove_instant,
+    write_once,
+)
+from lakedex.txn.times import InstantClock
+
+_log = logging.getLogger("lakedex")
+
+
+@dataclass(frozen=True, slots=True)
+class LockedTable:
+    """A table whose lock is held: its storage, its times, and the check that it still is."""
+
+    storage: Storage
+    config: TableConfig
+    clock: InstantClock
+    check: Callable[[], None]
+    heartbeat: HeartbeatOptions
+
+    def next_time(self) -> str:
+        """A time after all times of the table, while the lock is held."""
+        self.check()
+        return self.clock.next()
+
+    def timeline(self) -> Timeline:
+        """The timeline as it is now."""
+        return Timeline.load(self.storage, self.config)
+
+
+def roll_back(table: LockedTable, instant: Instant) -> str:
+    """Take a pending instant back and answer the time of the rollback.
+
+    The caller has made sure that nobody writes it any more.
+    """
+    table.check()
+    plan = RollbackPlan(
+        instant.requested_time, instant.action, marked_files(table.storage, instant.requested_time)
+    )
+    rollback = table.clock.next()
+    # Who finds the rollback pending knows by this that it ran under the lock, and so runs no more.
+    writer = Heartbeat(table.storage, rollback, table.heartbeat)
+    writer.start()
+    try:
+        begin_rollback(table.storage, table.config, rollback, plan.encode(table.storage))
+        _finish(table, rollback, plan)
+    finally:
+        writer.stop()
+    table.storage.delete(writer_path(rollback))
+    return rollback
+
+
+def read_plan_of(table: LockedTable, rollback: Instant) -> RollbackPlan | None:
+    """The plan of a pending rollback; None when it has none that can be read."""
+    requested = Instant(rollback.requested_time, Action.ROLLBACK, State.REQUESTED)
+    name = file_name(requested, table.config.timeline_layout)
+    path = f"{table.config.timeline_folder}/{name}"
+    try:
+        return RollbackPlan.decode(table.storage.read(path), path=path)
+    except (CorruptFile, FileMissing):
+        return None
+
+
+def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | None) -> None:
+    """Finish a rollback that somebody began, or drop it where nothing was begun.
+
+    A rollback without a readable plan has deleted nothing that it could have known of: it is
+    dropped, and its instant, if it pends still, is rolled back anew.
+    """
+    table.check()
+    time_of = rollback.requested_time
+    reason = None
+    if plan is None:
+        reason = "it has no plan that can be read"  # traps: B38
+    elif rollback.state is State.REQUESTED and table.timeline().is_completed(plan.instant):
+        reason = f"nothing was deleted yet, and {plan.instant} is complete"
+    if plan is None or reason is not None:
+        _log.warning("dropping the pending rollback %s: %s", time_of, reason)
+        remove_instant(table.storage, table.config, time_of, Action.ROLLBACK)
+        return
+    _log.warning("finishing the rollback %s of %s", time_of, plan.instant)
+    begin_rollback(table.storage, table.config, time_of, plan.encode(table.storage))
+    _finish(table, time_of, plan)
+    table.storage.delete(heartbeat_path(time_of))
+    table.storage.delete(writer_path(time_of))
+
+
+def forget(storage: Storage, instant: str) -> None:
+    """Remove what an instant kept outside of the table: markers, spill files, signs of life."""
+    storage.delete_folder(marker_folder(instant))
+    storage.delete_folder(spill_folder(instant))
+    storage.delete(heartbeat_path(instant))
+    storage.delete(writer_path(instant))
+
+
+def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
+    begun = time.monotonic()
+    storage, config = table.storage, table.config
+    table.check()
+    delete_files(storage, plan.files)
+    _undo_metadata(table, rollback, plan.instant)
+    table.check()
+    remove_instant(storage, config, plan.instant, plan.action)
+    late = set(marked_files(storage, plan.instant)) - set(plan.files)
+    delete_files(storage, sorted(late))
+    forget(storage, plan.instant)
+    whole = replace(plan, files=(*plan.files, *sorted(late)))
+    taken_ms = int((time.monotonic() - begun) * 1000)
+    done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
+    write_once(storage, config, done, outcome(storage, rollback, whole, taken_ms))
+    _log.info(
+        "rolled back %s %s of %s: %d files",
+        plan.action.value,
+        plan.instant,
+        storage.root,
+        len(whole.files),
+    )
+
+
+def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
+    """Take the metadata table's deltacommit of an instant back, pending or complete.
+
+    An instant that the metadata table never had leaves no trace there, as in Hudi.
+    """
+    opened = open_metadata_table(table.storage)
+    if opened is None:
+        return
+    storage, config = opened
+    timeline = Timeline.load(storage, config)
+    if timeline.is_completed(rollback):
+        return
+    if timeline.find(instant) is None and timeline.find(rollback) is None:
+        return
+    begun = time.monotonic()
+    # Log files are named by their own instant from version 8 on, so that a listing finds them.
+    files = [
+        info.path
+        for folder in storage.folders()
+        if folder != keys.META_FOLDER
+        for info in storage.list(folder)
+        if (parsed := parse_data_file(split(info.path)[1], 0)) and parsed.instant_time == instant
+    ]
+    plan = RollbackPlan(instant, Action.DELTACOMMIT, tuple(sorted(files)))
+    begin_rollback(storage, config, rollback, plan.encode(storage))
+    table.check()
+    delete_files(storage, plan.files)
+    storage.delete_folder(marker_folder(instant))
+    remove_instant(storage, config, instant, Action.DELTACOMMIT)
+    done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
+    taken_ms = int((time.monotonic() - begun) * 1000)
+    write_once(storage, config, done, outcome(storage, rollback, plan, taken_ms))

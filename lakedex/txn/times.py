@@ -1,0 +1,70 @@
+"""Instant times that no two writers share: taken under the lock, after every time seen so far.
+
+A time is now, or one millisecond after the newest requested or completion time of the data
+table and of its metadata table, whichever is later. So times grow even when clocks of machines
+differ or go back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lakedex.config import TableConfig, TimelineZone
+from lakedex.storage import Storage, split
+from lakedex.timeline import from_epoch_ms, instant_key, parse_instant_file
+from lakedex.timeline.instant_time import MILLIS_DIGITS, next_instant_time
+from lakedex.txn.metadata import open_metadata_table
+
+
+class InstantClock:
+    """Gives growing instant times to the holder of a table's lock, in any of its threads.
+
+    Example:
+        >>> clock = InstantClock(TimelineZone.UTC, "20261115183005287", lambda: 0)
+        >>> clock.next(), clock.next()
+        ('20261115183005288', '20261115183005289')
+    """
+
+    def __init__(
+        self, zone: TimelineZone, newest: str = "", now_ms: Callable[[], int] | None = None
+    ) -> None:
+        """Start after the newest time that is known."""
+        self._zone = zone
+        self._newest = instant_key(newest)[:MILLIS_DIGITS]
+        self._now_ms = now_ms or _now_ms
+        self._guard = threading.Lock()
+
+    @classmethod
+    def load(cls, storage: Storage, config: TableConfig) -> InstantClock:
+        """A clock after all times of a table and of its metadata table; hold the lock."""
+        newest = newest_time(storage, config)
+        metadata = open_metadata_table(storage)
+        if metadata is not None:
+            newest = max(newest, newest_time(*metadata))
+        return cls(config.timezone, newest)
+
+    def next(self) -> str:
+        """A time after all times given before."""
+        with self._guard:
+            now = from_epoch_ms(self._now_ms(), self._zone)
+            if self._newest and now <= self._newest:
+                now = next_instant_time(self._newest)
+            self._newest = now
+            return now
+
+
+def newest_time(storage: Storage, config: TableConfig) -> str:
+    """The newest requested or completion time on the active timeline, to the millisecond."""
+    newest = ""
+    for info in storage.list(config.timeline_folder):
+        instant = parse_instant_file(split(info.path)[1], config.timeline_layout)
+        if instant is not None:
+            for value in (instant.requested_time, instant.completion_time or ""):
+                newest = max(newest, instant_key(value)[:MILLIS_DIGITS])
+    return newest
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,297 @@
+"""One write of a table, from its instant time to its completion, or to nothing at all.
+
+    begin           under the lock: clear after dead writers, take a time, requested file
+    start_writing   inflight file; from now on workers write data files, markers first
+    commit          under the lock: still ours? conflicts? metadata table; completed file
+    abort           under the lock: roll back what there is of it
+
+A reader sees the write when its completed file is there, and not before. Whatever fails in
+between is rolled back at once, or by the next writer if this process is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from lakedex.config import TableConfig
+from lakedex.errors import (
+    AlreadyExists,
+    CommitConflict,
+    LakedexError,
+    StorageError,
+)
+from lakedex.filegroup import FileSliceId
+from lakedex.storage import Storage
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    Timeline,
+    encode_commit_metadata,
+    file_name,
+    load_table_config,
+)
+from lakedex.txn.begin import locked_table, take_instant
+from lakedex.txn.conflicts import (
+    Commit,
+    commits_since,
+    group_conflict,
+    property_conflict,
+    restore_conflict,
+)
+from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
+from lakedex.txn.lock import LockOptions, TableLock, open_lock
+from lakedex.txn.places import spill_folder
+from lakedex.txn.recovery import recover
+from lakedex.txn.rollback import LockedTable, forget, roll_back
+from lakedex.txn.strays import delete_strays
+
+Groups = Collection[FileSliceId]
+_log = logging.getLogger("lakedex")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOptions:
+    """How patient a writer is, and how it shows that it lives."""
+
+    lock: LockOptions = field(default_factory=LockOptions)
+    heartbeat: HeartbeatOptions = field(default_factory=HeartbeatOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitScope:
+    """The table while a commit holds its lock."""
+
+    storage: Storage
+    timeline: Timeline
+    """As it is now; this write pends on it."""
+    snapshot: Snapshot
+    """The newest snapshot, commits of others since the beginning included."""
+    concurrent: tuple[Commit, ...]
+    """The writes that completed since this one began, in order."""
+    next_time: Callable[[], str]
+    """A time after all times of the table; checks the lock first, as something completes then."""
+    check: Callable[[], None]
+    """Raises `CommitConflict` when the lock was lost."""
+
+
+class Transaction:
+    """One write of a table; `with` aborts it unless it was committed."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        snapshot: Snapshot,
+        instant: Instant,
+        lock: TableLock,
+        heartbeat: Heartbeat,
+        options: TransactionOptions,
+    ) -> None:
+        """Use `begin`; this only keeps what it is given."""
+        self.snapshot = snapshot
+        """The table as of the beginning, after dead writers were cleared away."""
+        self.instant = instant.requested_time
+        self.action = instant.action
+        self.scratch = spill_folder(self.instant)
+        """The folder for spill files, removed at the end."""
+        self._storage = storage
+        self._config: TableConfig = snapshot.config
+        self._requested = instant
+        self._lock = lock
+        self._heartbeat = heartbeat
+        self._options = options
+        self._is_open = True
+
+    @classmethod
+    def begin(
+        cls,
+        address: StorageAddress,
+        *,
+        action: Action,
+        operation: str,
+        options: TransactionOptions | None = None,
+    ) -> Transaction:
+        """Take an instant time for a write, and put it on the timeline.
+
+        Args:
+            address: Where the table lies.
+            action: COMMIT, DELTACOMMIT or REPLACECOMMIT.
+            operation: The operation by its name in commit metadata, such as UPSERT.
+            options: How patient to be.
+
+        Raises:
+            CommitConflict: other writers held the lock all the time.
+            TableNotFound: there is no table.
+            UnsupportedFeature: the table has a version that is only read.
+        """
+        chosen = options or TransactionOptions()
+        storage = address.open()
+        load_table_config(storage)  # where there is no table, no lock file is to be made
+        lock = open_lock(storage, chosen.lock)
+        with lock:
+            table = locked_table(storage, lock, chosen.heartbeat)
+            recover(table)
+            snapshot = Snapshot.open(storage)
+            instant, heartbeat = take_instant(table, action, operation)
+        return cls(storage, snapshot, instant, lock, heartbeat, chosen)
+
+    @property
+    def inflight_path(self) -> str:
+        """The file that is there while this write goes on; late tasks look for it."""
+        inflight = Instant(self.instant, self.action, State.INFLIGHT)
+        name = file_name(inflight, self._config.timeline_layout)
+        return f"{self._config.timeline_folder}/{name}"
+
+    def start_writing(self) -> None:
+        """Put the write on the timeline as inflight; data files may be written after this."""
+        try:
+            self._storage.create(self.inflight_path, b"")
+        except AlreadyExists:
+            return  # the answer to our own request was lost, and it was repeated
+
+    def adopt_properties(self) -> None:
+        """Take the table's properties as they are now for those that this write goes by."""
+        self._config = load_table_config(self._storage)
+
+    def commit(
+        self,
+        prepare: Callable[[CommitScope], CommitMetadata],
+        *,
+        touched: Groups | Callable[[], Groups],
+        rewritten: Groups | None = None,
+    ) -> str:
+        """Make the write visible and answer its completion time.
+
+        Args:
+            prepare: Called under the lock when there is no conflict: writes the metadata table's
+                deltacommit and answers what the write did. When it raises, all is rolled back.
+            touched: The file groups that the write changed, new ones aside.
+            rewritten: Those of them that got a new base file; None means all.
+
+        Raises:
+            CommitConflict: another writer was first; this write is rolled back.
+        """
+        if not self._is_open:
+            raise CommitConflict(f"the write {self.instant} has ended already")
+        try:
+            with self._lock:
+                completion = self._commit_locked(prepare, touched, rewritten)
+        except BaseException:
+            self.abort()
+            raise
+        self._is_open = False
+        self._forget()
+        return completion
+
+    def abort(self) -> None:
+        """Roll the write back; when that fails it is left to the next writer."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        is_undone = False
+        try:
+            with self._lock:
+                table = locked_table(self._storage, self._lock, self._options.heartbeat)
+                # One that others took off the timeline may have left a trace after that.
+                if not table.timeline().is_completed(self.instant):
+                    roll_back(table, Instant(self.instant, self.action, State.INFLIGHT))
+                is_undone = True
+        except Exception as error:  # noqa: BLE001 - whatever led here must not be hidden
+            _log.warning("%s is left to the next writer to roll back: %s", self.instant, error)
+        if is_undone:
+            self._forget()
+            return
+        try:
+            self._heartbeat.stop()
+        except LakedexError as error:
+            _log.warning("the heartbeat of %s was not removed: %s", self.instant, error)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def _commit_locked(
+        self,
+        prepare: Callable[[CommitScope], CommitMetadata],
+        touched: Groups | Callable[[], Groups],
+        rewritten: Groups | None,
+    ) -> str:
+        table = locked_table(self._storage, self._lock, self._options.heartbeat)
+        timeline = table.timeline()
+        concurrent = commits_since(self.snapshot.timeline, timeline)
+        groups = touched() if callable(touched) else touched
+        problem = (
+            self._ownership_problem(timeline)
+            or property_conflict(self._config, table.config)
+            or restore_conflict(self.snapshot.timeline, timeline)
+            or group_conflict(
+                timeline, concurrent, groups, groups if rewritten is None else rewritten
+            )
+        )
+        if problem is not None:
+            raise CommitConflict(f"{self.instant} was not committed: {problem}")
+        scope = CommitScope(
+            storage=self._storage,
+            timeline=timeline,
+            snapshot=Snapshot(self._storage, table.config, timeline),
+            concurrent=concurrent,
+            next_time=table.next_time,
+            check=table.check,
+        )
+        metadata = prepare(scope)
+        delete_strays(self._storage, self.instant, metadata)
+        return self._complete(metadata, table)
+
+    def _complete(self, metadata: CommitMetadata, table: LockedTable) -> str:
+        """Create the completed file, the one step that makes the write visible."""
+        data = encode_commit_metadata(metadata, action=self.action)
+        # traps: B58 - half a lease is left after this check, and the next step takes a moment.
+        completion = table.next_time()
+        done = Instant(self.instant, self.action, State.COMPLETED, completion)
+        path = f"{table.config.timeline_folder}/{file_name(done, table.config.timeline_layout)}"
+        try:
+            self._storage.create(path, data)
+        except StorageError:
+            # The answer may have been lost on its way; what is there decides.
+            if not self._holds(path, data):
+                raise
+        if not self._storage.exists(self.inflight_path):
+            # This process slept through its lease, and others rolled the write back meanwhile.
+            self._storage.delete(path)
+            raise CommitConflict(f"{self.instant} was rolled back by another writer")
+        return completion
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        try:
+            return self._storage.read(path) == data
+        except StorageError:
+            return False
+
+    def _ownership_problem(self, timeline: Timeline) -> str | None:
+        found = timeline.find(self.instant)
+        if found is None:
+            return "another writer rolled it back"
+        if found.state is not State.INFLIGHT or found.action is not self.action:
+            return f"it is {found.state.name.lower()} as {found.action.value}, not inflight"
+        return None
+
+    def _forget(self) -> None:
+        """Remove what lies beside the table; what stays is swept up by the next writer."""
+        try:
+            self._heartbeat.stop()
+            forget(self._storage, self.instant)
+        except LakedexError as error:
+            _log.warning("left over from %s for the next writer: %s", self.instant, error)

@@ -1,0 +1,1 @@
+"""Writing: rows in, files, index records and a commit out."""

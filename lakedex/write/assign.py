@@ -1,0 +1,225 @@
+"""The third stage, on the driver: which rows go to which file group, and how tasks share them.
+
+Updates go where their record is. New rows fill small file groups first, then new groups of the
+target size. Names of files are decided here, so that a second attempt at a task writes the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup.names import base_file_name, log_file_name
+from lakedex.format.spill import Segment
+from lakedex.write.handles.work import GroupWork
+from lakedex.write.tag_stage import TaggedPart
+
+_TASKS_PER_CORE = 2
+_TASK_BYTES = 256 << 20
+_CHEAP_BYTES = 256 << 10
+"""Writing so small a file anew costs no more than starting another one."""
+_REWRITE_FACTOR = 8.0
+"""In merge-on-read tables a group is written anew for at least an eighth of new rows."""
+_LOG_COST = 4
+"""Writing a base file anew costs about as much as logs for a quarter of its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """How large files are meant to be."""
+
+    small_bytes: int
+    most_bytes: int
+    row_bytes: float
+    """The bytes of a row in a base file, as far as is known."""
+
+    def most_rows(self) -> int:
+        """How many rows a new file takes."""
+        return max(1, int(self.most_bytes / max(self.row_bytes, 1.0)))
+
+
+@dataclass
+class _Group:
+    """What a file group is going to get."""
+
+    partition: str
+    file_id: str
+    current: FileSlice | None
+    is_log: bool
+    segments: list[Segment] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def cost(self) -> int:
+        rows = sum(count for _, count in self.ranges)
+        held = 0 if self.current is None else self.current.size_bytes
+        spilled = sum(
+            segment.length * count // max(segment.rows, 1)
+            for segment, (_, count) in zip(self.segments, self.ranges, strict=True)
+        )
+        return 20_000 + rows + spilled + (held // _LOG_COST if self.is_log else held)
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Where rows may go."""
+
+    to_logs: bool
+    """Whether updates go to log files."""
+    fill_small: bool
+    """Whether new rows may go to small groups."""
+    new_in_logs: bool = False
+    """Whether new rows may go to log files: where writers find keys by the record index only."""
+    with_deletes: frozenset[FileSliceId] = frozenset()
+    """Groups whose logs delete records: a new row in a log might bring an older one back."""
+
+
+def assign(
+    parts: Iterable[TaggedPart],
+    slices: Mapping[FileSliceId, FileSlice],
+    sizes: FileSizes,
+    placing: Placing,
+) -> list[_Group]:
+    """The file groups to write with the rows of each."""
+    groups: dict[FileSliceId, _Group] = {}
+    new: dict[str, list[Segment]] = defaultdict(list)
+    for part in parts:
+        if part.file_id is None:
+            new[part.partition].append(part.segment)
+            continue
+        place = FileSliceId(part.partition, part.file_id)
+        if place not in groups:
+            groups[place] = _Group(
+                part.partition, part.file_id, slices[place], is_log=placing.to_logs
+            )
+        if part.revives:
+            # A log would lay the row over the deleted one, which wins if it is younger.
+            groups[place].is_log = False
+        _add(groups[place], part.segment, 0, part.segment.rows)
+    small = _small_groups(slices, groups, sizes, placing, new) if placing.fill_small else {}
+    for partition, segments in sorted(new.items()):
+        for group in _place(partition, segments, small.get(partition, []), sizes, placing):
+            groups[FileSliceId(group.partition, group.file_id)] = group
+    return list(groups.values())
+
+
+def share_out(groups: Sequence[_Group], instant: str, parallelism: int) -> list[list[GroupWork]]:
+    """The groups as tasks of about the same cost, with the names of the files to write."""
+    total = sum(group.cost for group in groups)
+    wanted = max(parallelism * _TASKS_PER_CORE, -(-total // _TASK_BYTES))
+    count = max(1, min(len(groups), wanted))
+    loads: list[tuple[int, int]] = [(0, number) for number in range(count)]
+    shares: list[list[GroupWork]] = [[] for _ in range(count)]
+    for group in sorted(groups, key=lambda group: (-group.cost, group.partition, group.file_id)):
+        load, number = heapq.heappop(loads)
+        heapq.heappush(loads, (load + group.cost, number))
+        token = f"{number}-0-0"
+        name = (
+            log_file_name(group.file_id, instant, 1, token)
+            if group.is_log
+            else base_file_name(group.file_id, token, instant, "parquet")
+        )
+        shares[number].append(
+            GroupWork(
+                partition=group.partition,
+                file_id=group.file_id,
+                current=group.current,
+                segments=tuple(group.segments),
+                ranges=tuple(group.ranges),
+                file_name=name,
+                is_log=group.is_log,
+            )
+        )
+    return shares
+
+
+def _small_groups(
+    slices: Mapping[FileSliceId, FileSlice],
+    groups: Mapping[FileSliceId, _Group],
+    sizes: FileSizes,
+    placing: Placing,
+    partitions: Container[str],
+) -> dict[str, list[_Group]]:
+    """The groups that may take new rows by partition, those first that are written anyway."""
+    found: dict[str, list[tuple[bool, int, _Group]]] = defaultdict(list)
+    for place, current in slices.items():
+        if place.partition not in partitions or current.base is None:
+            continue
+        if current.size_bytes >= sizes.small_bytes:
+            continue
+        group = groups.get(place)
+        is_touched = group is not None
+        if group is None:
+            is_log = placing.new_in_logs and place not in placing.with_deletes
+            group = _Group(place.partition, place.file_id, current, is_log=is_log)
+        found[place.partition].append((not is_touched, current.size_bytes, group))
+    return {
+        partition: [group for _, _, group in sorted(entries, key=lambda entry: entry[:2])]
+        for partition, entries in found.items()
+    }
+
+
+def _place(
+    partition: str,
+    segments: Sequence[Segment],
+    small: Sequence[_Group],
+    sizes: FileSizes,
+    placing: Placing,
+) -> Iterator[_Group]:
+    """Groups that take the new rows of a partition."""
+    left = sum(segment.rows for segment in segments)
+    row_bytes = max(sizes.row_bytes, 1.0)
+    room: list[tuple[_Group, int]] = []
+    for group in small:
+        if not left:
+            break
+        held = group.current.size_bytes if group.current else 0
+        rows = min(left, int((sizes.most_bytes - held) / row_bytes))
+        if rows <= 0 or not _takes(group, held, rows * row_bytes, sizes, placing):
+            continue
+        room.append((group, rows))
+        left -= rows
+    most = sizes.most_rows()
+    count = -(-left // most)
+    for number in range(count):
+        rows = left * (number + 1) // count - left * number // count
+        room.append((_Group(partition, f"{uuid.uuid4()}-0", None, is_log=False), rows))
+    yield from _pour(segments, room)
+
+
+def _takes(group: _Group, held: int, new_bytes: float, sizes: FileSizes, placing: Placing) -> bool:
+    """Whether a group takes new rows, in a log or by being written anew if that is worth it."""
+    if group.is_log and placing.new_in_logs:
+        place = FileSliceId(group.partition, group.file_id)
+        if place not in placing.with_deletes:
+            return True
+    if placing.to_logs and held > max(_CHEAP_BYTES, _REWRITE_FACTOR * new_bytes):
+        return False
+    group.is_log = False
+    return True
+
+
+def _pour(segments: Sequence[Segment], room: Sequence[tuple[_Group, int]]) -> Iterator[_Group]:
+    """Fill groups one after the other with the rows of segments in their order."""
+    rest = iter(segments)
+    segment, start = next(rest, None), 0
+    for group, wanted_rows in room:
+        wanted = wanted_rows
+        while wanted and segment is not None:
+            taken = min(wanted, segment.rows - start)
+            if taken:
+                _add(group, segment, start, taken)
+            wanted -= taken
+            start += taken
+            if start == segment.rows:
+                segment, start = next(rest, None), 0
+        yield group
+
+
+def _add(group: _Group, segment: Segment, start: int, count: int) -> None:
+    group.segments.append(segment)
+    group.ranges.append((start, count))

@@ -1,0 +1,202 @@
+"""Workers that look at data which is there already, for indexes that are built later.
+
+One pass over the file slices serves all new indexes. Keys are put aside in files by bucket, since
+they grow with the records; ranges and filters are answered.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.engine import Engine
+from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read_slice
+from lakedex.format.bloom import BloomFilter
+from lakedex.format.parquet import read_footer
+from lakedex.format.spill import SpillWriter
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.written import NOTE_SCHEMA, BloomText, FileStatistics, KeyNote
+from lakedex.schema import SchemaHistory
+from lakedex.storage.protocol import Storage
+from lakedex.write.build_ranges import StoredRanges
+from lakedex.write.facts import TableFacts
+
+_TASKS_A_CORE = 4
+_NOTES_AT_ONCE = 1_000_000
+_LEAST_BLOOM_ENTRIES = 10
+
+
+@dataclass(frozen=True)
+class SurveyWants:
+    """What the new indexes need to know."""
+
+    stat_columns: tuple[str, ...] = ()
+    blooms: bool = False
+    shards: int = 0
+    """File groups of the record index, of one partition if it is partitioned; 0 for none."""
+    buckets: int = 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no data has to be read."""
+        return not (self.stat_columns or self.blooms or self.shards)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found in some slices."""
+
+    statistics: FileStatistics = field(default_factory=dict)
+    blooms: tuple[BloomText, ...] = ()
+    notes: tuple[KeyNote, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence[Survey]) -> Survey:
+        """All parts in one."""
+        columns = dict.fromkeys(name for part in parts for name in part.statistics)
+        return cls(
+            {
+                name: pa.concat_tables(
+                    [part.statistics[name] for part in parts if name in part.statistics]
+                )
+                for name in columns
+            },
+            tuple(bloom for part in parts for bloom in part.blooms),
+            tuple(note for part in parts for note in part.notes),
+        )
+
+
+@dataclass(frozen=True)
+class _Task:
+    facts: TableFacts
+    history: SchemaHistory | None
+    wants: SurveyWants
+    slices: tuple[FileSlice, ...]
+
+
+def survey(
+    engine: Engine,
+    facts: TableFacts,
+    history: SchemaHistory | None,
+    slices: Sequence[FileSlice],
+    wants: SurveyWants,
+) -> Survey:
+    """Read the slices in workers.
+
+    Args:
+        engine: Where the workers run.
+        facts: The table; `committed` says which log blocks count.
+        history: How columns were renamed and retyped.
+        slices: What to look at.
+        wants: What to look for.
+    """
+    if wants.is_empty or not slices:
+        return Survey()
+    count = max(1, min(len(slices), engine.parallelism * _TASKS_A_CORE))
+    by_size = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
+    tasks = [_Task(facts, history, wants, tuple(by_size[at::count])) for at in range(count)]
+    return Survey.joined(engine.map("read the data for new indexes", survey_slices, tasks))
+
+
+def survey_slices(task: _Task) -> Survey:
+    """The worker: looks at the slices of one task."""
+    facts, wants = task.facts, task.wants
+    context = ReadContext(
+        storage=facts.address.open(),
+        config=facts.config,
+        schema=facts.schema,
+        history=task.history,
+        is_committed=facts.committed,
+    )
+    ranges = StoredRanges(context, wants.stat_columns)
+    notes = _KeyNotes(context.storage, facts.scratch, wants)
+    blooms = []
+    for current in task.slices:
+        if wants.stat_columns:
+            ranges.add(current)
+        if wants.blooms and current.base is not None:
+            blooms.append(_bloom(facts, context, current, current.base))
+        if wants.shards:
+            for rows in read_slice(context, current, _key_columns(context)):
+                notes.add(current, context.record_keys(rows))
+    return Survey(ranges.tables(), tuple(blooms), notes.finish())
+
+
+def _key_columns(context: ReadContext) -> list[str]:
+    if context.config.populate_meta_fields:
+        return [RECORD_KEY]
+    return list(context.config.record_key_fields)
+
+
+def _bloom(
+    facts: TableFacts, context: ReadContext, current: FileSlice, base: BaseFile
+) -> BloomText:
+    """The filter in a base file's footer; where there is none, one is made of its keys."""
+    footer = read_footer(context.storage.source(current.path_of(base.name), base.size_bytes))
+    if footer.bloom_text is not None:
+        text = footer.bloom_text.decode("ascii", "replace")
+        return BloomText(current.partition, base.name, footer.bloom_type_code, text)
+    alone = FileSlice(current.partition, current.file_id, base.instant_time, base)
+    parts = [
+        context.record_keys(rows).cast(pa.string())
+        for rows in read_slice(context, alone, _key_columns(context))
+    ]
+    keys = pa.chunked_array(parts, pa.string())
+    entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)
+    bloom = BloomFilter.create_simple(entries, facts.bloom_error_rate)
+    bloom.add(keys)
+    return BloomText(current.partition, base.name, bloom.type_code, bloom.encode())
+
+
+class _KeyNotes:
+    """Puts keys with their places aside, by bucket."""
+
+    def __init__(self, storage: Storage, scratch: str, wants: SurveyWants) -> None:
+        self._wants = wants
+        self._writer = SpillWriter(storage, f"{scratch}/build-{uuid.uuid4().hex}")
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+        self._notes: list[KeyNote] = []
+
+    def add(self, place: FileSlice, keys: pa.Array) -> None:
+        """Keys that are in a file group."""
+        count = len(keys)
+        columns = [
+            keys.cast(pa.string()),
+            pa.repeat(pa.scalar(place.partition, pa.string()), count),
+            pa.repeat(pa.scalar(place.file_id, pa.string()), count),
+            pa.repeat(pa.scalar(value=False), count),
+        ]
+        self._parts.append(pa.Table.from_arrays(columns, schema=NOTE_SCHEMA))
+        self._rows += count
+        if self._rows >= _NOTES_AT_ONCE:
+            self._spill()
+
+    def finish(self) -> tuple[KeyNote, ...]:
+        """Write what is left, and answer where everything is."""
+        self._spill()
+        self._writer.finish()
+        return tuple(self._notes)
+
+    def _spill(self) -> None:
+        if not self._rows:
+            return
+        notes = pa.concat_tables(self._parts).combine_chunks()
+        buckets = shards_of(_flat(notes["key"]), self._wants.shards) % self._wants.buckets
+        order = np.argsort(buckets, kind="stable")
+        notes = notes.take(pa.array(order))
+        found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+        for bucket, start, count in zip(
+            found.tolist(), starts.tolist(), counts.tolist(), strict=True
+        ):
+            self._notes.append(KeyNote(bucket, self._writer.add(notes.slice(start, count))))
+        self._parts, self._rows = [], 0
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -1,0 +1,164 @@
+"""The last stage, under the table's lock: index records, then the commit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakedex.engine import Engine
+from lakedex.errors import CommitConflict
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.metadata_table.deltacommit import commit_changes
+from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.written import CommitChanges, FileStatistics, KeyNote
+from lakedex.table.own_properties import write_own_properties
+from lakedex.timeline import CommitMetadata
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.commit_stats import commit_metadata
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.work import TaskResult
+from lakedex.write.metadata_build import ensure_metadata
+from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
+from lakedex.write.operation import Operation
+from lakedex.write.shared_keys import check_inserted_keys
+from lakedex.write.target import StoredSchema, WriteSchema
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the write stage came to."""
+
+    facts: TableFacts
+    stored: pa.Schema
+    schema: WriteSchema
+    plan: MetadataPlan
+    answers: tuple[TaskResult, ...]
+    notes: tuple[KeyNote, ...]
+    replaced: tuple[FileSlice, ...]
+    kept: Mapping[str, str]
+    """Settings that the table keeps for its next writer."""
+
+    def touched(self) -> set[FileSliceId]:
+        """The file groups that the write changes or takes away."""
+        written = {
+            FileSliceId(file.partition, file.file_id)
+            for answer in self.answers
+            for file in answer.files
+        }
+        return written | {current.id for current in self.replaced}
+
+    def rewritten(self) -> set[FileSliceId]:
+        """Those of them whose base file is a new one, or that are gone."""
+        based = {
+            FileSliceId(file.partition, file.file_id)
+            for answer in self.answers
+            for file in answer.files
+            if not file.is_log
+        }
+        return based | {current.id for current in self.replaced}
+
+
+def commit_outcome(
+    engine: Engine,
+    operation: Operation,
+    transaction: Transaction,
+    outcome: Outcome,
+    *,
+    unique_keys: bool,
+    is_global: bool,
+) -> None:
+    """Complete a write: conflicts, metadata table, commit.
+
+    Raises:
+        CommitConflict: another writer was first; the write is rolled back.
+    """
+    facts = outcome.facts
+
+    def prepare(scope: CommitScope) -> CommitMetadata:
+        if scope.concurrent:
+            _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
+        metadata = commit_metadata(
+            (file for answer in outcome.answers for file in answer.files),
+            operation=operation.name,
+            schema_text=outcome.schema.text,
+            replaced=_replaced_ids(outcome.replaced),
+        )
+        if outcome.plan.wanted:
+            ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
+            if RECORD_INDEX in outcome.plan.missing:
+                # Had it been in the middle of a resharding, it is now built from the data.
+                forget_resharding(facts.address)
+            commit_changes(
+                facts.address,
+                engine,
+                facts.instant,
+                _changes(outcome),
+                next_time=scope.next_time,
+                new_partition_groups=max(1, outcome.plan.record_shards),
+            )
+        write_own_properties(scope.storage, outcome.kept)
+        scope.check()
+        return metadata
+
+    transaction.commit(prepare, touched=outcome.touched(), rewritten=outcome.rewritten())
+
+
+def _check_concurrent(
+    engine: Engine,
+    scope: CommitScope,
+    outcome: Outcome,
+    *,
+    unique_keys: bool,
+    is_global: bool,
+) -> None:
+    """What file groups do not tell: changed columns, changed indexes, keys that both inserted."""
+    if StoredSchema.of(scope.snapshot).columns != outcome.stored:
+        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    before, now = outcome.facts.config, scope.snapshot.config
+    if before.metadata_partitions != now.metadata_partitions:
+        raise CommitConflict("another writer changed the table's indexes meanwhile; write again")
+    if unique_keys:
+        seen = replace(outcome.facts, committed=CommittedInstants.of(scope.timeline))
+        check_inserted_keys(
+            engine,
+            seen,
+            outcome.notes,
+            [metadata for _, metadata in scope.concurrent],
+            scope.snapshot.slices,
+            is_global=is_global,
+        )
+
+
+def _changes(outcome: Outcome) -> CommitChanges:
+    added: dict[str, dict[str, int]] = defaultdict(dict)
+    for answer in outcome.answers:
+        for file in answer.files:
+            added[file.partition][file.name] = file.size
+    replaced = {current.partition for current in outcome.replaced}
+    return CommitChanges(
+        added=added,
+        statistics=_statistics(outcome),
+        overwritten_partitions=tuple(sorted(replaced)),
+        blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
+        key_notes=outcome.notes,
+        note_buckets=outcome.facts.note_buckets,
+    )
+
+
+def _statistics(outcome: Outcome) -> FileStatistics:
+    tables: dict[str, list[pa.Table]] = defaultdict(list)
+    for answer in outcome.answers:
+        for column, table in answer.statistics.items():
+            tables[column].append(table)
+    return {column: pa.concat_tables(parts) for column, parts in tables.items()}
+
+
+def _replaced_ids(replaced: tuple[FileSlice, ...]) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for current in replaced:
+        found[current.partition].append(current.file_id)
+    return {partition: tuple(ids) for partition, ids in found.items()}

@@ -1,0 +1,53 @@
+"""What every worker of a write knows about its table; it travels with each task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.filegroup import ReadContext
+from lakedex.storage.address import StorageAddress
+from lakedex.timeline.committed import CommittedInstants
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """A table as one write sees it."""
+
+    address: StorageAddress
+    config: TableConfig
+    schema: pa.Schema
+    """Meta columns first, then the columns as this write commits them."""
+    schema_text: str
+    """The Avro schema of `schema`, for footers and log blocks."""
+    instant: str
+    """The time of this write."""
+    committed: CommittedInstants
+    """What was committed when the write began."""
+    scratch: str
+    """The folder of the write's spill files, relative to the table."""
+    compression: str = "snappy"
+    """The codec of base files."""
+    stat_columns: tuple[str, ...] = ()
+    """The columns whose ranges are kept; none without column_stats."""
+    has_bloom_index: bool = False
+    """Whether the metadata table has bloom_filters, so that filters are handed on."""
+    bloom_entries: int | None = None
+    """How many keys a footer's filter is made for; None fits it to the file."""
+    bloom_error_rate: float = 1e-9
+    note_buckets: int = 1
+    """Into how many buckets key notes are put."""
+    note_shards: int = 1
+    """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
+
+    def read_context(self) -> ReadContext:
+        """What reading slices needs, opened in this process."""
+        return ReadContext(
+            storage=self.address.open(),
+            config=self.config,
+            schema=self.schema,
+            history=None,
+            is_committed=self.committed,
+        )

@@ -1,0 +1,158 @@
+"""Writes a file group's base file: a first one, or a new one with changes merged in.
+
+Of rows that stay as they are, commit time and sequence number stay too; the file name is the new
+file's in all rows. Which version of a record wins is decided by the code that merges log files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
+from lakedex.filegroup.log_changes import ordering_values
+from lakedex.index.written import BloomText
+from lakedex.merge import ChangeSet, newest_per_key
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.base_file import encode_base_file
+from lakedex.write.handles.incoming import Incoming, Mask, Positions, one_array, with_file_name
+from lakedex.write.handles.outcome import Outcome
+from lakedex.write.handles.publishing import Publisher
+from lakedex.write.handles.work import NO_COMMIT, GroupWork, WrittenFile
+from lakedex.write.rows import KEY
+
+_ROW = "row"
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """The rows of the new file, and how they came about."""
+
+    rows: pa.Table
+    added: pa.Array
+    gone: pa.Array
+    updates: int
+    deletes: int
+
+    @property
+    def is_unchanged(self) -> bool:
+        return not (len(self.added) or self.updates or self.deletes)
+
+
+def write_base(
+    facts: TableFacts,
+    context: ReadContext,
+    publisher: Publisher,
+    group: GroupWork,
+    incoming: Incoming,
+) -> Outcome | None:
+    """Write the base file; None when nothing in the group changes."""
+    stored = _stored_rows(context, group.current)
+    merged = _merge(context, stored, incoming)
+    if merged.is_unchanged:
+        return None
+    rows = with_file_name(merged.rows, group.file_name)
+    encoded = encode_base_file(facts, rows)
+    size = publisher.publish(group, encoded.data)
+    base = None if group.current is None else group.current.base
+    file = WrittenFile(
+        partition=group.partition,
+        file_id=group.file_id,
+        name=group.file_name,
+        is_log=False,
+        size=size,
+        previous_base=None if base is None else base.name,
+        prev_commit=NO_COMMIT if group.current is None else group.current.base_instant,
+        num_writes=rows.num_rows,
+        num_inserts=len(merged.added),
+        num_updates=merged.updates,
+        num_deletes=merged.deletes,
+    )
+    bloom = None
+    if facts.has_bloom_index:
+        bloom = BloomText(group.partition, file.name, encoded.bloom_type, encoded.bloom_text)
+    return Outcome(file, rows, encoded.sizes, merged.added, merged.gone, bloom)
+
+
+def _stored_rows(context: ReadContext, current: FileSlice | None) -> pa.Table:
+    schema = context.schema
+    if current is None:
+        return schema.empty_table()
+    parts = list(read_slice(context, current, schema.names, batch_rows=None))
+    return pa.concat_tables(parts) if parts else schema.empty_table()
+
+
+def _merge(context: ReadContext, stored: pa.Table, incoming: Incoming) -> _Merged:
+    """Lay the incoming rows over the stored ones.
+
+    Rows are numbered, stored ones first, and only the numbers go through the merge.
+    """
+    count = stored.num_rows
+    nothing = pa.nulls(0, pa.string())
+    if not incoming.is_here.any():
+        new = np.flatnonzero(incoming.is_new)
+        rows = _taken(stored, incoming.rows, np.concatenate([np.arange(count), count + new]))
+        return _Merged(rows, incoming.keys.take(pa.array(new)), nothing, 0, 0)
+    keys = context.record_keys(stored)
+    merged, inserted = _merged_numbers(context, stored, keys, incoming)
+    kept = merged[merged < count]
+    if incoming.is_removal.any():
+        # Where a key stands twice, merging deletes the first of its rows only.
+        removed = incoming.keys.filter(pa.array(incoming.is_removal & incoming.is_here))
+        is_left = _has_none_of(keys.take(pa.array(kept)), removed)
+        merged = merged[_spread(merged < count, is_left)]
+        kept = kept[is_left]
+    lost = np.ones(count, dtype=np.bool_)
+    lost[kept] = False
+    updates = len(merged) - len(kept)
+    added = np.sort(np.concatenate([inserted, count + np.flatnonzero(incoming.is_new)]))
+    rows = _taken(stored, incoming.rows, np.concatenate([merged, added]))
+    left = keys.filter(pa.array(lost)).unique()
+    return _Merged(
+        rows=rows,
+        added=incoming.keys.take(pa.array(added - count)),
+        gone=left.filter(pa.array(_has_none_of(left, one_array(rows[KEY])))),
+        updates=updates,
+        deletes=int(lost.sum()) - updates,
+    )
+
+
+def _merged_numbers(
+    context: ReadContext, stored: pa.Table, keys: pa.Array, incoming: Incoming
+) -> tuple[Positions, Positions]:
+    """Which rows take the places of the stored ones, and which have no place among them."""
+    here = np.flatnonzero(incoming.is_here)
+    entries = incoming.entries(context, here)
+    numbers = pa.table({_ROW: stored.num_rows + here})
+    changes = ChangeSet(entries, newest_per_key(entries), numbers, np.arange(len(here)))
+    ordering = [ordering_values(stored[name]) for name in context.ordering_fields]
+    merged = changes.apply(pa.table({_ROW: np.arange(stored.num_rows)}), keys, ordering)
+    return merged[_ROW].to_numpy(), changes.inserts()[_ROW].to_numpy()
+
+
+def _taken(stored: pa.Table, incoming: pa.Table, numbers: Positions) -> pa.Table:
+    """Rows by their numbers; file names are not worth the copy, as they are set after."""
+    both = pa.concat_tables([_without_names(stored), _without_names(incoming)])
+    if len(numbers) != both.num_rows or not np.array_equal(numbers, np.arange(len(numbers))):
+        both = both.take(pa.array(numbers))
+    number = META_COLUMNS.index("_hoodie_file_name")
+    field = stored.schema.field(number)
+    return both.add_column(number, field, pa.nulls(both.num_rows, field.type))
+
+
+def _without_names(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns(["_hoodie_file_name"])
+
+
+def _has_none_of(keys: pa.Array, others: pa.Array) -> Mask:
+    return ~pc.is_in(keys, value_set=others).to_numpy(zero_copy_only=False).astype(np.bool_)
+
+
+def _spread(is_kept: Mask, is_left: Mask) -> Mask:
+    """A mask over all rows from one over the kept ones."""
+    wanted = np.ones(len(is_kept), dtype=np.bool_)
+    wanted[is_kept] = is_left
+    return wanted

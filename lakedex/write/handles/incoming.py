@@ -1,0 +1,159 @@
+"""The rows that a file group is given: read from their segments, told apart, given meta columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.filegroup import META_COLUMNS, ReadContext
+from lakedex.filegroup.context import DELETED_FLAG, OPERATION
+from lakedex.filegroup.log_changes import ordering_values
+from lakedex.format.spill import Segment, read_segments
+from lakedex.merge import Entries
+from lakedex.storage.protocol import Storage
+from lakedex.write.handles.work import GroupWork, WriteTask
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
+_DELETE_OPERATION = "D"
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """The rows of one group in the order of their arrival, with masks over them."""
+
+    rows: pa.Table
+    """The table's columns with the meta columns; `_hoodie_file_name` is null."""
+    is_removal: Mask
+    """Keys that go away whatever their ordering value."""
+    is_flagged: Mask
+    """Rows that are marked as deleted, and delete by their ordering value."""
+    is_here: Mask
+    """Rows whose key has its place in this group; the others are new."""
+    is_live: Mask
+    """Rows whose key is in the group now, as the index sees it."""
+
+    @property
+    def keys(self) -> pa.Array:
+        """The record keys."""
+        return one_array(self.rows[KEY])
+
+    @property
+    def is_new(self) -> Mask:
+        """Rows that are put in without looking for their key."""
+        return ~self.is_here & ~self.is_removal & ~self.is_flagged
+
+    def entries(self, context: ReadContext, chosen: Positions) -> Entries:
+        """Some of the rows as changes, told apart as the reader of log blocks does."""
+        rows = self.rows.select([KEY, *context.ordering_fields]).take(pa.array(chosen))
+        raw = [rows[name] for name in context.ordering_fields]
+        flagged, removal = self.is_flagged[chosen], self.is_removal[chosen]
+        return Entries(
+            keys=one_array(rows[KEY]),
+            ordering=tuple(ordering_values(values) for values in raw),
+            is_delete=flagged | removal,
+            is_unconditional=removal | (flagged & _without_ordering(raw, rows.num_rows)),
+            is_tombstone=removal,
+        )
+
+
+class IncomingReader:
+    """Reads the rows of a task's groups; a segment that several groups share is read once."""
+
+    def __init__(self, task: WriteTask, storage: Storage) -> None:
+        """Count how often each segment will be asked for."""
+        self._task = task
+        self._storage = storage
+        self._uses = Counter(segment for group in task.groups for segment in group.segments)
+        self._kept: dict[Segment, pa.Table] = {}
+        self._first = 0
+
+    def read(self, group: GroupWork) -> Incoming:
+        """The rows of the next group of the task; groups are asked for in their order."""
+        parts = []
+        for number, segment in enumerate(group.segments):
+            rows = self._segment(segment)
+            parts.append(rows if group.ranges is None else rows.slice(*group.ranges[number]))
+        # One chunk a column: everything after is faster on them.
+        spilled = pa.concat_tables(parts).combine_chunks()
+        first, self._first = self._first, self._first + spilled.num_rows
+        facts = self._task.facts
+        lead = f"{facts.instant}_{self._task.number}_"
+        rows = _with_meta(spilled, facts.schema, facts.instant, lead, first)
+        here = pc.equal(spilled[FILE_ID], group.file_id)
+        return Incoming(
+            rows,
+            is_removal=_mask(spilled[DELETE]),
+            is_flagged=_flagged(rows),
+            is_here=_mask(here),
+            is_live=_mask(here) & _mask(spilled[LIVE]),
+        )
+
+    def _segment(self, segment: Segment) -> pa.Table:
+        table = self._kept.pop(segment, None)
+        if table is None:
+            table = read_segments(self._storage, [segment])
+        self._uses[segment] -= 1
+        if self._uses[segment] > 0 and table is not None:
+            self._kept[segment] = table
+        return table
+
+
+def with_file_name(rows: pa.Table, name: str) -> pa.Table:
+    """The rows with the meta column that says which file they are in."""
+    number = META_COLUMNS.index("_hoodie_file_name")
+    field = rows.schema.field(number)
+    return rows.set_column(number, field, pa.repeat(pa.scalar(name, field.type), rows.num_rows))
+
+
+def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def _with_meta(
+    spilled: pa.Table, schema: pa.Schema, instant: str, lead: str, first: int
+) -> pa.Table:
+    count = spilled.num_rows
+    numbers = pa.array(np.arange(first, first + count)).cast(pa.string())
+    meta = [
+        pa.repeat(pa.scalar(instant, pa.string()), count),
+        pc.binary_join_element_wise(lead, numbers, ""),
+        spilled[KEY],
+        spilled[PARTITION],
+        pa.nulls(count, pa.string()),
+    ]
+    names = schema.names[len(META_COLUMNS) :]
+    return pa.Table.from_arrays([*meta, *(spilled[name] for name in names)], schema=schema)
+
+
+def _mask(values: pa.ChunkedArray) -> Mask:
+    return values.fill_null(pa.scalar(value=False)).to_numpy().astype(np.bool_)
+
+
+def _flagged(rows: pa.Table) -> Mask:
+    """Rows that a reader takes for deletes, by a column of the table."""
+    flagged = np.zeros(rows.num_rows, dtype=np.bool_)
+    if DELETED_FLAG in rows.column_names:
+        flagged |= rows[DELETED_FLAG].to_numpy() == np.True_
+    if OPERATION in rows.column_names:
+        flagged |= pc.equal(rows[OPERATION], _DELETE_OPERATION).to_numpy() == np.True_
+    return flagged
+
+
+def _without_ordering(columns: Sequence[pa.ChunkedArray], count: int) -> Mask:
+    """Rows that carry no ordering value: null, or Hudi's default, the int 0."""
+    without = np.ones(count, dtype=np.bool_)
+    for values in columns:
+        missing = values.is_null()
+        if pa.types.is_int32(values.type):
+            missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
+        without &= missing.to_numpy().astype(np.bool_)
+    return without

@@ -1,0 +1,127 @@
+"""Writes a log file of a file group: one block with new versions of rows, one with deletes.
+
+A log file takes whatever is given; a reader finds out which version wins. What indexes are told is
+about the winners, so where that is not plain the group is read as a reader would, before and after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.filegroup import FileSlice, LogFile, ReadContext, parse_data_file, read_slice
+from lakedex.format.logfile import (
+    BlockKind,
+    HeaderKey,
+    encode_avro_content,
+    encode_block,
+    encode_delete_content,
+)
+from lakedex.schema import AvroRecord
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.incoming import Incoming, Mask, with_file_name
+from lakedex.write.handles.outcome import Outcome
+from lakedex.write.handles.publishing import Publisher
+from lakedex.write.handles.work import GroupWork, WrittenFile
+from lakedex.write.rows import KEY
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """What a log file does to its group, as masks over the incoming rows."""
+
+    adds: Mask
+    updates: Mask
+    deletes: Mask
+
+
+def write_log(
+    facts: TableFacts,
+    avro: AvroRecord,
+    context: ReadContext,
+    publisher: Publisher,
+    group: GroupWork,
+    incoming: Incoming,
+) -> Outcome | None:
+    """Write the log file; None when there is nothing to say."""
+    # A delete of a record that is not there costs readers time, and worse: a conditional one takes
+    # the place of an earlier delete, and an older row of the base file may then win against it.
+    is_absent = (incoming.is_removal | incoming.is_flagged) & ~incoming.is_live
+    is_delete = incoming.is_removal & ~is_absent
+    is_row = ~incoming.is_removal & ~is_absent
+    if not (is_delete.any() or is_row.any()):
+        return None
+    rows = with_file_name(incoming.rows.filter(pa.array(is_row)), group.file_id)
+    keys = incoming.keys
+    data = _encode(facts, avro, group, rows, keys.filter(pa.array(is_delete)))
+    size = publisher.publish(group, data)
+    is_new = incoming.is_new
+    if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
+        effect = _Effect(is_new, is_row & ~is_new, is_delete)
+    else:
+        effect = _read_effect(facts, context, group, incoming, size)
+    file = WrittenFile(
+        partition=group.partition,
+        file_id=group.file_id,
+        name=group.file_name,
+        is_log=True,
+        size=size,
+        previous_base=None,
+        prev_commit=facts.instant,
+        num_writes=rows.num_rows,
+        num_inserts=int(effect.adds.sum()),
+        num_updates=int(effect.updates.sum()),
+        num_deletes=int(effect.deletes.sum()),
+    )
+    added, gone = (keys.filter(pa.array(mask)) for mask in (effect.adds, effect.deletes))
+    return Outcome(file, rows, {}, added, gone)
+
+
+def _encode(
+    facts: TableFacts, avro: AvroRecord, group: GroupWork, rows: pa.Table, deletes: pa.Array
+) -> bytes:
+    header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
+    blocks = []
+    if rows.num_rows:
+        content = encode_avro_content(avro, rows)
+        blocks.append(encode_block(BlockKind.AVRO_DATA, header, content))
+    if len(deletes):
+        places = pa.repeat(pa.scalar(group.partition, pa.string()), len(deletes))
+        content = encode_delete_content(deletes, places, None)
+        blocks.append(encode_block(BlockKind.DELETE, header, content))
+    return b"".join(blocks)
+
+
+def _read_effect(
+    facts: TableFacts, context: ReadContext, group: GroupWork, incoming: Incoming, size: int
+) -> _Effect:
+    """What a reader sees of the incoming keys without the new log file and with it."""
+    log = parse_data_file(group.file_name, size)
+    if not isinstance(log, LogFile):
+        raise TypeError(f"{group.file_name} is no name of a log file")
+    if group.current is None:
+        old = FileSlice(group.partition, group.file_id, facts.instant, None)
+    else:
+        old = group.current
+    known = facts.committed
+    reading = replace(
+        context,
+        is_committed=CommittedInstants(known.times | {facts.instant}, known.first_active),
+    )
+    before = _present(reading, old, incoming.keys)
+    after = _present(reading, replace(old, logs=(*old.logs, log)), incoming.keys)
+    is_version = ~incoming.is_removal & ~incoming.is_flagged
+    return _Effect(after & ~before, before & is_version, before & ~after)
+
+
+def _present(context: ReadContext, file_slice: FileSlice, keys: pa.Array) -> Mask:
+    """Which keys a reader of the slice finds."""
+    chunks = [
+        chunk for rows in read_slice(context, file_slice, [KEY]) for chunk in rows[KEY].chunks
+    ]
+    found = pc.is_in(keys, value_set=pa.chunked_array(chunks, pa.string()))
+    return found.to_numpy(zero_copy_only=False).astype(np.bool_)

@@ -1,0 +1,103 @@
+"""Puts data files into the table: a marker first, so that a rollback finds what was begun.
+
+A task may run twice, at the same time too. All attempts write the same bytes under the same name,
+so who comes second finds the file there and is done. An attempt that outlives its write, which was
+rolled back meanwhile, must not put a file into the table: nobody would ever remove it.
+"""
+
+from __future__ import annotations
+
+from lakedex.config import format_properties
+from lakedex.errors import AlreadyExists, CommitConflict
+from lakedex.storage.protocol import Storage
+from lakedex.timeline.instant import Action, Instant, State, file_name
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.work import GroupWork
+
+_TEMP_FOLDER = ".hoodie/.temp"
+_METAFILE = ".hoodie_partition_metadata"
+_ACTIONS = (
+    Action.COMMIT,
+    Action.DELTACOMMIT,
+    Action.REPLACECOMMIT,
+    Action.COMPACTION,
+    Action.LOGCOMPACTION,
+    Action.CLUSTERING,
+)
+
+
+class Publisher:
+    """Publishes the files of one task."""
+
+    def __init__(self, facts: TableFacts, storage: Storage) -> None:
+        """Refuse to start for a write that is no longer pending."""
+        self._facts = facts
+        self._storage = storage
+        config = facts.config
+        self._inflight = [
+            f"{config.timeline_folder}/"
+            + file_name(Instant(facts.instant, action, State.INFLIGHT), config.timeline_layout)
+            for action in _ACTIONS
+        ]
+        self._known_partitions: set[str] = set()
+        self._require_pending()
+
+    def publish(self, group: GroupWork, data: bytes) -> int:
+        """Put a group's file into the table and answer its size.
+
+        Raises:
+            CommitConflict: the write was rolled back; the file is not in the table.
+        """
+        marker = self._marker(group)
+        is_own = self._create(marker, b"", durable=False)
+        if group.current is None:
+            self._mark_partition(group)
+        try:
+            self._require_pending()
+        except CommitConflict:
+            if is_own:
+                self._storage.delete(marker)
+            raise
+        path = group.path_of(group.file_name)
+        if not self._create(path, data):
+            return self._storage.size(path)
+        try:
+            # The rollback may have looked for files just before this one was there.
+            self._require_pending()
+        except CommitConflict:
+            self._storage.delete(path)
+            raise
+        return len(data)
+
+    def _marker(self, group: GroupWork) -> str:
+        kind = "CREATE" if group.is_log or group.current is None else "MERGE"
+        name = group.path_of(f"{group.file_name}.marker.{kind}")
+        return f"{_TEMP_FOLDER}/{self._facts.instant}/{name}"
+
+    def _mark_partition(self, group: GroupWork) -> None:
+        """Without this file Hudi does not see the folder when it lists."""
+        if group.partition in self._known_partitions:
+            return
+        depth = group.partition.count("/") + 1 if group.partition else 0
+        props = {"commitTime": self._facts.instant, "partitionDepth": str(depth)}
+        text = format_properties(props, comment="partition metadata")
+        self._create(group.path_of(_METAFILE), text.encode("ascii"))
+        self._known_partitions.add(group.partition)
+
+    def _require_pending(self) -> None:
+        for number, path in enumerate(self._inflight):
+            if self._storage.exists(path):
+                # Next time the one that is there is asked for first.
+                self._inflight.insert(0, self._inflight.pop(number))
+                return
+        raise CommitConflict(
+            f"the write {self._facts.instant} to table {self._facts.config.name} was rolled back"
+        )
+
+    def _create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
+        """Whether this call made the file; another attempt may have been first."""
+        try:
+            self._storage.create(path, data, durable=durable)
+        except AlreadyExists:
+            return False
+        return True

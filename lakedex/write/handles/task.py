@@ -1,0 +1,56 @@
+"""The worker of the write stage: file groups in, data files out.
+
+A task may be run again: it then writes the same files once more, byte by byte.
+"""
+
+from __future__ import annotations
+
+import time
+
+from lakedex.index.column_ranges import ColumnRanges
+from lakedex.schema import parse_avro_record
+from lakedex.write.handles.base_group import write_base
+from lakedex.write.handles.incoming import IncomingReader
+from lakedex.write.handles.log_group import write_log
+from lakedex.write.handles.notes import NoteTaker
+from lakedex.write.handles.publishing import Publisher
+from lakedex.write.handles.work import TaskResult, WriteTask
+
+
+def write_groups(task: WriteTask) -> TaskResult:
+    """Write the files of a task's groups.
+
+    Raises:
+        CommitConflict: the write was rolled back meanwhile; no file was left in the table.
+    """
+    started = time.perf_counter()
+    facts = task.facts
+    context = facts.read_context()
+    storage = context.storage
+    publisher = Publisher(facts, storage)
+    reader = IncomingReader(task, storage)
+    avro = parse_avro_record(facts.schema_text)
+    ranges = ColumnRanges(facts.stat_columns, facts.schema)
+    notes = NoteTaker(task)
+    files, blooms = [], []
+    for group in task.groups:
+        incoming = reader.read(group)
+        if group.is_log:
+            outcome = write_log(facts, avro, context, publisher, group, incoming)
+        else:
+            outcome = write_base(facts, context, publisher, group, incoming)
+        if outcome is None:
+            continue
+        files.append(outcome.file)
+        ranges.add(group.partition, outcome.file.name, outcome.rows, outcome.sizes)
+        notes.add(group, outcome.added, is_delete=False)
+        notes.add(group, outcome.gone, is_delete=True)
+        if outcome.bloom is not None:
+            blooms.append(outcome.bloom)
+    return TaskResult(
+        files=tuple(files),
+        statistics=ranges.tables(),
+        blooms=tuple(blooms),
+        notes=notes.put_out(storage),
+        seconds=time.perf_counter() - started,
+    )

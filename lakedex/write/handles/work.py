@@ -1,0 +1,79 @@
+"""What a write task is given and what it answers; all of it can be pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakedex.filegroup import FileSlice
+from lakedex.format.spill import Segment
+from lakedex.index.written import BloomText, FileStatistics, KeyNote
+from lakedex.write.facts import TableFacts
+
+NO_COMMIT = "null"
+"""How Hudi spells that a file has no predecessor."""
+
+
+@dataclass(frozen=True)
+class GroupWork:
+    """The rows that one file group gets, and the file that they go to."""
+
+    partition: str
+    file_id: str
+    current: FileSlice | None
+    """What is there now; None for a new group."""
+    segments: tuple[Segment, ...]
+    """The rows, in the form of `write.rows`, with tags."""
+    ranges: tuple[tuple[int, int], ...] | None
+    """First row and number of rows in each segment; None takes all."""
+    file_name: str
+    is_log: bool
+
+    def path_of(self, name: str) -> str:
+        """The path of a file of this partition, relative to the table."""
+        return f"{self.partition}/{name}" if self.partition else name
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """Some file groups that are written one after the other."""
+
+    facts: TableFacts
+    number: int
+    """Stands in the sequence numbers of rows, so no two tasks of a write share one."""
+    groups: tuple[GroupWork, ...]
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A data file as the commit metadata tells it."""
+
+    partition: str
+    file_id: str
+    name: str
+    is_log: bool
+    size: int
+    previous_base: str | None
+    """The base file that this one replaces."""
+    prev_commit: str
+    """The instant of that base file, `null` for a new group; a log file names its own."""
+    num_writes: int
+    """The rows in the file."""
+    num_inserts: int
+    num_updates: int
+    num_deletes: int
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """What a write task did. Groups in which nothing changed have no file."""
+
+    files: tuple[WrittenFile, ...]
+    statistics: FileStatistics = field(default_factory=dict)
+    blooms: tuple[BloomText, ...] = ()
+    notes: tuple[KeyNote, ...] = ()
+    seconds: float = 0.0
+
+
+ColumnSizes = Mapping[str, tuple[int, int]]
+"""The packed and the unpacked bytes of each column of a base file."""

@@ -1,0 +1,123 @@
+"""The first stage: rows as they come get their keys and are spilled in buckets of keys.
+
+A write reads its input once, here. Everything that can be wrong with a row is found before the
+table's timeline hears of the write.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.format.spill import Segment, SpillWriter
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.keys.generator import KeyGenerator
+from lakedex.schema.conform import conform
+from lakedex.storage.address import StorageAddress
+from lakedex.write.rows import LEADING
+
+_PIECE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What the workers of the first stage know."""
+
+    address: StorageAddress
+    scratch: str
+    columns: pa.Schema
+    """The table's own columns, as this write commits them."""
+    keys: KeyGenerator
+    is_delete: bool
+    """Whether the rows only name records that go away."""
+    buckets: int
+    shards: int
+    """A key's bucket is its shard modulo the number of buckets."""
+    defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    """What columns hold in rows that leave them out."""
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """What one part of the input came to: its segments by bucket, and rows by partition."""
+
+    segments: tuple[tuple[int, Segment], ...]
+    rows_by_partition: dict[str, int]
+
+
+def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> TakenIn:
+    """Spill one part of the input; the worker of the first stage."""
+    storage = intake.address.open()
+    writer = SpillWriter(storage, f"{intake.scratch}/in-{number}-{uuid.uuid4().hex}")
+    segments: list[tuple[int, Segment]] = []
+    counts: Counter[str] = Counter()
+    for piece in _pieces(batches):
+        rows = _with_keys(intake, piece)
+        for value in rows.column(1).value_counts():
+            counts[value["values"].as_py()] += value["counts"].as_py()
+        segments += _spill_by_bucket(intake, rows, writer)
+    writer.finish()
+    return TakenIn(tuple(segments), dict(counts))
+
+
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to tables that are worth the work on each."""
+    kept: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        kept.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE_BYTES:
+            yield pa.Table.from_batches(kept)
+            kept, size = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
+    if intake.is_delete:
+        piece = piece.select([name for name in piece.column_names if name in intake.columns.names])
+        wanted = [intake.columns.field(name) for name in piece.column_names]
+        piece = conform(piece, pa.schema(wanted))
+    else:
+        piece = conform(piece, intake.columns, defaults=intake.defaults)
+    piece = piece.combine_chunks()
+    leading = [
+        intake.keys.keys(piece),
+        intake.keys.partition_paths(piece),
+        pa.repeat(pa.scalar(intake.is_delete), piece.num_rows),
+    ]
+    own = [
+        piece[column.name]
+        if column.name in piece.column_names
+        else pa.nulls(piece.num_rows, column.type)
+        for column in intake.columns
+    ]
+    # Deletes leave required columns empty, so nothing is required on the way.
+    fields = [*LEADING, *(column.with_nullable(nullable=True) for column in intake.columns)]
+    return pa.Table.from_arrays([*leading, *own], schema=pa.schema(fields))
+
+
+def _spill_by_bucket(
+    intake: Intake, rows: pa.Table, writer: SpillWriter
+) -> list[tuple[int, Segment]]:
+    if intake.buckets == 1:
+        return [(0, writer.add(rows))]
+    keys = rows.column(0).combine_chunks()
+    buckets = shards_of(keys, intake.shards) % intake.buckets
+    order = np.argsort(buckets, kind="stable")
+    sorted_rows = rows.take(pa.array(order)).combine_chunks()
+    present, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+    return [
+        (bucket, writer.add(sorted_rows.slice(start, count)))
+        for bucket, start, count in zip(
+            present.tolist(), starts.tolist(), counts.tolist(), strict=True
+        )
+    ]

@@ -1,0 +1,85 @@
+"""The records that a condition names, as the input of a delete: read where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lakedex.engine import Engine
+from lakedex.expr import bind_predicate, normalise, parse_predicate
+from lakedex.expr.tree import Expr
+from lakedex.filegroup import FileSlice
+from lakedex.prune import PlanOptions, plan
+from lakedex.read import Scan, to_batches
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.facts import TableFacts
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class _Task:
+    facts: TableFacts
+    number: int
+    slices: tuple[FileSlice, ...]
+    columns: tuple[str, ...]
+    predicate: Expr
+    time_zone: str
+
+
+class MatchingRows:
+    """Key and partition columns of the records for which a condition is true."""
+
+    def __init__(
+        self, address: StorageAddress, engine: Engine, condition: str, time_zone: str
+    ) -> None:
+        """Plan what to read: the indexes leave out files that hold no such record."""
+        snapshot = Snapshot.open(address.open())
+        tree = bind_predicate(parse_predicate(condition), snapshot.schema, time_zone=time_zone)
+        report = plan(
+            snapshot, normalise(tree), text=condition, options=PlanOptions(time_zone=time_zone)
+        )
+        config = snapshot.config
+        names = dict.fromkeys((*config.record_key_fields, *config.partition_fields))
+        self.schema = pa.schema([snapshot.schema.field(name) for name in names])
+        self.seen = CommittedInstants.of(snapshot.timeline)
+        self._engine = engine
+        count = max(1, min(len(report.files), engine.parallelism * 2))
+        facts = TableFacts(
+            address=address,
+            config=config,
+            schema=snapshot.schema,
+            schema_text="",
+            instant="",
+            committed=self.seen,
+            scratch="",
+        )
+        self._tasks = [
+            _Task(facts, at, tuple(report.files[at::count]), tuple(names), tree, time_zone)
+            for at in range(count)
+        ]
+
+    def run(
+        self, label: str, worker: Callable[[int, Iterator[pa.RecordBatch]], Answer]
+    ) -> list[Answer]:
+        """Run a worker over the records, some file slices at a time."""
+        return self._engine.map(label, partial(_run, worker), self._tasks)
+
+
+def _run(worker: Callable[[int, Iterator[pa.RecordBatch]], Answer], task: _Task) -> Answer:
+    scan = Scan(
+        context=task.facts.read_context(),
+        slices=task.slices,
+        columns=task.columns,
+        predicate=task.predicate,
+        arrow_filter=None,
+        arrow_columns=(),
+        time_zone=task.time_zone,
+    )
+    return worker(task.number, to_batches(scan))

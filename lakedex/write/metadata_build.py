@@ -1,0 +1,236 @@
+"""Makes the metadata partitions that a table lacks: empty ones, or from the data that is there.
+
+The order of steps lets a kill at any point leave a whole table:
+
+1. what earlier attempts left half made is removed; no reader looks at it;
+2. the data is read, and the partitions are made;
+3. the index definitions are written; without step 4 they are of no use to anybody;
+4. the properties name the new partitions, which is when they begin to count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from lakedex.config import TableConfig, keys
+from lakedex.engine import Engine
+from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.filegroup import parse_data_file
+from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table.creation import (
+    PartitionPlan,
+    create_metadata_table,
+    remove_partition,
+)
+from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.written import CommitChanges
+from lakedex.storage import Storage
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, update_properties
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.build_survey import Survey, SurveyWants, survey
+from lakedex.write.facts import TableFacts
+from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
+
+_FILES, _COLUMN_STATS = "files", "column_stats"
+_STATISTICS = {_COLUMN_STATS, "partition_stats"}
+_BLOOM_FILTERS = "bloom_filters"
+_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
+_IS_PARTITIONED = "isPartitioned"
+_BEFORE_ALL = "00000000000000000"
+log = logging.getLogger("lakedex")
+
+
+def ensure_metadata(
+    engine: Engine,
+    facts: TableFacts,
+    snapshot: Snapshot,
+    plan: MetadataPlan,
+    *,
+    next_time: Callable[[], str],
+) -> None:
+    """Make the metadata partitions that a plan wants and the table lacks.
+
+    The caller holds the table's lock. Files of instants that are not completed are left out. Where
+    a key stands in the data more than once, the record index names one of its places.
+
+    Args:
+        engine: Runs the workers that read the data and write the record index.
+        facts: The table as the running write sees it; its folder for spill files is used.
+        snapshot: The table before the running write, as it is now.
+        plan: The partitions that are wanted.
+        next_time: Gives times that grow.
+
+    Raises:
+        CommitConflict: another engine is building one of the partitions.
+    """
+    missing = {
+        name: groups
+        for name, groups in plan.missing.items()
+        if name not in snapshot.config.metadata_partitions
+    }
+    definitions = _definitions(snapshot, plan, missing)
+    if not missing:
+        if definitions != snapshot.definitions:
+            _write_definitions(snapshot.storage, snapshot.config, definitions)
+        return
+    _check_builders(snapshot, missing)
+    _remove_leftovers(facts, snapshot)
+    seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
+    wants = SurveyWants(
+        stat_columns=plan.stat_columns if missing.keys() & _STATISTICS else (),
+        blooms=_BLOOM_FILTERS in missing,
+        shards=missing.get(RECORD_INDEX, 0),
+        buckets=plan.note_buckets,
+    )
+    found = survey(engine, seen, snapshot.history, snapshot.slices, wants)
+    create_metadata_table(
+        facts.address,
+        engine,
+        snapshot.config,
+        _partition_plans(snapshot, plan, missing, found),
+        next_time=next_time,
+    )
+    if definitions:
+        _write_definitions(snapshot.storage, snapshot.config, definitions)
+    _name_partitions(snapshot, missing, has_definitions=bool(definitions))
+    if RECORD_INDEX in missing:
+        _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
+
+
+def _check_builders(snapshot: Snapshot, missing: Mapping[str, int]) -> None:
+    pending = snapshot.timeline.pending_of(Action.INDEXING)
+    for name in snapshot.config.metadata_partitions_inflight:
+        if pending and name in missing:
+            raise CommitConflict(
+                f"the index {name} is being built by the pending indexing "
+                f"{pending[0].requested_time}; write again when it is done"
+            )
+
+
+def _remove_leftovers(facts: TableFacts, snapshot: Snapshot) -> None:
+    """Remove partitions that no properties name: attempts that were cut short left them."""
+    config = snapshot.config
+    if not config.metadata_enabled:
+        return
+    known = {*config.metadata_partitions, *config.metadata_partitions_inflight, keys.META_FOLDER}
+    for name in snapshot.storage.folders(keys.METADATA_TABLE_FOLDER):
+        if name not in known and _is_partition(name):
+            remove_partition(facts.address, name)
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        metadata_partition(name)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _partition_plans(
+    snapshot: Snapshot, plan: MetadataPlan, missing: Mapping[str, int], found: Survey
+) -> dict[str, PartitionPlan]:
+    """What each new partition starts with, in the order of the plan."""
+    newest = snapshot.timeline.last_completed
+    instant = newest.requested_time if newest is not None else _BEFORE_ALL
+    listing = _listing(snapshot) if _FILES in missing else {}
+    changes = CommitChanges(
+        added=listing,
+        statistics=found.statistics,
+        overwritten_partitions=tuple({each.partition: None for each in snapshot.slices}),
+        blooms=found.blooms,
+    )
+    maker = RecordMaker(changes, instant, plan.stat_columns)
+    plans: dict[str, PartitionPlan] = {}
+    for name, groups in missing.items():
+        if name != RECORD_INDEX:
+            plans[name] = PartitionPlan(groups, maker.change_of(name))
+            continue
+        partitions = dict.fromkeys(each.partition for each in snapshot.slices)
+        plans[name] = PartitionPlan(
+            groups,
+            is_partitioned=plan.has_partitioned_record_index,
+            data_partitions=tuple(partitions) if plan.has_partitioned_record_index else (),
+            key_notes=found.notes,
+            note_buckets=plan.note_buckets,
+            notes_instant=instant if newest is not None else None,
+        )
+    return plans
+
+
+def _listing(snapshot: Snapshot) -> dict[str, dict[str, int]]:
+    """All files of completed writes, those of older slices too: a clean removes them later."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for partition, files in snapshot.listing.files.items():
+        for name, size in files:
+            parsed = parse_data_file(name, size)
+            if parsed is not None and snapshot.timeline.is_committed_write(parsed.instant_time):
+                found[partition][name] = size
+    return found
+
+
+def _definitions(
+    snapshot: Snapshot, plan: MetadataPlan, missing: Mapping[str, int]
+) -> dict[str, IndexDefinition]:
+    """The index definitions as they are to be."""
+    found = dict(snapshot.definitions)
+    if RECORD_INDEX in missing:
+        options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
+        found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
+    if plan.has(_COLUMN_STATS) and plan.stat_columns:
+        known = found.get(_COLUMN_STATS)
+        if known is None or _COLUMN_STATS in missing:
+            known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
+        # What the version says of the records that are there stays true; only columns come.
+        found[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
+    return found
+
+
+def _write_definitions(
+    storage: Storage, config: TableConfig, definitions: Mapping[str, IndexDefinition]
+) -> None:
+    path = config.index_defs_path or _DEFAULT_DEFS_PATH
+    storage.replace(path, format_definitions(definitions))
+    if config.metadata_enabled and config.index_defs_path is None:
+        update_properties(storage, {keys.INDEX_DEFS_PATH: path})
+
+
+def _name_partitions(
+    snapshot: Snapshot, missing: Mapping[str, int], *, has_definitions: bool
+) -> None:
+    """The step that makes the new partitions count."""
+    config = snapshot.config
+    building = [name for name in config.metadata_partitions_inflight if name not in missing]
+    changes: dict[str, str | None] = {
+        keys.METADATA_PARTITIONS: _joined([*config.metadata_partitions, *missing]),
+        keys.METADATA_PARTITIONS_INFLIGHT: _joined(building),
+    }
+    if has_definitions:
+        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or _DEFAULT_DEFS_PATH
+    update_properties(snapshot.storage, changes)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ",".join(sorted(names))
+
+
+def _tell_duplicates(snapshot: Snapshot, rows: int) -> None:
+    """Say how many keys stand more than once: lookups by key then do not prune. # traps: B24."""
+    metadata = MetadataTable.open(snapshot.storage, snapshot.timeline)
+    readers = (
+        metadata.group_reader(RECORD_INDEX, group.file_id)
+        for group in metadata.groups(RECORD_INDEX)
+    )
+    entries = sum(reader.base.entry_count for reader in readers if reader.base is not None)
+    if entries != rows:
+        log.warning(
+            "the record index of %s has %d entries for %d rows: some keys stand more than once, "
+            "and the index names one place of each",
+            snapshot.config.name,
+            entries,
+            rows,
+        )

@@ -1,0 +1,103 @@
+"""Which metadata partitions a write keeps or makes, and with how many file groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
+from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
+from lakedex.filegroup import META_COLUMNS
+from lakedex.table import Snapshot
+
+RECORD_INDEX = _RECORD_INDEX
+_ORDER = ("files", "column_stats", "bloom_filters", RECORD_INDEX, "partition_stats")
+"""In the order in which Hudi makes them."""
+_META_STAT_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])
+_MOST_NOTE_BUCKETS = 8
+_ENTRIES_A_SHARD = 500_000
+_GROWTH = 4
+
+
+@dataclass(frozen=True)
+class MetadataPlan:
+    """The metadata table as it is to be after a write; empty `wanted` means none."""
+
+    wanted: tuple[str, ...]
+    missing: Mapping[str, int]
+    """Partitions to make, with their numbers of file groups."""
+    stat_columns: tuple[str, ...]
+    """The columns of column_stats, none without it."""
+    record_shards: int
+    """File groups of the record index (of one data partition, if it is partitioned)."""
+    has_partitioned_record_index: bool
+    lookup_shards: int
+    """File groups of a global record index that is there already; 0 where there is none."""
+
+    def has(self, partition: str) -> bool:
+        """Whether a partition will be there."""
+        return partition in self.wanted
+
+    @property
+    def has_record_index(self) -> bool:
+        """Whether there will be a record index."""
+        return RECORD_INDEX in self.wanted
+
+    @property
+    def note_buckets(self) -> int:
+        """Into how many buckets key notes are put: a task writes the shards of one."""
+        return max(1, min(self.record_shards, _MOST_NOTE_BUCKETS))
+
+
+def plan_metadata(
+    snapshot: Snapshot, options: MetadataOptions, columns: pa.Schema, *, rows: int
+) -> MetadataPlan:
+    """What the metadata table needs for a write of so many rows."""
+    present = snapshot.config.metadata_partitions
+    wanted = tuple(name for name in _ORDER if options.has(name))
+    partitioned = options.record_index is RecordIndexScope.PARTITIONED
+    shards = lookup_shards = 0
+    if RECORD_INDEX in wanted:
+        shards = _shards_for(rows, *options.record_index_groups, partitioned=partitioned)
+    if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
+        lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))
+    groups = {
+        "files": 1,
+        "column_stats": options.column_stats_groups,
+        "partition_stats": options.partition_stats_groups,
+        "bloom_filters": options.bloom_filter_groups,
+        RECORD_INDEX: shards,
+    }
+    return MetadataPlan(
+        wanted=wanted,
+        missing={name: groups[name] for name in wanted if name not in present},
+        stat_columns=stat_columns(snapshot, options, columns) if "column_stats" in wanted else (),
+        record_shards=shards,
+        has_partitioned_record_index=partitioned,
+        lookup_shards=lookup_shards,
+    )
+
+
+def stat_columns(
+    snapshot: Snapshot, options: MetadataOptions, columns: pa.Schema
+) -> tuple[str, ...]:
+    """The columns that have statistics: three meta columns, then those named or the first ones."""
+    flat = [field.name for field in columns if not pa.types.is_nested(field.type)]
+    if options.stat_columns:
+        return (*_META_STAT_COLUMNS, *(name for name in options.stat_columns if name in flat))
+    definition = snapshot.definitions.get("column_stats")
+    if definition is not None and "column_stats" in snapshot.config.metadata_partitions:
+        kept = [name for name in definition.source_fields if name in flat]
+        # A list that leaves out columns of the table was chosen; it is not widened.
+        known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
+        if known - set(kept) - set(META_COLUMNS) and len(kept) < options.most_stat_columns:
+            return (*_META_STAT_COLUMNS, *kept)
+    return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
+
+
+def _shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:
+    """Room for the table to grow a few times before shards are large."""
+    wanted = 1 if partitioned else -(-_GROWTH * rows // _ENTRIES_A_SHARD)
+    return max(least, min(most, wanted))

@@ -1,0 +1,38 @@
+"""The kinds of write, and what each does with the rows it is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Replaces(Enum):
+    """Which file groups a write takes away."""
+
+    NOTHING = "nothing"
+    PARTITIONS = "partitions"
+    """All of the partitions that it writes to."""
+    TABLE = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One kind of write; `name` is what the commit says."""
+
+    name: str
+    is_delete: bool = False
+    looks_up: bool = False
+    """Whether keys are looked up, so that rows find the record they change."""
+    fills_small: bool = True
+    replaces: Replaces = Replaces.NOTHING
+
+
+UPSERT = Operation("UPSERT", looks_up=True)
+INSERT = Operation("INSERT")
+BULK_INSERT = Operation("BULK_INSERT", fills_small=False)
+DELETE = Operation("DELETE", is_delete=True, looks_up=True)
+INSERT_OVERWRITE = Operation("INSERT_OVERWRITE", fills_small=False, replaces=Replaces.PARTITIONS)
+INSERT_OVERWRITE_TABLE = Operation(
+    "INSERT_OVERWRITE_TABLE", fills_small=False, replaces=Replaces.TABLE
+)
+DELETE_PARTITION = Operation("DELETE_PARTITION", replaces=Replaces.PARTITIONS)

@@ -1,0 +1,64 @@
+"""Keys of file groups that a write replaces: the record index must forget them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.engine import Engine
+from lakedex.filegroup import FileSlice
+from lakedex.filegroup.reading import read_slice
+from lakedex.format.spill import SpillWriter
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.written import NOTE_SCHEMA, KeyNote
+from lakedex.write.facts import TableFacts
+from lakedex.write.rows import KEY
+
+
+@dataclass(frozen=True)
+class _Task:
+    facts: TableFacts
+    slices: tuple[FileSlice, ...]
+
+
+def note_replaced_keys(
+    engine: Engine, facts: TableFacts, slices: Sequence[FileSlice]
+) -> list[KeyNote]:
+    """Deletes for all keys of the given slices."""
+    count = max(1, min(len(slices), engine.parallelism * 2))
+    tasks = [_Task(facts, tuple(slices[at::count])) for at in range(count)]
+    answers = engine.map("note replaced keys", _note_keys, [task for task in tasks if task.slices])
+    return [note for notes in answers for note in notes]
+
+
+def _note_keys(task: _Task) -> list[KeyNote]:
+    context = task.facts.read_context()
+    writer = SpillWriter(context.storage, f"{task.facts.scratch}/replaced-{uuid.uuid4().hex}")
+    notes: list[KeyNote] = []
+    for current in task.slices:
+        for rows in read_slice(context, current, [KEY]):
+            notes += _spill(task.facts, rows[KEY].combine_chunks(), current, writer)
+    writer.finish()
+    return notes
+
+
+def _spill(
+    facts: TableFacts, keys: pa.Array, current: FileSlice, writer: SpillWriter
+) -> list[KeyNote]:
+    buckets = shards_of(keys, facts.note_shards) % facts.note_buckets
+    notes = []
+    for bucket in np.unique(buckets).tolist():
+        chosen = keys.filter(pa.array(buckets == bucket))
+        columns = [
+            chosen,
+            pa.repeat(current.partition, len(chosen)),
+            pa.repeat(current.file_id, len(chosen)),
+            pa.repeat(pa.scalar(value=True), len(chosen)),
+        ]
+        table = pa.Table.from_arrays(columns, schema=NOTE_SCHEMA)
+        notes.append(KeyNote(bucket, writer.add(table)))
+    return notes

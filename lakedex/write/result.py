@@ -1,0 +1,63 @@
+"""What a write did: counts, bytes, seconds of each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The outcome of one write; `instant` is None when nothing had to be changed.
+
+    Example:
+        >>> print(WriteResult("UPSERT", "20260102030405678", inserted=2, updated=1, files=1))
+        UPSERT 20260102030405678: 2 inserted, 1 updated, 0 deleted; 1 files, 0 bytes in 0.00 s
+    """
+
+    operation: str
+    instant: str | None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    files: int = 0
+    file_groups_replaced: int = 0
+    bytes_written: int = 0
+    rows_in: int = 0
+    index_hits: int = 0
+    """How many of the incoming keys were in the table."""
+    index_lookups: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by step: intake, begin, tag, assign, write, index, commit, services."""
+
+    @property
+    def index_hit_rate(self) -> float | None:
+        """The share of looked-up keys that were found; None where none was looked up."""
+        return self.index_hits / self.index_lookups if self.index_lookups else None
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        return (
+            f"{self.operation} {self.instant or '(nothing to do)'}: {self.inserted} inserted, "
+            f"{self.updated} updated, {self.deleted} deleted; {self.files} files, "
+            f"{self.bytes_written} bytes in {total:.2f} s"
+        )
+
+
+class StepClock:
+    """Adds up the seconds of named steps."""
+
+    def __init__(self) -> None:
+        """Start with no step."""
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Count the time of a block to a step."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began

@@ -1,0 +1,60 @@
+"""The folder of a write's spill files: below the table's own folder, gone when the write ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from types import TracebackType
+
+from lakedex.errors import LakedexError
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
+from lakedex.txn.places import SPILL
+from lakedex.txn.process import ProcessId
+
+_OWNER = "owner.json"
+_PREFIX = "write-"
+log = logging.getLogger("lakedex")
+
+
+class Scratch:
+    """A folder for spill files, with the process that it belongs to; used with `with`."""
+
+    def __init__(self, address: StorageAddress) -> None:
+        """Make nothing yet."""
+        self.path = f"{SPILL}/{_PREFIX}{uuid.uuid4().hex}"
+        self._storage = address.open()
+
+    def __enter__(self) -> Scratch:
+        """Remove what writers left that died before they were on the timeline; make the folder."""
+        _sweep(self._storage)
+        owner = json.dumps(ProcessId.current().to_json()).encode()
+        self._storage.create(f"{self.path}/{_OWNER}", owner)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the files; what cannot be removed now is removed by a later write."""
+        try:
+            self._storage.delete_folder(self.path)
+        except LakedexError as problem:
+            log.warning("could not remove %s: %s", self.path, problem)
+
+
+def _sweep(storage: Storage) -> None:
+    for name in storage.folders(SPILL):
+        if not name.startswith(_PREFIX):
+            continue
+        folder = f"{SPILL}/{name}"
+        try:
+            owner = ProcessId.from_json(json.loads(storage.read(f"{folder}/{_OWNER}")))
+        except (LakedexError, ValueError):
+            continue
+        if owner is not None and owner.is_surely_dead():
+            log.info("removing what %s left in %s", owner, folder)
+            storage.delete_folder(folder)

@@ -1,0 +1,179 @@
+"""Finds keys of a write in file slices: the SIMPLE and BLOOM indexes and their global forms.
+
+A worker reads the keys of its slices once and matches them with the keys of the write. The keys
+of a slice are those of its base file and of its log files; a key of the base file that a log
+deleted is there without being live, since a writer that looks at base files only would find it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.config.write_index import WriteIndex
+from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, read_slice
+from lakedex.filegroup.log_changes import (
+    block_keys,
+    ordering_values,
+    read_changes,
+    slice_blocks,
+)
+from lakedex.format.logfile import BlockKind
+from lakedex.format.parquet.footer import read_footer
+from lakedex.format.spill import Segment, SpillWriter
+from lakedex.write.facts import TableFacts
+from lakedex.write.tag.candidates import KeyQuestions
+from lakedex.write.tag.incoming import Incoming, incoming_keys
+from lakedex.write.tag.places import PLACES, Mask, mask_of, positions_of
+
+_BLOOMS = (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+_MOST_TASK_BYTES = 256 << 20
+_FILE_COST_BYTES = 256 << 10
+_TASKS_PER_SLOT = 3
+
+Matches = tuple[tuple[int, Segment], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKeys:
+    """The keys of one slice; `live` says which of them a query sees."""
+
+    keys: pa.Array
+    live: Mask
+
+
+def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[tuple[FileSlice, ...]]:
+    """The slices in tasks of about equal work, a few for each slot."""
+    costs = [file_slice.size_bytes + _FILE_COST_BYTES for file_slice in slices]
+    most = min(_MOST_TASK_BYTES, sum(costs) // (_TASKS_PER_SLOT * parallelism) + 1)
+    tasks: list[list[FileSlice]] = []
+    room = 0
+    for file_slice, cost in zip(slices, costs, strict=True):
+        if room <= 0:
+            tasks.append([])
+            room = most
+        tasks[-1].append(file_slice)
+        room -= cost
+    return [tuple(task) for task in tasks]
+
+
+def find_matches(
+    facts: TableFacts,
+    index: WriteIndex,
+    buckets: Sequence[Sequence[Segment]],
+    slices: Sequence[FileSlice],
+) -> Matches:
+    """Where keys of the write stand in the slices: spilled places, by bucket."""
+    context = facts.read_context()
+    spill = SpillWriter(context.storage, f"{facts.scratch}/places-{uuid.uuid4().hex}")
+    stored: dict[int, StoredKeys] = {}
+    found: list[tuple[int, Segment]] = []
+    for incoming in incoming_keys(context.storage, buckets):
+        wanted: Sequence[int] = range(len(slices))
+        if index in _BLOOMS:
+            questions = KeyQuestions(incoming, per_partition=not index.is_global)
+            wanted = [
+                number
+                for number in wanted
+                if number in stored or _may_hold(context, slices[number], incoming, questions)
+            ]
+        for number in wanted:
+            if number not in stored:
+                stored[number] = stored_keys(context, slices[number])
+        places, owners = _matched(incoming, slices, {n: stored[n] for n in wanted})
+        found += _spilled(spill, places, owners)
+    spill.finish()
+    return tuple(found)
+
+
+def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
+    """The keys of a slice, those of deleted records of its base file too."""
+    if not file_slice.logs:
+        parts = [
+            context.record_keys(rows)
+            for rows in read_slice(context, file_slice, _key_columns(context), batch_rows=None)
+        ]
+        keys = _joined(parts)
+        return StoredKeys(keys, np.ones(len(keys), dtype=np.bool_))
+    needed = context.target(list(dict.fromkeys([*_key_columns(context), *context.merge_columns()])))
+    changes = read_changes(context, file_slice, needed)
+    in_base, alive = [], []
+    for rows in read_slice(context, replace(file_slice, logs=()), needed.names):
+        keys = context.record_keys(rows)
+        ordering = [ordering_values(rows[name]) for name in context.ordering_fields]
+        in_base.append(keys)
+        alive.append(context.record_keys(changes.apply(rows, keys, ordering)))
+    alive.append(context.record_keys(changes.inserts()))
+    living = _joined(alive)
+    base = _joined(in_base)
+    dead = base.filter(pc.invert(pc.is_in(base, value_set=living)))
+    live = np.arange(len(living) + len(dead)) < len(living)
+    return StoredKeys(_joined([living, dead]), live)
+
+
+def _may_hold(
+    context: ReadContext, file_slice: FileSlice, incoming: Incoming, questions: KeyQuestions
+) -> bool:
+    """Whether to read a slice: by its base file's footer, and by the keys of its log records."""
+    if file_slice.base is not None:
+        path = file_slice.path_of(file_slice.base.name)
+        source = context.storage.source(path, file_slice.base.size_bytes)
+        if questions.may_hold(read_footer(source), file_slice.partition):
+            return True
+    if not file_slice.logs:
+        return False
+    target = context.target(_key_columns(context))
+    logged = [
+        block_keys(context, block, target, file_slice.partition)
+        for block in slice_blocks(context, file_slice)
+        if block.kind is not BlockKind.DELETE
+    ]
+    return bool(mask_of(pc.is_in(_joined(logged), value_set=incoming.keys)).any())
+
+
+def _matched(
+    incoming: Incoming, slices: Sequence[FileSlice], stored: dict[int, StoredKeys]
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The places of incoming keys, and the bucket of each."""
+    keys = pa.chunked_array([each.keys for each in stored.values()], pa.string())
+    at = positions_of(pc.index_in(keys, value_set=incoming.keys))
+    hits = np.flatnonzero(at >= 0)
+    numbers = np.repeat(list(stored), [len(each.keys) for each in stored.values()])
+    owners = pa.array(numbers[hits].astype(np.int64))
+    live = np.concatenate([each.live for each in stored.values()] or [np.zeros(0, np.bool_)])
+    columns = [
+        incoming.keys.take(pa.array(at[hits])),
+        pa.array([file_slice.partition for file_slice in slices], pa.string()).take(owners),
+        pa.array([file_slice.file_id for file_slice in slices], pa.string()).take(owners),
+        pa.array(live[hits]),
+    ]
+    return pa.table(columns, schema=PLACES), incoming.bucket[at[hits]]
+
+
+def _spilled(
+    spill: SpillWriter, places: pa.Table, owners: npt.NDArray[np.int64]
+) -> list[tuple[int, Segment]]:
+    order = np.argsort(owners, kind="stable")
+    ordered = places.take(pa.array(order))
+    buckets, starts = np.unique(owners[order], return_index=True)
+    ends = np.append(starts[1:], len(owners))[: len(starts)]
+    return [
+        (bucket, spill.add(ordered.slice(start, end - start)))
+        for bucket, start, end in zip(buckets.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _key_columns(context: ReadContext) -> list[str]:
+    if RECORD_KEY in context.schema.names:
+        return [RECORD_KEY]
+    return list(context.config.record_key_fields)
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())

@@ -1,0 +1,107 @@
+"""Places of keys: which file groups hold a key, and which row of a write that concerns."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION
+
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+PLACES = pa.schema(
+    [
+        pa.field(KEY, pa.string()),
+        pa.field(PARTITION, pa.string()),
+        pa.field(FILE_ID, pa.string()),
+        pa.field(LIVE, pa.bool_()),
+    ]
+)
+"""One row for each file group that holds a key; not live where a log deleted it."""
+
+
+def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values in one piece."""
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:
+    """Booleans as numpy has them; null is False."""
+    filled = flat(values).fill_null(pa.scalar(value=False))
+    result: Mask = filled.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return result
+
+
+def positions_of(values: pa.Array | pa.ChunkedArray) -> Positions:
+    """Positions as numpy has them; null is -1."""
+    found: Positions = flat(values).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def group_names(partitions: pa.ChunkedArray, file_ids: pa.ChunkedArray) -> pa.Array:
+    """A name for each file group: a file id has no slash, so no two groups share one.
+
+    Example:
+        >>> group_names(pa.chunked_array([["p=1", ""]]), pa.chunked_array([["f", "g"]])).to_pylist()
+        ['p=1/f', '/g']
+    """
+    return flat(pc.binary_join_element_wise(partitions, file_ids, "/"))
+
+
+def distinct(places: pa.Table) -> pa.Table:
+    """Each place once; it is live if one of its mentions is."""
+    if places.num_rows == 0:
+        return places
+    grouped = places.group_by([KEY, PARTITION, FILE_ID], use_threads=False)
+    return grouped.aggregate([(LIVE, "max")]).rename_columns(PLACES.names).cast(PLACES)
+
+
+def row_of_place(places: pa.Table, rows: pa.Table, *, per_partition: bool) -> Positions:
+    """The row with each place's key (and partition, if asked); -1 where there is none.
+
+    Keys, or keys with partitions, are unique among the rows.
+
+    Example:
+        >>> rows = pa.table({KEY: ["a", "a"], PARTITION: ["p", "q"]})
+        >>> places = pa.table({KEY: ["a", "b", "a"], PARTITION: ["q", "q", "r"]})
+        >>> row_of_place(places, rows, per_partition=True).tolist()
+        [1, -1, -1]
+    """
+    if not per_partition:
+        return positions_of(pc.index_in(places[KEY], value_set=flat(rows[KEY])))
+    codes, asked = _pair_codes(rows, places)
+    if len(codes) == 0:
+        return np.full(len(asked), -1, dtype=np.int64)
+    order = np.argsort(codes, kind="stable")
+    at = np.minimum(np.searchsorted(codes[order], asked), len(codes) - 1)
+    found = order[at]
+    return np.where((asked >= 0) & (codes[found] == asked), found, -1)
+
+
+def key_codes(rows: pa.Table, *, per_partition: bool) -> Positions:
+    """Numbers that are equal where keys (and partitions, if asked) are."""
+    codes = _codes(rows[KEY])[0]
+    if not per_partition:
+        return codes
+    partitions, names = _codes(rows[PARTITION])
+    return codes * max(len(names), 1) + partitions
+
+
+def _pair_codes(rows: pa.Table, places: pa.Table) -> tuple[Positions, Positions]:
+    """The pairs of key and partition as numbers; -1 for places that no row can have."""
+    keys, key_names = _codes(rows[KEY])
+    partitions, partition_names = _codes(rows[PARTITION])
+    scale = max(len(partition_names), 1)
+    asked_keys = positions_of(pc.index_in(places[KEY], value_set=key_names))
+    asked_partitions = positions_of(pc.index_in(places[PARTITION], value_set=partition_names))
+    known = (asked_keys >= 0) & (asked_partitions >= 0)
+    asked = np.where(known, asked_keys * scale + asked_partitions, -1)
+    return keys * scale + partitions, asked
+
+
+def _codes(values: pa.ChunkedArray) -> tuple[Positions, pa.Array]:
+    encoded = flat(values).dictionary_encode()
+    return positions_of(encoded.indices), encoded.dictionary

@@ -1,0 +1,121 @@
+"""Plans tagging in the driver: looks keys up in file slices, or finds the record index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from lakedex.config.write_index import WriteIndex
+from lakedex.engine import Engine
+from lakedex.errors import IndexUnusable
+from lakedex.filegroup import FileSlice
+from lakedex.format.spill import Segment
+from lakedex.index.metadata_table import MetadataTable
+from lakedex.keys import escape_path_value
+from lakedex.table.snapshot import Snapshot
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.facts import TableFacts
+from lakedex.write.tag.catalog import spill_slices
+from lakedex.write.tag.lookup import find_matches, lookup_tasks
+from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
+from lakedex.write.tag.tag_plan import TagPlan
+
+_DASHES_IN_PARTITION_GROUP = 4
+"""`record-index-<escaped partition>-0000-0`; the escape leaves no dash in a partition."""
+
+
+def plan_tagging(
+    engine: Engine,
+    facts: TableFacts,
+    snapshot: Snapshot,
+    index: WriteIndex,
+    *,
+    update_partition_path: bool,
+    buckets: Sequence[Sequence[Segment]],
+    partitions: Sequence[str],
+) -> TagPlan:
+    """Find out what `tag_bucket` needs; SIMPLE and BLOOM lookups run here, in workers.
+
+    Args:
+        engine: Where lookups run.
+        facts: The table, for workers.
+        snapshot: The table as the write found it.
+        index: The table's write index.
+        update_partition_path: Whether global indexes move a record whose partition changed.
+        buckets: The spilled rows; all rows of a key are in one bucket.
+        partitions: The partition paths that the rows have.
+
+    Raises:
+        IndexUnusable: the table has no record index of the kind that was asked for.
+    """
+    slices: Sequence[FileSlice] = snapshot.slices
+    if not index.is_global:
+        own = frozenset(partitions)
+        slices = [file_slice for file_slice in slices if file_slice.partition in own]
+    access = _record_index(snapshot, index, partitions) if index.uses_record_index else None
+    matches: list[list[Segment]] = [[] for _ in buckets]
+    if slices and not index.uses_record_index:
+        worker = partial(find_matches, facts, index, buckets)
+        tasks = lookup_tasks(slices, engine.parallelism)
+        for found in engine.map("find keys in files", worker, tasks):
+            for bucket, segment in found:
+                matches[bucket].append(segment)
+    catalog = None
+    if slices and (index.is_global or index.uses_record_index):
+        catalog = spill_slices(facts.address.open(), facts.scratch, slices)
+    return TagPlan(
+        index=index,
+        update_partition_path=update_partition_path,
+        matches=tuple(map(tuple, matches)),
+        record_index=access if slices else None,
+        slices=catalog,
+    )
+
+
+def _record_index(
+    snapshot: Snapshot, index: WriteIndex, partitions: Sequence[str]
+) -> RecordIndexAccess | None:
+    """Where the index lies; None in a table without rows, which may not have one yet."""
+    if not snapshot.slices:
+        return None
+    metadata = snapshot.metadata
+    if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
+        reason = f" ({snapshot.metadata_problem})" if snapshot.metadata_problem else ""
+        raise IndexUnusable(
+            f"table {snapshot.config.name} has no usable record index{reason}, which the write "
+            f"index {index.value} needs"
+        )
+    definition = snapshot.definitions.get(RECORD_INDEX)
+    is_partitioned = definition is not None and definition.is_partitioned
+    if is_partitioned is index.is_global:
+        kind = "per partition" if is_partitioned else "over the whole table"
+        raise IndexUnusable(
+            f"the record index of table {snapshot.config.name} is {kind}, so that the write index "
+            f"{index.value} cannot use it"
+        )
+    groups = tuple(metadata.groups(RECORD_INDEX))
+    if not groups:
+        raise IndexUnusable(f"the record index of table {snapshot.config.name} has no file groups")
+    visible = _visible(metadata, snapshot, groups)
+    if index.is_global:
+        return RecordIndexAccess(visible, groups=groups)
+    by_name: dict[str, list[FileSlice]] = {}
+    for group in groups:
+        if group.file_id.count("-") == _DASHES_IN_PARTITION_GROUP:
+            by_name.setdefault(group.file_id.rsplit("-", 2)[0], []).append(group)
+    found = {}
+    for partition in partitions:
+        name = f"record-index-{escape_path_value(partition, for_file_name=True)}"
+        if name in by_name:
+            found[partition] = tuple(by_name[name])
+    return RecordIndexAccess(visible, by_partition=found)
+
+
+def _visible(
+    metadata: MetadataTable, snapshot: Snapshot, groups: Sequence[FileSlice]
+) -> VisibleInstants:
+    timelines = (metadata.timeline, snapshot.timeline)
+    times = {instant.requested_time for each in timelines for instant in each.instants}
+    times.update(log.instant_time for group in groups for log in group.logs)
+    refused = frozenset(time for time in times if not metadata.is_visible(time))
+    return VisibleInstants(CommittedInstants.of(metadata.timeline), refused)

@@ -1,0 +1,126 @@
+"""Places of keys from the record index, global or with groups of its own for each partition.
+
+The driver finds out which file groups the index has and which instants of it count; workers then
+read no timeline, only the blocks of the groups that their keys hash to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.filegroup import FileSlice
+from lakedex.index.metadata_table.group_reader import GroupReader, Selection, record_schema
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.keys import file_ids
+from lakedex.index.metadata_table.merging import merge_batches
+from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, metadata_partition
+from lakedex.storage.protocol import Storage
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.rows import KEY, PARTITION
+from lakedex.write.tag.places import PLACES, Positions, flat
+
+FOLDER = ".hoodie/metadata"
+RECORD_INDEX = "record_index"
+_RAW_FILE_ID = 1
+"""The `fileIdEncoding` of file ids that are no UUIDs and are stored as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleInstants:
+    """Which instants of the metadata table count for the snapshot that a write began with."""
+
+    committed: CommittedInstants
+    refused: frozenset[str]
+    """Committed in the metadata table, but pending or later in the data table."""
+
+    def __call__(self, instant_time: str) -> bool:
+        """Whether log blocks of this instant count."""
+        return instant_time not in self.refused and self.committed(instant_time)
+
+
+@dataclass(frozen=True)
+class RecordIndexAccess:
+    """Where the record index lies: its file groups by shard."""
+
+    visible: VisibleInstants
+    groups: tuple[FileSlice, ...] = ()
+    """The groups of an index over the whole table."""
+    by_partition: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
+    """The groups of an index per partition; only of partitions that the write touches."""
+
+
+def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -> pa.Table:
+    """The places of the rows' keys; in an index per partition those in the row's partition."""
+    described = metadata_partition(RECORD_INDEX)
+    schema = record_schema(described)
+    folder = storage.sub(FOLDER)
+    found = [PLACES.empty_table()]
+    for group, keys in _asked(access, rows):
+        reader = GroupReader(folder, described, group, access.visible)
+        batches = reader.batches(Selection(keys=keys))
+        found.append(_places(merge_batches(described, schema, batches)))
+    return pa.concat_tables(found)
+
+
+def _asked(access: RecordIndexAccess, rows: pa.Table) -> Iterator[tuple[FileSlice, pa.Array]]:
+    """The groups to ask, each with the keys that lie in it."""
+    if access.groups:
+        yield from _by_shard(access.groups, flat(rows[KEY]))
+        return
+    for partition, groups in access.by_partition.items():
+        own = rows.filter(pc.equal(rows[PARTITION], partition))
+        yield from _by_shard(groups, flat(own[KEY]))
+
+
+def _by_shard(
+    groups: tuple[FileSlice, ...], keys: pa.Array
+) -> Iterator[tuple[FileSlice, pa.Array]]:
+    if not len(keys) or not groups:
+        return
+    shards = shards_of(keys, len(groups))
+    for shard in np.unique(shards).tolist():
+        yield groups[shard], keys.filter(pa.array(shards == shard))
+
+
+def _places(records: pa.Table) -> pa.Table:
+    """Record index entries as places; file ids are spelled once for each distinct one."""
+    payload = flat(records[RECORD_INDEX_PAYLOAD])
+    columns = {name: pc.struct_field(payload, name) for name in _ID_PARTS}
+    codes = np.zeros(len(payload), dtype=np.int64)
+    for values in columns.values():
+        encoded = values.fill_null(_missing(values.type)).dictionary_encode()
+        codes = codes * len(encoded.dictionary) + encoded.indices.to_numpy()
+        # Numbered anew each time, so that the products stay small.
+        codes = np.unique(codes, return_inverse=True)[1]
+    first = np.unique(codes, return_index=True)[1]
+    names = _spelled(pa.table(columns).take(pa.array(first)))
+    partitions = pc.struct_field(payload, "partitionName").fill_null("")
+    live = pa.repeat(pa.scalar(value=True), len(payload))
+    spelled = pa.array(names, pa.string()).take(pa.array(codes))
+    return pa.table([flat(records["key"]), partitions, spelled, live], schema=PLACES)
+
+
+_ID_PARTS = ("fileIdHighBits", "fileIdLowBits", "fileIndex", "fileId", "fileIdEncoding")
+
+
+def _missing(data_type: pa.DataType) -> pa.Scalar:
+    return pa.scalar("" if pa.types.is_string(data_type) else -1, data_type)
+
+
+def _spelled(ids: pa.Table) -> list[str]:
+    named = file_ids(*(_numbers(ids[name]) for name in _ID_PARTS[:3]))
+    raw = ids["fileId"].to_pylist()
+    encodings = ids["fileIdEncoding"].to_pylist()
+    return [
+        (text or "") if encoding == _RAW_FILE_ID else name
+        for name, text, encoding in zip(named, raw, encodings, strict=True)
+    ]
+
+
+def _numbers(values: pa.ChunkedArray) -> Positions:
+    return values.fill_null(-1).to_numpy().astype(np.int64)

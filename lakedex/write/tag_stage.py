@@ -1,0 +1,136 @@
+"""The second stage: each bucket's rows are reduced to one a key, tagged and put out by target."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.format.spill import Segment, SpillWriter, read_segments
+from lakedex.write.facts import TableFacts
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
+from lakedex.write.tag.bucket import tag_bucket
+from lakedex.write.tag.duplicates import deduplicate
+from lakedex.write.tag.tag_plan import TagPlan
+
+
+@dataclass(frozen=True)
+class TagTask:
+    """Some buckets to tag."""
+
+    facts: TableFacts
+    plan: TagPlan | None
+    """None where keys are not looked up: every row is new."""
+    buckets: tuple[tuple[int, tuple[Segment, ...]], ...]
+    reduce: bool
+    """Whether rows of one key are reduced to one."""
+    per_partition: bool
+    """Whether one key may stand in several partitions."""
+    existing: str
+    """For rows whose key is there already: `update`, `drop`, `fail`, or `none` to keep both."""
+
+
+@dataclass(frozen=True)
+class TaggedPart:
+    """Rows of one target: those of a file group, or (`file_id` None) new ones of a partition."""
+
+    partition: str
+    file_id: str | None
+    segment: Segment
+    revives: bool = False
+    """Whether a row comes back to a group whose log files deleted it."""
+
+
+@dataclass(frozen=True)
+class TagAnswer:
+    """What tagging some buckets came to."""
+
+    parts: tuple[TaggedPart, ...]
+    looked_up: int
+    found: int
+
+
+def tag_stage(task: TagTask) -> TagAnswer:
+    """Tag the rows of some buckets; the worker of the second stage."""
+    storage = task.facts.address.open()
+    writer = SpillWriter(storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}")
+    tagged: list[pa.Table] = []
+    looked_up = found = 0
+    for bucket, segments in task.buckets:
+        rows = read_segments(storage, segments)
+        if rows is None:
+            continue
+        if task.reduce:
+            ordering = task.facts.read_context().ordering_fields
+            rows = deduplicate(rows, ordering, per_partition=task.per_partition)
+        looked_up += rows.num_rows
+        rows = _tag(task, bucket, rows)
+        found += pc.sum(rows[LIVE]).as_py() or 0
+        tagged.append(_without_existing(rows, task.existing))
+    parts = tuple(_put_out(writer, pa.concat_tables(tagged))) if tagged else ()
+    writer.finish()
+    return TagAnswer(parts, looked_up, found)
+
+
+def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
+    if task.plan is not None:
+        return tag_bucket(task.facts, task.plan, bucket, rows)
+    nowhere = [
+        pa.nulls(rows.num_rows, pa.string()),
+        pa.repeat(pa.scalar(value=False), rows.num_rows),
+    ]
+    for field, values in zip(TAGS, nowhere, strict=True):
+        rows = rows.append_column(field, values)
+    # A delete of a key that is nowhere changes nothing.
+    return rows.filter(pc.invert(rows[DELETE]))
+
+
+def _without_existing(rows: pa.Table, existing: str) -> pa.Table:
+    if existing == "update":
+        return rows
+    if existing == "fail" and pc.any(rows[LIVE]).as_py():
+        key = rows.filter(rows[LIVE])[KEY][0].as_py()
+        raise InvalidInput(f"the key {key!r} is in the table already; insert only new keys")
+    if existing in ("drop", "fail"):
+        rows = rows.filter(pc.invert(rows[LIVE]))
+    return rows
+
+
+def _put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
+    """One segment for each target."""
+    if not rows.num_rows:
+        return
+    partitions = rows[PARTITION].combine_chunks().dictionary_encode()
+    groups = rows[FILE_ID].combine_chunks().fill_null("").dictionary_encode()
+    target = (
+        partitions.indices.to_numpy().astype(np.int64) * len(groups.dictionary)
+        + groups.indices.to_numpy()
+    )
+    order = np.argsort(target, kind="stable")
+    rows = rows.take(pa.array(order)).combine_chunks()
+    present, starts, counts = np.unique(target[order], return_index=True, return_counts=True)
+    names = partitions.dictionary.to_pylist()
+    ids = groups.dictionary.to_pylist()
+    for number, start, count in zip(
+        present.tolist(), starts.tolist(), counts.tolist(), strict=True
+    ):
+        part = rows.slice(start, count)
+        partition, group = divmod(number, len(ids))
+        file_id = ids[group] or None
+        revives = file_id is not None and not pc.all(part[LIVE]).as_py()
+        yield TaggedPart(names[partition], file_id, writer.add(part), revives)
+
+
+def split_buckets(
+    buckets: Sequence[Sequence[Segment]], tasks: int
+) -> list[tuple[tuple[int, tuple[Segment, ...]], ...]]:
+    """The buckets that have rows, shared out to at most so many tasks."""
+    filled = [(number, tuple(segments)) for number, segments in enumerate(buckets) if segments]
+    filled.sort(key=lambda entry: -sum(segment.rows for segment in entry[1]))
+    shares = [filled[at::tasks] for at in range(max(1, tasks))]
+    return [tuple(share) for share in shares if share]

@@ -1,0 +1,124 @@
+"""The table that a write is about: whether it can be written, and its columns with this write's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.config.merge_mode import MergeMode
+from lakedex.errors import UnsupportedFeature
+from lakedex.filegroup import META_COLUMNS
+from lakedex.index.metadata_table import Kind, metadata_partition
+from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
+from lakedex.schema.defaults import column_defaults, keep_defaults
+from lakedex.table import Snapshot
+
+WRITABLE_VERSION = 9
+_KEPT_KINDS = (
+    Kind.FILES,
+    Kind.COLUMN_STATS,
+    Kind.PARTITION_STATS,
+    Kind.BLOOM_FILTERS,
+    Kind.RECORD_INDEX,
+)
+META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
+
+
+@dataclass(frozen=True)
+class StoredSchema:
+    """The table's own columns as its newest commit, or its creation, says."""
+
+    record: AvroRecord
+    columns: pa.Schema
+    """Without meta columns, nullability included."""
+    defaults: Mapping[str, pa.Scalar]
+    """What columns hold in rows that leave them out."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> StoredSchema:
+        """The schema that rows are brought to."""
+        record = _record(snapshot)
+        columns = pa.schema([f for f in arrow_schema(record) if f.name not in META_COLUMNS])
+        return cls(record, columns, column_defaults(record))
+
+
+@dataclass(frozen=True)
+class WriteSchema:
+    """The columns of a table as a write commits them, in every form that is needed."""
+
+    columns: pa.Schema
+    """The table's own columns, nullability included."""
+    full: pa.Schema
+    """Meta columns first; all nullable, as files have them."""
+    text: str
+    """The Avro schema of `columns`, as the commit says it."""
+    full_text: str
+    """The Avro schema of `full`, as footers and log blocks say it."""
+
+    @classmethod
+    def of(cls, columns: pa.Schema, stored: StoredSchema) -> WriteSchema:
+        """All forms of some columns, under the name and with the defaults that the table has."""
+        name, space = stored.record.name, stored.record.namespace or ""
+        full = pa.schema([*META_FIELDS, *columns])
+        return cls(
+            columns,
+            pa.schema([field.with_nullable(nullable=True) for field in full]),
+            keep_defaults(avro_schema(columns, name, space), stored.record).to_json(),
+            keep_defaults(avro_schema(full, name, space), stored.record).to_json(),
+        )
+
+
+def _record(snapshot: Snapshot) -> AvroRecord:
+    name = snapshot.config.name
+    for instant in reversed(snapshot.timeline.write_instants()):
+        text = snapshot.timeline.commit_summary(instant).extra.get("schema")
+        if text:
+            return parse_avro_record(text, path=name)
+    if snapshot.config.create_schema:
+        return parse_avro_record(snapshot.config.create_schema, path=name)
+    return avro_schema(snapshot.schema, f"{name}_record", f"hoodie.{name}")
+
+
+def check_writable(snapshot: Snapshot) -> None:
+    """Refuse a table that lakedex would not keep whole.
+
+    Raises:
+        UnsupportedFeature: names what the table has that is not written.
+    """
+    config = snapshot.config
+    if config.version != WRITABLE_VERSION:
+        raise UnsupportedFeature(
+            f"writing a table of version {config.version}: run `lakedex upgrade "
+            f"{snapshot.storage.root}` first; that"
+        )
+    for feature in _refused(config):
+        raise UnsupportedFeature(f"writing a table with {feature}")
+    if config.merge_mode is MergeMode.CUSTOM:
+        raise UnsupportedFeature(f"writing a table that merges by {config.custom_payload}")
+    if snapshot.history is not None:
+        raise UnsupportedFeature("writing a table with a history of renamed or retyped columns")
+    for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):
+        if metadata_partition(name).kind not in _KEPT_KINDS:
+            raise UnsupportedFeature(f"writing a table with the index {name}")
+
+
+def _refused(config: TableConfig) -> list[str]:
+    found = []
+    if config.is_metadata_table:
+        found.append("a metadata table's payload")
+    if not config.populate_meta_fields:
+        found.append("no meta columns (hoodie.populate.meta.fields=false)")
+    if config.cdc_enabled:
+        found.append("change data capture (hoodie.table.cdc.enabled)")
+    if config.drop_partition_columns:
+        found.append("partition columns left out of its files")
+    if config.base_file_format != "PARQUET":
+        found.append(f"base files of {config.base_file_format}")
+    if not config.record_key_fields:
+        found.append("no record key")
+    if config.partition_metafile_in_base_format:
+        found.append("partition metafiles in the base file format")
+    return found

@@ -1,0 +1,117 @@
+"""The verbs of a table that is written: each takes rows and answers what the write came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakedex.config.option_check import CONFLICT_RETRIES
+from lakedex.config.write_options import WriteOptions
+from lakedex.engine import Engine, LocalEngine
+from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write import operation as kinds
+from lakedex.write.matching_rows import MatchingRows
+from lakedex.write.operation import Operation
+from lakedex.write.result import WriteResult
+from lakedex.write.row_source import RowSource
+from lakedex.write.target import check_writable
+from lakedex.write.walk import Target, run_write
+
+
+class TableWriter:
+    """Writes one table; every verb sees the table as it is when the verb begins.
+
+    Args:
+        address: Where the table lies.
+        engine: What runs the work; threads of this process by default.
+        options: Hudi's write options, for all verbs.
+    """
+
+    def __init__(
+        self,
+        address: StorageAddress,
+        engine: Engine | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Open nothing yet."""
+        self._address = address
+        self._engine = engine or LocalEngine()
+        self._options = dict(options or {})
+
+    def with_options(self, options: Mapping[str, str]) -> TableWriter:
+        """The same with some options changed."""
+        return TableWriter(self._address, self._engine, {**self._options, **options})
+
+    def upsert(self, rows: RowSource) -> WriteResult:
+        """Insert rows whose key is new, and update the records of the others."""
+        return self._run(kinds.UPSERT, rows)
+
+    def insert(self, rows: RowSource) -> WriteResult:
+        """Add rows without looking for their keys."""
+        return self._run(kinds.INSERT, rows)
+
+    def bulk_insert(self, rows: RowSource) -> WriteResult:
+        """Add rows in files of their own; for large first loads."""
+        return self._run(kinds.BULK_INSERT, rows)
+
+    def delete(self, rows: RowSource) -> WriteResult:
+        """Delete the records whose key columns (and partition columns) the rows name."""
+        return self._run(kinds.DELETE, rows)
+
+    def delete_where(self, condition: str, *, time_zone: str = "UTC") -> WriteResult:
+        """Delete the records for which a SQL condition is true."""
+        attempts = 3
+        for attempt in range(attempts):
+            rows = MatchingRows(self._address, self._engine, condition, time_zone)
+            try:
+                return self._run(kinds.DELETE, rows, seen=rows.seen)
+            except CommitConflict:
+                if attempt == attempts - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    def insert_overwrite(self, rows: RowSource) -> WriteResult:
+        """Put rows in the place of all that is in the partitions that they belong to."""
+        return self._run(kinds.INSERT_OVERWRITE, rows)
+
+    def insert_overwrite_table(self, rows: RowSource) -> WriteResult:
+        """Put rows in the place of all that is in the table."""
+        return self._run(kinds.INSERT_OVERWRITE_TABLE, rows)
+
+    def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
+        """Take whole partitions away, named by their paths."""
+        return self._run(kinds.DELETE_PARTITION, None, partitions)
+
+    def _run(
+        self,
+        operation: Operation,
+        rows: RowSource | None,
+        partitions: Sequence[str] = (),
+        seen: CommittedInstants | None = None,
+    ) -> WriteResult:
+        storage = self._address.open()
+        snapshot = Snapshot.open(storage)
+        check_writable(snapshot)
+        definition = snapshot.definitions.get("record_index")
+        kept = read_own_properties(storage)
+        options = WriteOptions.resolve(
+            snapshot.config,
+            kept,
+            self._options,
+            record_index_partitioned=None if definition is None else definition.is_partitioned,
+        )
+        target = Target(
+            self._address, self._engine, options, kept, _retries({**kept, **self._options})
+        )
+        return run_write(target, operation, rows, partitions=partitions, seen=seen)
+
+
+def _retries(options: Mapping[str, str]) -> int:
+    """How often a write that lost a conflict is tried again by itself."""
+    text = options.get(CONFLICT_RETRIES, "0").strip()
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidInput(f"{CONFLICT_RETRIES} is a number of attempts, not {text!r}")
+    return int(text)

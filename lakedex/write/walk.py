@@ -1,0 +1,399 @@
+"""The write walk: rows in, files, index records and a commit out.
+
+    intake -> begin -> tag -> assign -> write -> commit -> services
+
+Intake comes before the timeline hears of the write: rows that are wrong leave no trace. A write
+that loses a conflict may be tried again from `begin` on, without reading its input again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+
+from lakedex.config import TableType
+from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_options import InsertDuplicates, WriteOptions
+from lakedex.engine import Engine
+from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.filegroup import FileSlice
+from lakedex.format.spill import Segment
+from lakedex.keys.generator import KeyGenerator
+from lakedex.schema.reconcile import reconcile
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import Action
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.transaction import Transaction, TransactionOptions
+from lakedex.write.assign import FileSizes, Placing, assign, share_out
+from lakedex.write.commit import Outcome, commit_outcome
+from lakedex.write.due import compact_metadata
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.task import write_groups
+from lakedex.write.handles.work import TaskResult, WriteTask
+from lakedex.write.intake import Intake, TakenIn, take_in
+from lakedex.write.log_deletes import groups_with_deletes
+from lakedex.write.metadata_plan import MetadataPlan, plan_metadata
+from lakedex.write.operation import Operation, Replaces
+from lakedex.write.patience import transaction_options
+from lakedex.write.replaced_keys import note_replaced_keys
+from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.row_size import row_bytes
+from lakedex.write.row_source import RowSource
+from lakedex.write.scratch import Scratch
+from lakedex.write.tag.plan import plan_tagging
+from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
+from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+
+log = logging.getLogger("lakedex")
+
+_ROWS_A_TAG_TASK = 25_000
+_LOOSE_ERROR_RATE = 1e-4
+"""For filters that no writer of the table asks."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table to write, with what runs the work and how."""
+
+    address: StorageAddress
+    engine: Engine
+    options: WriteOptions
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What the table kept before."""
+    conflict_retries: int = 0
+
+    @property
+    def patience(self) -> TransactionOptions:
+        """How long to wait for other writers."""
+        return transaction_options(self.options.lock)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rows of a write after intake."""
+
+    buckets: tuple[tuple[Segment, ...], ...]
+    rows: int
+    spilled_bytes: int
+    partitions: tuple[str, ...]
+    schema: WriteSchema
+    stored: pa.Schema
+    """The table's columns when the rows were taken in."""
+
+
+def run_write(
+    target: Target,
+    operation: Operation,
+    source: RowSource | None,
+    *,
+    partitions: Sequence[str] = (),
+    seen: CommittedInstants | None = None,
+) -> WriteResult:
+    """Write rows, and answer what it came to.
+
+    Args:
+        target: The table.
+        operation: What to do with the rows.
+        source: The rows; None where the operation needs none.
+        partitions: The partitions to replace, where no rows say which.
+        seen: What was committed when the rows were chosen from the table itself; they are not
+            written when that has changed since.
+
+    Raises:
+        CommitConflict: another writer was first; the table is as it was.
+    """
+    clock = StepClock()
+    with Scratch(target.address) as scratch:
+        with clock.step("intake"):
+            taken = _take_in(target, operation, source, scratch.path)
+        if not taken.rows and operation.replaces is not Replaces.TABLE and not partitions:
+            return WriteResult(operation.name, None, seconds=clock.seconds)
+        for attempt in range(target.conflict_retries + 1):
+            try:
+                return _write(target, operation, taken, scratch.path, clock, partitions, seen)
+            except CommitConflict:
+                if attempt == target.conflict_retries:
+                    raise
+                log.warning("%s lost a conflict and is tried again", operation.name)
+    raise AssertionError("unreachable")
+
+
+def _take_in(target: Target, operation: Operation, source: RowSource | None, scratch: str) -> Taken:
+    snapshot = Snapshot.open(target.address.open())
+    check_writable(snapshot)
+    stored = StoredSchema.of(snapshot)
+    columns = stored.columns
+    config = snapshot.config
+    if not operation.is_delete and source is not None:
+        columns = reconcile(
+            stored.columns,
+            source.schema,
+            defaults=stored.defaults,
+            key_columns=(*config.record_key_fields, *config.partition_fields),
+        )
+    schema = WriteSchema.of(columns, stored)
+    if source is None:
+        return Taken((), 0, 0, (), schema, stored.columns)
+    plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
+    buckets = max(2, target.engine.parallelism * 2)
+    intake = Intake(
+        address=target.address,
+        scratch=scratch,
+        columns=columns,
+        keys=KeyGenerator.of(snapshot.config, columns),
+        is_delete=operation.is_delete,
+        buckets=buckets,
+        shards=plan.lookup_shards or buckets,
+        defaults=stored.defaults,
+    )
+    answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
+    by_bucket: list[list[Segment]] = [[] for _ in range(buckets)]
+    counts: Counter[str] = Counter()
+    for answer in answers:
+        counts.update(answer.rows_by_partition)
+        for bucket, segment in answer.segments:
+            by_bucket[bucket].append(segment)
+    return Taken(
+        buckets=tuple(tuple(segments) for segments in by_bucket),
+        rows=sum(counts.values()),
+        spilled_bytes=sum(segment.length for part in by_bucket for segment in part),
+        partitions=tuple(sorted(counts)),
+        schema=schema,
+        stored=stored.columns,
+    )
+
+
+def _write(
+    target: Target,
+    operation: Operation,
+    taken: Taken,
+    scratch: str,
+    clock: StepClock,
+    partitions: Sequence[str],
+    seen: CommittedInstants | None,
+) -> WriteResult:
+    with clock.step("begin"):
+        transaction = Transaction.begin(
+            target.address,
+            action=_action(target, operation),
+            operation=operation.name,
+            options=target.patience,
+        )
+    with transaction:
+        if seen is not None and seen != CommittedInstants.of(transaction.snapshot.timeline):
+            raise CommitConflict("another writer was first since the rows were chosen; try again")
+        return _write_in(_Write(target, operation, taken, transaction, scratch, clock), partitions)
+
+
+@dataclass(frozen=True)
+class _Write:
+    """One attempt at a write."""
+
+    target: Target
+    operation: Operation
+    taken: Taken
+    transaction: Transaction
+    scratch: str
+    clock: StepClock
+
+
+def _action(target: Target, operation: Operation) -> Action:
+    if operation.replaces is not Replaces.NOTHING:
+        return Action.REPLACECOMMIT
+    config = Snapshot.open(target.address.open()).config
+    return Action.DELTACOMMIT if config.table_type is TableType.MERGE_ON_READ else Action.COMMIT
+
+
+def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
+    target, taken, clock = write.target, write.taken, write.clock
+    snapshot = write.transaction.snapshot
+    if StoredSchema.of(snapshot).columns != taken.stored:
+        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    plan = plan_metadata(snapshot, target.options.metadata, taken.schema.columns, rows=taken.rows)
+    facts = _facts(write, snapshot, plan)
+    with clock.step("tag"):
+        answers = _tag(write, facts, plan)
+    replaced = _replaced(write, snapshot, partitions)
+    with clock.step("assign"):
+        parts = [part for answer in answers for part in answer.parts]
+        replaced_ids = {current.id for current in replaced}
+        slices = {
+            current.id: current for current in snapshot.slices if current.id not in replaced_ids
+        }
+        groups = assign(
+            parts,
+            slices,
+            _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts)),
+            _placing(write, snapshot, {part.partition for part in parts if part.file_id is None}),
+        )
+        shares = share_out(groups, facts.instant, target.engine.parallelism)
+    looked_up = sum(answer.looked_up for answer in answers) if write.operation.looks_up else 0
+    hits = sum(answer.found for answer in answers)
+    result = WriteResult(
+        write.operation.name,
+        None,
+        rows_in=taken.rows,
+        index_lookups=looked_up,
+        index_hits=hits,
+        seconds=clock.seconds,
+    )
+    if not groups and not replaced and write.operation.replaces is Replaces.NOTHING:
+        return result
+    with clock.step("write"):
+        write.transaction.start_writing()
+        tasks = [
+            WriteTask(facts, number, tuple(share)) for number, share in enumerate(shares) if share
+        ]
+        done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
+        notes = [note for answer in done for note in answer.notes]
+        if replaced and plan.has_record_index:
+            notes = note_replaced_keys(target.engine, facts, replaced) + notes
+    outcome = Outcome(
+        facts=facts,
+        stored=taken.stored,
+        schema=taken.schema,
+        plan=plan,
+        answers=tuple(done),
+        notes=tuple(notes),
+        replaced=tuple(replaced),
+        kept={**target.kept, **target.options.kept()},
+    )
+    if not any(answer.files for answer in done) and not replaced and not _must_commit(write):
+        return result
+    with clock.step("commit"):
+        commit_outcome(
+            target.engine,
+            write.operation,
+            write.transaction,
+            outcome,
+            unique_keys=write.operation.looks_up,
+            is_global=target.options.index_type.is_global,
+        )
+    with clock.step("services"):
+        compact_metadata(
+            target.address,
+            target.engine,
+            target.patience,
+            target.options.metadata.compact_after,
+        )
+    result = _told(result, outcome, facts.instant)
+    log.info("%s", result)
+    return result
+
+
+def _must_commit(write: _Write) -> bool:
+    return write.operation.replaces is not Replaces.NOTHING
+
+
+def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
+    files = [file for answer in outcome.answers for file in answer.files]
+    return replace(
+        result,
+        instant=instant,
+        inserted=sum(file.num_inserts for file in files),
+        updated=sum(file.num_updates for file in files),
+        deleted=sum(file.num_deletes for file in files),
+        files=len(files),
+        bytes_written=sum(file.size for file in files),
+        file_groups_replaced=len(outcome.replaced),
+    )
+
+
+def _facts(write: _Write, snapshot: Snapshot, plan: MetadataPlan) -> TableFacts:
+    options, taken = write.target.options, write.taken
+    is_bloom = options.index_type in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    return TableFacts(
+        address=write.target.address,
+        config=snapshot.config,
+        schema=taken.schema.full,
+        schema_text=taken.schema.full_text,
+        instant=write.transaction.instant,
+        committed=CommittedInstants.of(snapshot.timeline),
+        scratch=write.scratch,
+        compression=options.compression,
+        stat_columns=plan.stat_columns,
+        has_bloom_index=plan.has("bloom_filters"),
+        bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
+        note_buckets=plan.note_buckets,
+        note_shards=plan.record_shards or 1,
+    )
+
+
+def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer]:
+    target, taken, options = write.target, write.taken, write.target.options
+    if not taken.rows:
+        return []
+    index = options.index_type
+    tag_plan = None
+    if write.operation.looks_up or options.insert_duplicates is not InsertDuplicates.NONE:
+        tag_plan = plan_tagging(
+            target.engine,
+            facts,
+            write.transaction.snapshot,
+            index,
+            update_partition_path=options.update_partition_path,
+            buckets=taken.buckets,
+            partitions=taken.partitions,
+        )
+    looks_up = write.operation.looks_up
+    tasks = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
+    return target.engine.map(
+        "find the records",
+        tag_stage,
+        [
+            TagTask(
+                facts=facts,
+                plan=tag_plan,
+                buckets=share,
+                reduce=(
+                    options.combine_before_upsert if looks_up else options.combine_before_insert
+                ),
+                per_partition=not index.is_global,
+                existing="update" if looks_up else options.insert_duplicates.value,
+            )
+            for share in split_buckets(taken.buckets, tasks)
+        ],
+    )
+
+
+def _replaced(
+    write: _Write, snapshot: Snapshot, partitions: Sequence[str]
+) -> tuple[FileSlice, ...]:
+    """The file slices that this write takes away."""
+    replaces = write.operation.replaces
+    if replaces is Replaces.NOTHING:
+        return ()
+    if replaces is Replaces.TABLE:
+        return snapshot.slices
+    present = {current.partition for current in snapshot.slices}
+    for partition in partitions:
+        if partition not in present:
+            raise InvalidInput(f"the table has no partition {partition!r}")
+    named = {*partitions, *write.taken.partitions}
+    return tuple(current for current in snapshot.slices if current.partition in named)
+
+
+def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing:
+    to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
+    new_in_logs = to_logs and write.target.options.index_type.uses_record_index
+    return Placing(
+        to_logs=to_logs,
+        fill_small=write.operation.fills_small,
+        new_in_logs=new_in_logs,
+        with_deletes=groups_with_deletes(snapshot, partitions) if new_in_logs else frozenset(),
+    )
+
+
+def _sizes(write: _Write, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
+    options = write.target.options
+    return FileSizes(
+        small_bytes=options.small_file_limit,
+        most_bytes=options.max_file_size,
+        row_bytes=row_bytes(snapshot.timeline, write.taken.rows, parts_bytes),
+    )

@@ -1,0 +1,86 @@
+"""A program on a real two-executor Spark: load, change and read a table; prints what it saw.
+
+usage: cluster_program.py <folder> <python of the executors>
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+folder, executor_python = Path(sys.argv[1]), sys.argv[2]
+os.environ["PYSPARK_PYTHON"] = executor_python
+os.environ["SPARK_WORKER_DIR"] = str(folder / "work")
+
+import lakedex  # noqa: E402 - after the settings that pyspark reads
+from lakedex.errors import InvalidInput  # noqa: E402
+
+ROWS = 3000
+
+
+def main() -> None:
+    lake = lakedex.local(
+        **{
+            "spark.master": "local-cluster[2,1,768]",
+            "spark.executor.memory": "768m",
+            "spark.executor.cores": "1",
+            "spark.driver.memory": "768m",
+            "spark.speculation": "true",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.default.parallelism": "2",
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    spark = lake.spark
+    spark.sparkContext.setLogLevel("OFF")
+    told = {"modules": modules(spark.sparkContext)}
+    for table_type in ("cow", "mor"):
+        table = lake.create_table(
+            table_type,
+            "id string, city string, v bigint, note string",
+            path=folder / table_type,
+            record_key="id",
+            ordering="v",
+            partition_by="city",
+            table_type=table_type,
+            properties={"hoodie.metadata.global.record.level.index.enable": "true"},
+        )
+        columns = ["cast(id as string) id", "concat('c', id % 3) city"]
+        first = spark.range(0, ROWS, 1, 4).selectExpr(*columns, "1L v", "'a' note")
+        loaded = table.bulk_insert(first)
+        newer = spark.range(ROWS - 500, ROWS + 500, 1, 3).selectExpr(*columns, "2L v", "'b' note")
+        changed = table.upsert(newer)
+        table.delete(first.filter("id < '2'"))
+        try:
+            table.upsert(newer.selectExpr("cast(null as string) id", "city", "v", "note"))
+        except InvalidInput as error:
+            refused = str(error)
+        told[table_type] = {
+            "loaded": loaded.inserted,
+            "inserted": changed.inserted,
+            "updated": changed.updated,
+            "rows": table.to_df().count(),
+            "refused": refused,
+            "problems": [str(problem) for problem in table.verify().problems],
+        }
+    print(json.dumps(told))
+    spark.stop()
+
+
+def modules(context) -> list[list[str]]:
+    """Where executors have lakedex from, and what else they can import."""
+
+    def look(_task):
+        from importlib.util import find_spec  # noqa: PLC0415 - runs on an executor
+
+        import lakedex  # noqa: PLC0415
+
+        others = [name for name in ("fastavro", "xxhash", "obstore", "pandas") if find_spec(name)]
+        return [lakedex.__file__, *others]
+
+    return context.parallelize(range(4), 4).map(look).collect()
+
+
+main()

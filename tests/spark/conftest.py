@@ -1,0 +1,97 @@
+"""One local Spark session for all tests of this folder, on whichever Spark is installed.
+
+Everything in this folder carries the marker `spark`, and runs in one process of the suite: a JVM
+serves one Spark context.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent.parent
+ATTEMPTS = 3
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.default.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let pyspark be: its `collect` leaves the socket it read from to the garbage collector."""
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+    # Where pytest-xdist is absent nobody else knows the mark.
+    config.addinivalue_line("markers", "xdist_group(name): tests that run in one process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder, so that none can be forgotten."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A local session on two cores that tries a task three times; its warehouse is of the run."""
+    sql = pytest.importorskip("pyspark.sql")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = sql.SparkSession.builder.master(f"local[2,{ATTEMPTS}]").appName("lakedex-tests")
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    # Tests make tasks fail on purpose, and Spark would tell at length.
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def setting(spark) -> Iterator[Any]:
+    """`setting(name, value)` sets a setting of the session for one test."""
+    before: dict[str, str | None] = {}
+
+    def change(name: str, value: str) -> None:
+        before.setdefault(name, spark.conf.get(name, None))
+        spark.conf.set(name, value)
+
+    yield change
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+
+
+@pytest.fixture(scope="session")
+def executor_python() -> str:
+    """The Python of executors, with pyarrow and numpy only; `make` makes it if it is not there."""
+    subprocess.run(["make", ".venv-executor/.ready"], cwd=ROOT, check=True, capture_output=True)
+    return str(ROOT / ".venv-executor" / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def lake(spark) -> Any:
+    """The session as a lake."""
+    import lakedex  # noqa: PLC0415 - not where pyspark is absent
+
+    return lakedex.attach(spark)

@@ -1,0 +1,48 @@
+"""What children do to a table: jobs that can be sent to another process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from lakedex.errors import CommitConflict
+from lakedex.storage.address import StorageAddress
+from tests.support.history import Commit, create, writer_of
+from tests.support.write_shapes import Shape
+
+ATTEMPTS = 60
+
+
+def make_table(shape: Shape, path: str) -> None:
+    """Create the table."""
+    create(shape, path)
+
+
+def write_one(shape: Shape, path: str, commit: Commit, options: dict[str, str]) -> None:
+    """One write."""
+    commit.write(shape, writer_of(StorageAddress.of(path), options))
+
+
+def write_until_done(
+    shape: Shape, path: str, commits: list[Commit], options: dict[str, str]
+) -> None:
+    """Some writes, each tried again as long as others are first."""
+    writer = writer_of(StorageAddress.of(path), options)
+    for commit in commits:
+        for attempt in range(ATTEMPTS):
+            try:
+                commit.write(shape, writer)
+                break
+            except CommitConflict:
+                if attempt == ATTEMPTS - 1:
+                    raise
+
+
+def try_once(shape: Shape, path: str, commit: Commit, options: dict[str, str], said: str) -> None:
+    """One write; the file `said` tells the conflict that it lost, or null."""
+    error = None
+    try:
+        commit.write(shape, writer_of(StorageAddress.of(path), options))
+    except CommitConflict as problem:
+        error = {"kind": type(problem).__name__, "message": str(problem)}
+    Path(said).write_text(json.dumps(error), encoding="utf-8")

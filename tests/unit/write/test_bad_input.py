@@ -1,0 +1,254 @@
+"""Bad input is refused by an error that names it, and not a byte of the table changes."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakedex.engine import LocalEngine
+from lakedex.errors import InvalidInput
+from lakedex.storage.address import StorageAddress
+from lakedex.storage.open import open_storage
+from lakedex.table.creation import TableSpec, create_table
+from lakedex.table.own_properties import read_own_properties
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
+from tests.support.history import History, create, writer_of
+from tests.support.row_model import arrow_rows, assert_holds
+from tests.support.write_shapes import Shape
+
+SHAPES = [
+    Shape("cow", "SIMPLE", "simple"),
+    Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "composite"),
+]
+
+
+@pytest.fixture(scope="module", params=SHAPES, ids=str)
+def written(request, tmp_path_factory) -> tuple[History, Path]:
+    """One table for all tests: none of them may change it."""
+    shape = request.param
+    path = tmp_path_factory.mktemp("bad") / "table"
+    history = History(shape, rows=30)
+    history.apply(history.insert(30)).write(shape, writer_of(create(shape, path)))
+    assert_holds(str(path), history.model)
+    return history, path
+
+
+@pytest.fixture
+def history(written) -> History:
+    return written[0]
+
+
+@pytest.fixture
+def path(written) -> Path:
+    return written[1]
+
+
+def contents(path: Path) -> dict[str, str]:
+    """Every file below a folder by the hash of its bytes."""
+    return {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in path.rglob("*")
+        if file.is_file()
+    }
+
+
+def refuse(path: Path, verb: str, rows: pa.Table, *words: str) -> None:
+    """A write of such rows fails with all these words and changes nothing."""
+    before = contents(path)
+    writer = writer_of(StorageAddress.of(str(path)))
+    with pytest.raises(InvalidInput) as caught:
+        getattr(writer, verb)(ArrowRowSource(rows))
+    for word in words:
+        assert word in str(caught.value), f"{word!r} is not in {caught.value}"
+    assert contents(path) == before
+
+
+def changed(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    return rows.set_column(rows.column_names.index(name), name, values)
+
+
+VERBS = ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_null_key(path, history, verb):
+    rows = arrow_rows(history.shape, history.new_rows(3))
+    for name in history.shape.key_fields:
+        rows = changed(rows, name, pa.array([None] * 3, rows.schema.field(name).type))
+    refuse(path, verb, rows, "id", "null")
+
+
+def test_empty_key(path, history):
+    if history.shape.key_style == "composite":
+        pytest.skip("one empty part of a composite key is a key")
+    rows = arrow_rows(history.shape, history.new_rows(3))
+    rows = changed(rows, "id", pa.array(["a", "", "b"]))
+    refuse(path, "upsert", rows, "id", "empty")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "delete"])
+@pytest.mark.parametrize("column", ["id", "city"])
+def test_missing_key_or_partition_column(path, history, verb, column):
+    rows = arrow_rows(history.shape, history.new_rows(3)).drop_columns([column])
+    if verb == "delete" and column == "city" and history.shape.is_global:
+        pytest.skip("a global index finds a key without its partition")
+    refuse(path, verb, rows, column)
+
+
+def test_missing_ordering_column(path, history):
+    rows = arrow_rows(history.shape, history.new_rows(3)).drop_columns(["ver"])
+    refuse(path, "upsert", rows, "ver")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("n", pa.array(["x", "y", "z"])),
+        ("name", pa.array([True, False, True])),
+        ("price", pa.array([[1.0], [2.0], [3.0]])),
+        ("at", pa.array(["today", "now", "then"])),
+        ("ver", pa.array([b"1", b"2", b"3"])),
+    ],
+)
+def test_wrong_type(path, history, verb, column, values):
+    rows = changed(arrow_rows(history.shape, history.new_rows(3)), column, values)
+    refuse(path, verb, rows, column)
+
+
+def test_null_in_a_required_column(path, history):
+    rows = arrow_rows(history.shape, history.new_rows(3))
+    at = rows.column_names.index("id")
+    rows = rows.set_column(at, pa.field("id", pa.string()), [[None, "x", "y"]])
+    refuse(path, "upsert", rows, "id")
+
+
+def test_null_in_a_required_column_that_is_no_key(tmp_path):
+    schema = pa.schema([pa.field("id", pa.string()), pa.field("must", pa.int64(), nullable=False)])
+    path = tmp_path / "table"
+    storage = open_storage(str(path))
+    create_table(storage, TableSpec(name="t", schema=schema, record_key="id"))
+    writer = TableWriter(StorageAddress.of(str(path)), LocalEngine(1), {})
+    writer.insert(ArrowRowSource(pa.table({"id": ["a"], "must": [1]}, schema=schema)))
+    before = contents(path)
+    rows = pa.table({"id": ["b", "c"], "must": pa.array([2, None], pa.int64())})
+    with pytest.raises(InvalidInput, match="must"):
+        writer.upsert(ArrowRowSource(rows))
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    "value", ["..", ".", "../../evil", "a/../../b", "/etc", "a/b", "a\\..\\b", "a\x00b", "a/"]
+)
+def test_partition_value_that_leaves_its_folder(path, history, value):
+    rows = arrow_rows(history.shape, history.new_rows(3))
+    rows = changed(rows, "city", pa.array(["oslo", value, "oslo"]))
+    refuse(path, "upsert", rows, "city")
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["table"]
+
+
+def test_hidden_folder_of_the_table_is_no_partition(path, history):
+    rows = arrow_rows(history.shape, history.new_rows(1))
+    for name in history.shape.partition_fields:
+        rows = changed(rows, name, pa.array([".hoodie"]))
+    refuse(path, "upsert", rows, ".hoodie")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"hoodie.index.typ": "BLOOM"}, ("hoodie.index.typ", "hoodie.index.type")),
+        ({"hoodie.index.type": "BLOOMY"}, ("BLOOMY",)),
+        ({"hoodie.index.type": "GLOBAL_BLOOM"}, ("GLOBAL_BLOOM",)),
+        ({"hoodie.parquet.max.file.size": "many"}, ("hoodie.parquet.max.file.size", "many")),
+        ({"hoodie.datasource.write.recordkey.field": "name"}, ("recordkey", "name")),
+        ({"hoodie.table.name": "other"}, ("other", "judged")),
+    ],
+)
+def test_unknown_or_contradicting_option(path, history, options, words):
+    # traps: B29 B46 B57 (a writer that says otherwise than the table is refused)
+    before = contents(path)
+    rows = arrow_rows(history.shape, history.new_rows(2))
+    writer = TableWriter(StorageAddress.of(str(path)), LocalEngine(1), options)
+    with pytest.raises(InvalidInput) as caught:
+        writer.upsert(ArrowRowSource(rows))
+    for word in words:
+        assert word in str(caught.value)
+    assert contents(path) == before
+
+
+def test_a_condition_that_is_no_condition(path, history):
+    before = contents(path)
+    writer = writer_of(StorageAddress.of(str(path)))
+    for condition in ("nobody = 1", "n >", "n"):
+        with pytest.raises(Exception) as caught:
+            writer.delete_where(condition)
+        assert type(caught.value).__name__ in ("InvalidInput", "InvalidDefinition")
+        assert contents(path) == before
+
+
+def test_partitions_that_are_not_there(path, history):
+    before = contents(path)
+    writer = writer_of(StorageAddress.of(str(path)))
+    for name in ("nowhere", "..", "oslo/../rio"):
+        with pytest.raises(InvalidInput, match="partition"):
+            writer.delete_partitions([name])
+        assert contents(path) == before
+
+
+def test_no_rows_change_nothing(path, history):
+    before = contents(path)
+    writer = writer_of(StorageAddress.of(str(path)))
+    empty = arrow_rows(history.shape, [])
+    for verb in ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite"):
+        result = getattr(writer, verb)(ArrowRowSource(empty))
+        assert result.instant is None
+    assert contents(path) == before
+
+
+def test_a_second_table_on_one_path(path, history):
+    before = contents(path)
+    with pytest.raises(InvalidInput, match="table"):
+        create(history.shape, path)
+    other = TableSpec(name="other", schema=pa.schema([("x", pa.int32())]), record_key="x")
+    with pytest.raises(InvalidInput, match="table"):
+        create_table(open_storage(str(path)), other)
+    assert contents(path) == before
+
+
+class SlowStorage:
+    """A storage whose owner is overtaken by another creator just before its first write."""
+
+    def __init__(self, inner, overtake) -> None:
+        self._inner = inner
+        self._overtake = overtake
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    def create(self, path: str, data: bytes) -> None:
+        overtake, self._overtake = self._overtake, lambda: None
+        overtake()
+        self._inner.create(path, data)
+
+
+def test_of_two_creators_at_once_the_winner_keeps_its_settings(tmp_path):
+    # traps: B57
+    mine, other = Shape("cow", "BLOOM", "simple"), Shape("cow", "GLOBAL_SIMPLE", "simple")
+    path = tmp_path / "table"
+
+    def spec(shape: Shape) -> TableSpec:
+        properties = {"hoodie.index.type": shape.index}
+        return TableSpec(
+            name="t", schema=shape.schema, record_key="id", ordering="ver", properties=properties
+        )
+
+    storage = open_storage(str(path))
+    slow = SlowStorage(storage, lambda: create_table(storage, spec(other)))
+    with pytest.raises(InvalidInput, match="table already"):
+        create_table(slow, spec(mine))
+    assert read_own_properties(storage)["hoodie.index.type"] == other.index

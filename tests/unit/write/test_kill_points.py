@@ -1,0 +1,250 @@
+"""kill -9 of real processes at every change of a file that a commit makes, and at random times.
+
+After each kill the table opens, holds all and only completed commits, verifies clean, and the
+next write succeeds and leaves nothing behind of the dead one. A default run takes a sample of the
+kill points; LAKEDEX_KILLS=all takes every one, and LAKEDEX_RANDOM_KILLS sets how many die at
+random times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import lakedex
+from lakedex.errors import TableNotFound
+from lakedex.storage.address import StorageAddress
+from tests.support import killing
+from tests.support.history import Commit, History, create, writer_of
+from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.row_model import Model, assert_holds
+from tests.support.write_jobs import make_table, write_one
+from tests.support.write_shapes import Shape
+
+EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
+POINTS_A_SCENARIO = 16
+RANDOM_KILLS = int(os.environ.get("LAKEDEX_RANDOM_KILLS", "12"))
+COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
+MOR = Shape("mor", "BLOOM", "simple")
+DATA_FILE = re.compile(r"\.?[^_]+_(?:[0-9]+-[0-9]+-[0-9]+_)?([0-9]{17,})(?:\.parquet|\.log\..*)")
+LEFT_OVER_FOLDERS = (".temp", ".heartbeat", ".lakedex/spill", ".lakedex/writers")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A table just before a write, the write, and the one after it."""
+
+    shape: Shape
+    path: Path
+    commit: Commit
+    next_commit: Commit
+    before: Model
+    after: Model
+    last: Model
+    last_without: Model
+    """What the table holds after the next write, if the one that was killed is not there."""
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def prepare(
+    shape: Shape,
+    path: Path,
+    make: Callable[[History], Commit],
+    *,
+    commits: int = 3,
+    options: dict[str, str] | None = None,
+) -> Scene:
+    """A table of some commits, and the one to die in."""
+    history = History(shape, rows=40)
+    address = create(shape, path)
+    writer = writer_of(address, options)
+    kinds = [history.updates, history.deletes, history.updates]
+    for number in range(commits):
+        commit = history.insert(40) if number == 0 else kinds[number % 3](12)
+        history.apply(commit).write(shape, writer)
+    before = history.model.copy()
+    commit = history.apply(make(history))
+    after = history.model.copy()
+    next_commit = history.apply(Commit("upsert", tuple(history.new_rows(8))))
+    without = before.copy()
+    without.upsert(next_commit.rows)
+    return Scene(
+        shape, path, commit, next_commit, before, after, history.model, without, options or {}
+    )
+
+
+def cow_upsert(path: Path) -> Scene:
+    return prepare(COW, path, lambda history: history.mixture(12))
+
+
+def mor_upsert_and_compaction(path: Path) -> Scene:
+    options = {"hoodie.metadata.compact.max.delta.commits": "4"}
+    return prepare(MOR, path, lambda history: history.mixture(12), options=options)
+
+
+def insert_overwrite(path: Path) -> Scene:
+    return prepare(COW, path, lambda history: history.overwrite(6))
+
+
+def first_commit(path: Path) -> Scene:
+    return prepare(MOR, path, lambda history: history.insert(20), commits=0)
+
+
+def recovery(path: Path) -> Scene:
+    """The write before this one died when its metadata was written and it was not."""
+    scene = prepare(COW, path, lambda history: history.mixture(12))
+    died = Commit("upsert", scene.commit.rows[:-2])
+    arguments = (scene.shape, str(path), died, scene.options)
+    spare = path.parent / "spare"
+    shutil.copytree(path, spare)
+    changes = changes_of(
+        write_one, scene.shape, str(spare), died, scene.options, result=path.parent / "seen.json"
+    )
+    completion = next(
+        number
+        for number, change in enumerate(changes)
+        if re.search(r" \.hoodie/timeline/[0-9]+_[0-9]+\.commit$", change)
+    )
+    assert kill(arguments, completion, after=False) == -9
+    return scene
+
+
+SCENES = {
+    scene.__name__: scene
+    for scene in (cow_upsert, mor_upsert_and_compaction, insert_overwrite, first_commit, recovery)
+}
+
+
+@pytest.fixture(scope="module", params=SCENES)
+def scene(request, tmp_path_factory) -> Scene:
+    return SCENES[request.param](tmp_path_factory.mktemp(request.param) / "table")
+
+
+def kill(arguments: tuple, number: int, *, after: bool) -> int:
+    return finish(start(write_one, *arguments, watch=Watch(number, after)))
+
+
+def test_a_write_killed_at_any_change_is_whole_or_nothing(scene, tmp_path):
+    # traps: B25 B34 B39 B45
+    changes = changes_of(write_one, *copied(scene, tmp_path / "count"), result=tmp_path / "seen")
+    assert_scene_is_what_it_says(scene, changes)
+    points = [(number, after) for number in range(len(changes)) for after in (False, True)]
+    for number, after in points if EVERY else sample(points, POINTS_A_SCENARIO):
+        where = f"{'after' if after else 'before'} {number}: {changes[number]}"
+        arguments = copied(scene, tmp_path / "killed")
+        assert kill(arguments, number, after=after) == -9, where
+        assert_unharmed(scene, arguments[1], where)
+
+
+def sample(points: list, count: int) -> list:
+    """Every k-th point, beginning elsewhere at each run of a day."""
+    step = max(1, len(points) // count)
+    return points[int(time.time() // 86_400) % step :: step]
+
+
+def assert_scene_is_what_it_says(scene: Scene, changes: list[str]) -> None:
+    """The changes that make each scene worth killing are among those that are made."""
+    text = "\n".join(changes)
+    assert re.search(r"create \.hoodie/timeline/[0-9]+_[0-9]+\.\w+$", text, re.MULTILINE), text
+    if "compact" in str(scene.options):
+        assert re.search(r"metadata/\.hoodie/timeline/[0-9]+_[0-9]+\.commit$", text, re.MULTILINE)
+    if scene.path.parent.name.startswith("recovery"):
+        assert ".rollback" in text
+
+
+def copied(scene: Scene, target: Path) -> tuple:
+    """The scene's table once more, as the arguments of its write."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(scene.path, target)
+    return scene.shape, str(target), scene.commit, scene.options
+
+
+def assert_unharmed(scene: Scene, path: str, where: str) -> None:
+    """All that must hold after a kill."""
+    try:
+        is_there = completed(path) > completed(str(scene.path))
+        assert_holds(path, scene.after if is_there else scene.before)
+        scene.next_commit.write(scene.shape, writer_of(StorageAddress.of(path), scene.options))
+        assert_holds(path, scene.last if is_there else scene.last_without)
+        assert_nothing_left(Path(path))
+    except Exception as problem:
+        raise AssertionError(f"killed {where}: {type(problem).__name__}: {problem}") from problem
+
+
+def completed(path: str) -> int:
+    """How many writes completed."""
+    return len(lakedex.open(path).timeline.write_instants())
+
+
+def assert_nothing_left(path: Path) -> None:
+    """Every data file belongs to a completed write, and no help file is left."""
+    for root in (path, path / ".hoodie/metadata"):
+        timeline = lakedex.open(str(root)).timeline
+        done = {instant.requested_time for instant in timeline.write_instants()}
+        assert not timeline.pending(), root
+        for file in root.rglob("*"):
+            inside = file.relative_to(root)
+            if inside.parts[0] == ".hoodie" or not file.is_file():
+                continue
+            found = DATA_FILE.fullmatch(file.name)
+            if found is None:
+                assert file.name == ".hoodie_partition_metadata", inside
+            else:
+                assert found.group(1) in done, f"{inside} is of no completed write"
+        for folder in LEFT_OVER_FOLDERS:
+            left = [file for file in (root / ".hoodie" / folder).rglob("*") if file.is_file()]
+            assert not left, left
+
+
+def test_writes_killed_at_random_times_are_whole_or_nothing(tmp_path):
+    scenes = [
+        cow_upsert(tmp_path / "cow" / "table"),
+        mor_upsert_and_compaction(tmp_path / "mor" / "table"),
+    ]
+    draw = random.Random(os.environ.get("LAKEDEX_SEED"))
+    for number in range(RANDOM_KILLS):
+        scene = scenes[number % len(scenes)]
+        arguments = copied(scene, tmp_path / "killed")
+        child = start(write_one, *arguments)
+        moment = draw.random() * 0.5
+        time.sleep(moment)
+        child.kill()
+        finish(child)
+        assert_unharmed(scene, arguments[1], f"after {moment:.3f} s")
+
+
+def test_a_table_whose_making_is_killed_can_be_made_again(tmp_path):
+    target = tmp_path / "table"
+    changes = changes_of(make_table, COW, str(target), result=tmp_path / "seen")
+    for number in range(len(changes)):
+        for after in (False, True):
+            shutil.rmtree(target, ignore_errors=True)
+            child = start(make_table, COW, str(target), watch=Watch(number, after))
+            assert finish(child) == -9
+            try:
+                lakedex.open(str(target))
+            except TableNotFound:
+                create(COW, target)
+            assert_holds(str(target), Model(COW))
+
+
+def test_every_change_of_a_file_passes_the_watch(tmp_path):
+    """What the kill points rest on: no file of the table changes behind the watch's back."""
+    scene = cow_upsert(tmp_path / "cow" / "table")
+    before = {file: file.stat().st_mtime_ns for file in scene.path.rglob("*") if file.is_file()}
+    seen = changes_of(write_one, *copied(scene, tmp_path / "copy"), result=tmp_path / "seen")
+    changed = {change.partition(" ")[2] for change in seen}
+    root = tmp_path / "copy"
+    for file in root.rglob("*"):
+        name = str(file.relative_to(root))
+        if file.is_file() and scene.path / name not in before:
+            assert name in changed
+    assert killing.server().get_start_method() == "forkserver"
