@@ -62,6 +62,12 @@ class CommitChanges:
     """Ranges of the new files, log files included."""
     overwritten_partitions: Sequence[str] = ()
     """Partitions whose old file groups were all replaced: their statistics start anew."""
+    young_columns: frozenset[str] = frozenset()
+    """Columns that older files may lack, whose rows then have a null there."""
+    retyped_columns: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Columns whose type this commit changes, with the new type."""
+    known_partitions: Sequence[str] = ()
+    """All partitions of the table, where a column is retyped."""
     blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1

@@ -66,6 +66,9 @@ class PartitionLevel:
 
     def _names(self, values: pa.Array) -> pa.Array:
         texts = self._texts(values)
+        # Harmless behind a column's name, and still never what somebody meant.
+        climbs = pc.is_in(texts, value_set=pa.array([".", ".."]))
+        self._refuse(climbs, values, "stands for another folder")
         if self.url_encoded:
             texts = by_distinct(texts, _escaped)
         elif self.time is None:

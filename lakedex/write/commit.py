@@ -14,6 +14,8 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import CommitChanges, FileStatistics, KeyNote
+from lakedex.schema import parse_avro_record
+from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
@@ -96,7 +98,7 @@ def commit_outcome(
                 facts.address,
                 engine,
                 facts.instant,
-                _changes(outcome),
+                _changes(outcome, scope.snapshot),
                 next_time=scope.next_time,
                 new_partition_groups=max(1, outcome.plan.record_shards),
             )
@@ -133,20 +135,41 @@ def _check_concurrent(
         )
 
 
-def _changes(outcome: Outcome) -> CommitChanges:
+def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
     added: dict[str, dict[str, int]] = defaultdict(dict)
     for answer in outcome.answers:
         for file in answer.files:
             added[file.partition][file.name] = file.size
     replaced = {current.partition for current in outcome.replaced}
+    before = {field.name: field.type for field in outcome.stored}
+    retyped = {
+        field.name: field.type
+        for field in outcome.schema.columns
+        if before.get(field.name, field.type) != field.type
+    }
     return CommitChanges(
         added=added,
         statistics=_statistics(outcome),
         overwritten_partitions=tuple(sorted(replaced)),
+        young_columns=_young_columns(outcome.schema.columns, snapshot),
+        retyped_columns=retyped,
+        known_partitions=sorted({each.partition for each in snapshot.slices}) if retyped else (),
         blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
     )
+
+
+def _young_columns(columns: pa.Schema, snapshot: Snapshot) -> frozenset[str]:
+    """Columns that the table did not have from the start."""
+    text = snapshot.config.create_schema
+    if text is None and snapshot.timeline.write_instants():
+        first = snapshot.timeline.write_instants()[0]
+        text = snapshot.timeline.commit_summary(first).extra.get("schema")
+    if not text:
+        return frozenset()
+    known = {field.name for field in parse_avro_record(text, path=snapshot.config.name).fields}
+    return frozenset(columns.names) - known
 
 
 def _statistics(outcome: Outcome) -> FileStatistics:

@@ -381,7 +381,9 @@ def _replaced(
 
 def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing:
     to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
-    new_in_logs = to_logs and write.target.options.index_type.uses_record_index
+    # A row that was not looked for may be of a key that is there, and a log would merge the two.
+    looked_up = write.operation.looks_up and write.target.options.index_type.uses_record_index
+    new_in_logs = to_logs and looked_up
     return Placing(
         to_logs=to_logs,
         fill_small=write.operation.fills_small,

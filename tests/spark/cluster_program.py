@@ -10,17 +10,15 @@ import os
 import sys
 from pathlib import Path
 
-folder, executor_python = Path(sys.argv[1]), sys.argv[2]
-os.environ["PYSPARK_PYTHON"] = executor_python
-os.environ["SPARK_WORKER_DIR"] = str(folder / "work")
-
-import lakedex  # noqa: E402 - after the settings that pyspark reads
-from lakedex.errors import InvalidInput  # noqa: E402
+import lakedex
+from lakedex.errors import InvalidInput
 
 ROWS = 3000
 
 
-def main() -> None:
+def main(folder: Path, executor_python: str) -> None:
+    os.environ["PYSPARK_PYTHON"] = executor_python
+    os.environ["SPARK_WORKER_DIR"] = str(folder / "work")
     lake = lakedex.local(
         **{
             "spark.master": "local-cluster[2,1,768]",
@@ -36,35 +34,37 @@ def main() -> None:
     spark = lake.spark
     spark.sparkContext.setLogLevel("OFF")
     told = {"modules": modules(spark.sparkContext)}
-    for table_type in ("cow", "mor"):
-        table = lake.create_table(
-            table_type,
-            "id string, city string, v bigint, note string",
-            path=folder / table_type,
-            record_key="id",
-            ordering="v",
-            partition_by="city",
-            table_type=table_type,
-            properties={"hoodie.metadata.global.record.level.index.enable": "true"},
-        )
-        columns = ["cast(id as string) id", "concat('c', id % 3) city"]
-        first = spark.range(0, ROWS, 1, 4).selectExpr(*columns, "1L v", "'a' note")
-        loaded = table.bulk_insert(first)
-        newer = spark.range(ROWS - 500, ROWS + 500, 1, 3).selectExpr(*columns, "2L v", "'b' note")
-        changed = table.upsert(newer)
-        table.delete(first.filter("id < '2'"))
-        try:
-            table.upsert(newer.selectExpr("cast(null as string) id", "city", "v", "note"))
-        except InvalidInput as error:
-            refused = str(error)
-        told[table_type] = {
-            "loaded": loaded.inserted,
-            "inserted": changed.inserted,
-            "updated": changed.updated,
-            "rows": table.to_df().count(),
-            "refused": refused,
-            "problems": [str(problem) for problem in table.verify().problems],
-        }
+    table = lake.create_table(
+        "mor",
+        "id string, city string, v bigint, note string",
+        path=folder / "mor",
+        record_key="id",
+        ordering="v",
+        partition_by="city",
+        table_type="mor",
+        properties={
+            "hoodie.index.type": "RECORD_INDEX",
+            "hoodie.metadata.record.index.enable": "true",
+        },
+    )
+    columns = ["cast(id as string) id", "concat('c', id % 3) city"]
+    first = spark.range(0, ROWS, 1, 4).selectExpr(*columns, "1L v", "'a' note")
+    loaded = table.bulk_insert(first)
+    newer = spark.range(ROWS - 500, ROWS + 500, 1, 3).selectExpr(*columns, "2L v", "'b' note")
+    changed = table.upsert(newer)
+    table.delete(first.filter("id < '2'"))
+    table.delete("city = 'c0' and v = 2")
+    try:
+        table.upsert(newer.selectExpr("cast(null as string) id", "city", "v", "note"))
+    except InvalidInput as error:
+        told["refused"] = str(error)
+    told |= {
+        "loaded": loaded.inserted,
+        "inserted": changed.inserted,
+        "updated": changed.updated,
+        "rows": table.to_df().count(),
+        "problems": [str(problem) for problem in table.verify().problems],
+    }
     print(json.dumps(told))
     spark.stop()
 
@@ -83,4 +83,5 @@ def modules(context) -> list[list[str]]:
     return context.parallelize(range(4), 4).map(look).collect()
 
 
-main()
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

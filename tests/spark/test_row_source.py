@@ -34,8 +34,7 @@ def rows_in(source: DataFrameSource) -> list[pa.Table]:
     return [pa.Table.from_batches(part, schema=source.schema) for part in parts]
 
 
-@pytest.mark.parametrize("large", ["false", "true"])
-@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
+@pytest.mark.parametrize(("large", "zone"), [("false", "UTC"), ("true", "America/Los_Angeles")])
 def test_every_type_arrives_as_the_schema_says(lake, spark, setting, large, zone):
     setting("spark.sql.execution.arrow.useLargeVarTypes", large)
     setting("spark.sql.session.timeZone", zone)

@@ -16,8 +16,6 @@ def sorted_rows(rows: list[dict]) -> list[str]:
     [
         "cow_trips_all_indexes",
         "mor_trips_all_indexes",
-        "mor_trips_compacted",
-        "mor_trips_rolledback",
         "schema_evolution",
         "v6_mor",
     ],

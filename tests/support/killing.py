@@ -50,9 +50,11 @@ class Watch:
             barrier.wait(PATIENCE_S)
         if number == self.kill_at and not self.kill_after:
             die()
-        yield
-        if number == self.kill_at:
-            die()
+        try:
+            yield
+        finally:
+            if number == self.kill_at:
+                die()
 
 
 def die() -> None:
@@ -71,17 +73,17 @@ class WatchedStorage:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes, **how: Any) -> None:
         with self._watch.change("create", self._prefix + path):
-            self._inner.create(path, data)
+            self._inner.create(path, data, **how)
 
-    def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
+    def replace(self, path: str, data: bytes, **how: Any) -> str:
         with self._watch.change("replace", self._prefix + path):
-            return self._inner.replace(path, data, if_version=if_version)
+            return self._inner.replace(path, data, **how)
 
-    def delete(self, path: str, *, if_version: str | None = None) -> None:
+    def delete(self, path: str, **how: Any) -> None:
         with self._watch.change("delete", self._prefix + path):
-            self._inner.delete(path, if_version=if_version)
+            self._inner.delete(path, **how)
 
     def delete_folder(self, prefix: str) -> None:
         with self._watch.change("delete_folder", self._prefix + prefix):

@@ -23,7 +23,11 @@ from lakedex.index.metadata_table.partitions import (
     RecordType,
     metadata_partition,
 )
-from lakedex.index.metadata_table.stat_records import column_stats_change, partition_stats_change
+from lakedex.index.metadata_table.stat_records import (
+    anything_change,
+    column_stats_change,
+    partition_stats_change,
+)
 from lakedex.index.written import BloomText, CommitChanges
 
 _FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted", pa.bool_())]))
@@ -79,12 +83,25 @@ class RecordMaker:
         return column_stats_change(self.changes.statistics, self.changes.removed, self.stat_columns)
 
     def _partition_stats(self) -> Change:
-        return partition_stats_change(
-            self.changes.statistics,
-            self.stat_columns,
-            overwritten=self.changes.overwritten_partitions,
-            dropped=self.changes.dropped_partitions,
+        changes = self.changes
+        partitions = {*changes.known_partitions, *changes.added}
+        ranges = partition_stats_change(
+            {
+                column: stats
+                for column, stats in changes.statistics.items()
+                if column not in changes.retyped_columns
+            },
+            [name for name in self.stat_columns if name not in changes.retyped_columns],
+            overwritten=changes.overwritten_partitions,
+            dropped=changes.dropped_partitions,
+            young=changes.young_columns,
         )
+        retyped = {
+            column: kind
+            for column, kind in changes.retyped_columns.items()
+            if column in self.stat_columns
+        }
+        return Change.joined([ranges, anything_change(retyped, sorted(partitions))])
 
     def _blooms(self) -> Change:
         gone = [

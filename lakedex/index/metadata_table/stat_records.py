@@ -7,7 +7,7 @@ starts anew, with tight bounds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,15 +55,23 @@ def partition_stats_change(
     *,
     overwritten: Iterable[str] = (),
     dropped: Iterable[str] = (),
+    young: Container[str] = (),
 ) -> Change:
-    """The ranges that new files add to their partitions."""
+    """The ranges that new files add to their partitions.
+
+    Rows of files that lack a `young` column have a null there, so one null is added to it. A
+    partition that gets no values of a column, as by a log of deletes, is left as it is: Hudi
+    cannot merge a record without a type.
+    """
     anew = set(overwritten)
     parts: list[Change] = []
     written: set[tuple[str, str]] = set()
     for column, stats in statistics.items():
         if not len(stats):
             continue
-        summed = _by_partition(stats)
+        summed = _by_partition(stats, one_null=column in young)
+        if not len(summed):
+            continue
         paths = summed["partition"].to_pylist()
         ends = [partition_id(path) for path in paths]
         tight = [path in anew for path in paths]
@@ -97,8 +105,34 @@ def _places(stats: pa.Table) -> Iterable[tuple[str, str]]:
     return zip(stats["partition"].to_pylist(), stats["file"].to_pylist(), strict=True)
 
 
-def _by_partition(stats: pa.Table) -> pa.Table:
-    """One row for each partition; the path stands for the file name."""
+def anything_change(retyped: Mapping[str, pa.DataType], partitions: Sequence[str]) -> Change:
+    """Ranges that hold every value and nulls, in place of those of columns that got a new type.
+
+    Readers cannot put ranges of two types together; these take the place of the older ones.
+    """
+    parts = []
+    for column, kind in retyped.items():
+        low, high = outermost(kind)
+        count = len(partitions)
+        stats = pa.table(
+            {
+                "file": pa.array(partitions, pa.string()),
+                "minimum": pa.repeat(low, count),
+                "maximum": pa.repeat(high, count),
+                "value_count": pa.repeat(pa.scalar(2, pa.int64()), count),
+                "null_count": pa.repeat(pa.scalar(1, pa.int64()), count),
+                "total_size": pa.repeat(pa.scalar(0, pa.int64()), count),
+                "total_uncompressed": pa.repeat(pa.scalar(0, pa.int64()), count),
+            }
+        )
+        ends = [partition_id(path) for path in partitions]
+        tight = [True] * count
+        parts.append(_encoded(column, stats, ends, RecordType.PARTITION_STATS, tight))
+    return Change.joined(parts)
+
+
+def _by_partition(stats: pa.Table, *, one_null: bool) -> pa.Table:
+    """One row for each partition that has values; the path stands for the file name."""
     low, high = outermost(stats["minimum"].type)
     has_values = pc.less(stats["null_count"], stats["value_count"])
     columns = {"partition": stats["partition"]}
@@ -119,7 +153,12 @@ def _by_partition(stats: pa.Table) -> pa.Table:
         "minimum": summed["minimum_min"],
         "maximum": summed["maximum_max"],
     }
-    return pa.table(found | {name: summed[f"{name}_sum"] for name in _COUNTS})
+    sums_of = {name: summed[f"{name}_sum"] for name in _COUNTS}
+    has_rows = pc.greater(sums_of["value_count"], 0)
+    if one_null:
+        for name in ("value_count", "null_count"):
+            sums_of[name] = pc.add(sums_of[name], 1)
+    return pa.table(found | sums_of).filter(has_rows)
 
 
 def _encoded(

@@ -130,7 +130,7 @@ GOLDEN = (
 
 
 HUDI_RS_CANNOT = ("cow_nonpartitioned", "mor_nonpartitioned")
-"""It knows no schema with a plain Avro `bytes` decimal, also of tables that only Hudi wrote."""
+"""It panics on a column type of these, as Hudi itself wrote them."""
 
 
 @pytest.mark.parametrize("name", GOLDEN)
