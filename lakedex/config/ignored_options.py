@@ -85,8 +85,8 @@ _WRITE: Final = """
 
 _INDEX: Final = """
     hoodie.bloom.index.parallelism hoodie.bloom.index.prune.by.ranges
-    hoodie.bloom.index.use.caching hoodie.bloom.index.use.metadata
-    hoodie.bloom.index.use.treebased.filter hoodie.bloom.index.bucketized.checking
+    hoodie.bloom.index.use.caching hoodie.bloom.index.use.treebased.filter
+    hoodie.bloom.index.bucketized.checking
     hoodie.bloom.index.keys.per.bucket hoodie.bloom.index.input.storage.level
     hoodie.bloom.index.fileid.key.sorting.enable hoodie.simple.index.use.caching
     hoodie.simple.index.parallelism hoodie.simple.index.input.storage.level

@@ -9,9 +9,12 @@ from functools import cache
 from lakedex.config.ignored_options import IGNORED, is_ignored
 from lakedex.config.restated_options import RESTATED, is_timebased
 from lakedex.config.write_option_names import OBEYED
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 
 CONFLICT_RETRIES = "hoodie.write.num.retries.on.conflict.failures"
+WINDOW_OPTIONS = ("lakedex.record.index.window.days", "lakedex.record.index.window.outside")
+"""A record index of the newest partitions only: it would have to be kept where no other engine
+takes a key that it lacks for a key that is not in the table."""
 _PREFIX = "hoodie."
 _CUTOFF = 0.6
 
@@ -26,8 +29,11 @@ def check_option_names(names: Iterable[str], *, also: Collection[str] = ()) -> N
 
     Raises:
         InvalidInput: naming the unknown option and the nearest one that exists.
+        UnsupportedFeature: the option is one of a windowed record index.
     """
     for name in names:
+        if name in WINDOW_OPTIONS:
+            raise UnsupportedFeature(f"{name} (a record index of the newest partitions only)")
         if not is_known(name) and name not in also:
             raise InvalidInput(f"no option is called {name[:200]!r}{_advice(name, also)}")
 

@@ -18,6 +18,7 @@ from lakedex.config.option_values import (
 INDEX_TYPE: Final = TextOption("hoodie.index.type", "SIMPLE")
 SIMPLE_UPDATE_PARTITION: Final = FlagOption("hoodie.simple.index.update.partition.path", "true")
 BLOOM_UPDATE_PARTITION: Final = FlagOption("hoodie.bloom.index.update.partition.path", "true")
+BLOOM_USE_METADATA: Final = FlagOption("hoodie.bloom.index.use.metadata", "true")
 RECORD_UPDATE_PARTITION: Final = FlagOption("hoodie.record.index.update.partition.path", "false")
 
 # Base files.

@@ -61,13 +61,15 @@ class InsertDuplicates(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BloomOptions:
-    """The bloom filters in the footers of base files."""
+    """The bloom filters of base files."""
 
     entries: int
     error_rate: float
     filter_type: str
     """`SIMPLE` or `DYNAMIC_V0`."""
     most_entries: int
+    use_metadata: bool
+    """Whether lookups ask column_stats and bloom_filters before footers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ def _bloom(settings: Mapping[str, str]) -> BloomOptions:
         error_rate=options.BLOOM_ERROR_RATE.value(settings),
         filter_type=options.BLOOM_TYPE.value(settings),
         most_entries=options.BLOOM_MOST_ENTRIES.value(settings),
+        use_metadata=options.BLOOM_USE_METADATA.value(settings),
     )
 
 

@@ -8,7 +8,8 @@ CUSTOM              keys as NON_PARTITION; each partition column is `SIMPLE` or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -75,6 +76,18 @@ class KeyGenerator:
             level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
         named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
         return cls(fields, named, levels)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns that keys and partition paths are made of."""
+        fields = (*self.key_fields, *(level.field for level in self.levels))
+        return frozenset(name.partition(".")[0] for name in fields)
+
+    def for_keys_only(self, given: Collection[str]) -> KeyGenerator:
+        """Where a key says enough: the same, without partitions if their columns are not given."""
+        if all(level.field.partition(".")[0] in given for level in self.levels):
+            return self
+        return replace(self, levels=())
 
     def keys(self, rows: pa.Table) -> pa.Array:
         """The record key of every row.

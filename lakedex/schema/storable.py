@@ -19,6 +19,7 @@ _MOST_DIGITS = 38
 _MOST_LEVELS = 60
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 META_PREFIX: Final = "_hoodie_"
+_OWN_PREFIX = "__lakedex_"
 _USER_FLAGS = ("_hoodie_is_deleted",)
 
 
@@ -64,7 +65,7 @@ def check_names(names: list[str], where: str) -> None:
 
 
 def check_reserved(names: list[str]) -> None:
-    """Refuse the names that Hudi keeps for itself.
+    """Refuse the names that Hudi keeps for itself, and those of columns that rows have on their way.
 
     Raises:
         InvalidInput: naming the column.
@@ -72,6 +73,8 @@ def check_reserved(names: list[str]) -> None:
     for name in names:
         if name.lower().startswith(META_PREFIX) and name not in _USER_FLAGS:
             raise InvalidInput(f"column name {name!r} is reserved: {META_PREFIX}* belongs to Hudi")
+        if name.lower().startswith(_OWN_PREFIX):
+            raise InvalidInput(f"column name {name!r} is reserved: {_OWN_PREFIX}* is used by writes")
 
 
 def _field(field: pa.Field, path: str, level: int, name: str | None = None) -> pa.Field:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -97,6 +97,9 @@ class ArrowStorage:
             self._discard(temp)
             raise AlreadyExists(f"{self._root}/{path} exists already")
         self._publish(temp, path)
+
+    def make_durable(self, paths: Collection[str]) -> None:
+        """What is written here is durable at once."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write a file in place of the old one; see the module for what can go wrong."""

@@ -16,7 +16,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,12 +24,14 @@ import pyarrow as pa
 
 from lakedex.errors import AlreadyExists, FileMissing, StorageError, UnsafePath, VersionMismatch
 from lakedex.storage.local_files import (
+    create_nameless,
     locked_folder,
     make_folders,
     publish_new,
     publish_over,
     remove_checksum,
     remove_tree,
+    sync_files,
     write_temp,
 )
 from lakedex.storage.local_source import LocalSource
@@ -112,7 +114,7 @@ class LocalStorage:
         return LocalSource(normalise(path), length, self._open)
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Write a new file, wholly or not at all; an empty one need not be durable."""
+        """Write a new file, wholly or not at all; without `durable` a power cut may lose it."""
         target = self._target(path)
         with self._writing("create", path):
             if Path(target).exists():
@@ -122,9 +124,15 @@ class LocalStorage:
                 remove_checksum(target)
                 Path(target).touch(exist_ok=False)
                 return
-            temp, _ = write_temp(split(target)[0], data)
             remove_checksum(target)
-            publish_new(temp, target, data)
+            if not create_nameless(target, data, durable=durable):
+                temp, _ = write_temp(split(target)[0], data)
+                publish_new(temp, target, data)
+
+    def make_durable(self, paths: Collection[str]) -> None:
+        """Force files and their names to the disk; together that costs little more than one."""
+        with self._writing("make durable", "files"):
+            sync_files([self._located(path) for path in paths])
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write a file in place of the old one, wholly or not at all."""

@@ -1,9 +1,9 @@
 """Durable, all-or-nothing changes of files on a POSIX file system.
 
-Bytes go to a hidden temporary file in the target's own folder, are forced to the disk, and
-appear under their name in one step: `link` for a new file (it fails when the name is taken),
-`rename` for a replaced one. The folder is forced to the disk after, so that the name survives
-a power cut as well.
+Bytes go to a file without a name, or to a hidden temporary one in the target's own folder, are
+forced to the disk, and appear under their name in one step: `link` for a new file (it fails when
+the name is taken), `rename` for a replaced one. The folder is forced to the disk after, so that
+the name survives a power cut as well.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from lakedex.storage.paths import TEMP_PREFIX, TEMP_SUFFIX
 
 LOCK_TIMEOUT_S = 30.0
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
 _TREE_ATTEMPTS = 5
+_SYNC_THREADS = 8
 
 
 def make_folders(folder: str) -> None:
@@ -64,6 +67,39 @@ def publish_new(temp: str, target: str, data: bytes) -> None:
     finally:
         Path(temp).unlink(missing_ok=True)
     sync_folder(str(Path(target).parent))
+
+
+def create_nameless(target: str, data: bytes, *, durable: bool) -> bool:
+    """Write a file that has no name, then give it one nobody has yet, else `FileExistsError`.
+
+    A process that dies in between leaves nothing behind. Answers False, with nothing done, where
+    the system cannot do that.
+    """
+    if not _NAMELESS:
+        return False
+    folder = str(Path(target).parent)
+    try:
+        handle = os.open(folder, _NAMELESS | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOSPC, errno.EROFS}:
+            raise
+        return False
+    try:
+        _write_all(handle, data)
+        if durable:
+            os.fsync(handle)
+        try:
+            # With a descriptor Python asks the system to follow the link to the nameless file.
+            os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle)
+        except OSError as error:
+            if error.errno in {*_NO_HARD_LINKS, errno.ENOENT, errno.EXDEV}:
+                return False
+            raise
+    finally:
+        os.close(handle)
+    if durable:
+        sync_folder(folder)
+    return True
 
 
 def publish_over(temp: str, target: str) -> None:
@@ -124,6 +160,21 @@ def locked_folder(folder: str, *, required: bool) -> Iterator[None]:
         os.close(handle)
 
 
+def sync_files(paths: Collection[str]) -> None:
+    """Force files and the names in their folders to the disk, many at the same time."""
+    with ThreadPoolExecutor(max(1, min(_SYNC_THREADS, len(paths)))) as pool:
+        list(pool.map(_sync_file, paths))
+        list(pool.map(sync_folder, {str(Path(path).parent) for path in paths}))
+
+
+def _sync_file(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def sync_folder(folder: str) -> None:
     """Force the names in a folder to the disk, where the file system can."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -144,13 +195,17 @@ def _write_exclusive(path: str, data: bytes, mode: int | None) -> os.stat_result
     try:
         if mode is not None:
             os.fchmod(handle, mode)
-        rest = memoryview(data)
-        while len(rest) > 0:
-            rest = rest[os.write(handle, rest) :]
+        _write_all(handle, data)
         os.fsync(handle)
         return os.fstat(handle)
     finally:
         os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while len(rest) > 0:
+        rest = rest[os.write(handle, rest) :]
 
 
 def _lock(handle: int, folder: str) -> None:

@@ -12,7 +12,7 @@ Object names are taken literally, with no percent-decoding, as Hadoop and Spark 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import obstore
@@ -111,6 +111,9 @@ class ObjectStorage:
         self._call(
             "create", path, lambda: obstore.put(self._store, key, bytes(data), mode="create")
         )
+
+    def make_durable(self, paths: Collection[str]) -> None:
+        """What is written here is durable at once."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write an object in place of the old one."""

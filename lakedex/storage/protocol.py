@@ -8,6 +8,7 @@ files) and cannot exist on others.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -76,6 +77,9 @@ class Storage(Protocol):
         A file that is not `durable` may be gone after a power cut, and is made faster where
         the store can do that.
         """
+
+    def make_durable(self, paths: Collection[str]) -> None:
+        """Force files that were created without `durable` to the disk, all at once."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write a file in place of the old one, wholly or not at all; answer its version.

@@ -9,6 +9,7 @@ from lakedex.timeline import (
     Instant,
     RequestedReplace,
     State,
+    file_name,
     load_table_config,
     write_instant,
 )
@@ -56,9 +57,13 @@ def take_instant(table: LockedTable, action: Action, operation: str) -> tuple[In
             raise
         else:
             return instant, heartbeat
-    raise CommitConflict(
-        f"other writers took {_TIME_ATTEMPTS} instant times without the lock"
-    )
+    raise CommitConflict(f"other writers took {_TIME_ATTEMPTS} instant times without the lock")
+
+
+def forget_request(table: LockedTable, instant: Instant) -> None:
+    """Take a requested instant off the timeline that nothing was written for."""
+    name = file_name(instant, table.config.timeline_layout)
+    table.storage.delete(f"{table.config.timeline_folder}/{name}")
 
 
 def _requested_body(action: Action, operation: str) -> bytes:

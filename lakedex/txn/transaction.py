@@ -37,7 +37,7 @@ from lakedex.timeline import (
     file_name,
     load_table_config,
 )
-from lakedex.txn.begin import locked_table, take_instant
+from lakedex.txn.begin import forget_request, locked_table, take_instant
 from lakedex.txn.conflicts import (
     Commit,
     commits_since,
@@ -107,6 +107,7 @@ class Transaction:
         self._heartbeat = heartbeat
         self._options = options
         self._is_open = True
+        self._has_started = False
 
     @classmethod
     def begin(
@@ -150,6 +151,7 @@ class Transaction:
 
     def start_writing(self) -> None:
         """Put the write on the timeline as inflight; data files may be written after this."""
+        self._has_started = True
         try:
             self._storage.create(self.inflight_path, b"")
         except AlreadyExists:
@@ -199,7 +201,10 @@ class Transaction:
             with self._lock:
                 table = locked_table(self._storage, self._lock, self._options.heartbeat)
                 # One that others took off the timeline may have left a trace after that.
-                if not table.timeline().is_completed(self.instant):
+                if not self._has_started:
+                    # Nothing was written: the table shall look as if nobody had asked.
+                    forget_request(table, self._requested)
+                elif not table.timeline().is_completed(self.instant):
                     roll_back(table, Instant(self.instant, self.action, State.INFLIGHT))
                 is_undone = True
         except Exception as error:  # noqa: BLE001 - whatever led here must not be hidden

@@ -141,6 +141,9 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         for file in answer.files:
             added[file.partition][file.name] = file.size
     replaced = {current.partition for current in outcome.replaced}
+    # What others added to a partition meanwhile stays, and so must its ranges.
+    gone = {current.id for current in outcome.replaced}
+    replaced -= {current.partition for current in snapshot.slices if current.id not in gone}
     before = {field.name: field.type for field in outcome.stored}
     retyped = {
         field.name: field.type

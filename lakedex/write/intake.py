@@ -83,15 +83,16 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
     if intake.is_delete:
-        piece = piece.select([name for name in piece.column_names if name in intake.columns.names])
-        wanted = [intake.columns.field(name) for name in piece.column_names]
-        piece = conform(piece, pa.schema(wanted))
+        # Of a record that goes away only the key counts, whatever else the row says.
+        wanted = [column for column in intake.columns if column.name in intake.keys.columns]
+        given = [column for column in wanted if column.name in piece.column_names]
+        piece = conform(piece, pa.schema(given))
     else:
         piece = conform(piece, intake.columns, defaults=intake.defaults)
     piece = piece.combine_chunks()
     leading = [
         intake.keys.keys(piece),
-        intake.keys.partition_paths(piece),
+        _partition_paths(intake, piece),
         pa.repeat(pa.scalar(intake.is_delete), piece.num_rows),
     ]
     own = [
@@ -103,6 +104,14 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
     # Deletes leave required columns empty, so nothing is required on the way.
     fields = [*LEADING, *(column.with_nullable(nullable=True) for column in intake.columns)]
     return pa.Table.from_arrays([*leading, *own], schema=pa.schema(fields))
+
+
+def _partition_paths(intake: Intake, piece: pa.Table) -> pa.Array:
+    levels = {level.field.partition(".")[0] for level in intake.keys.levels}
+    if intake.is_delete and not levels <= set(piece.column_names):
+        # A global index knows where the record is.
+        return pa.repeat(pa.scalar("", pa.string()), piece.num_rows)
+    return intake.keys.partition_paths(piece)
 
 
 def _spill_by_bucket(

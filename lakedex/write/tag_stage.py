@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -71,15 +71,19 @@ def tag_stage(task: TagTask) -> TagAnswer:
         looked_up += rows.num_rows
         rows = _tag(task, bucket, rows)
         found += pc.sum(rows[LIVE]).as_py() or 0
-        tagged.append(_without_existing(rows, task.existing))
+        tagged.append(rows)
     parts = tuple(_put_out(writer, pa.concat_tables(tagged))) if tagged else ()
     writer.finish()
     return TagAnswer(parts, looked_up, found)
 
 
 def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
-    if task.plan is not None:
+    if task.plan is not None and task.existing == "update":
         return tag_bucket(task.facts, task.plan, bucket, rows)
+    if task.plan is not None:
+        # Versions do not count: a record that is there stays, wherever and however old it is.
+        in_place = replace(task.plan, update_partition_path=False)
+        return _without_existing(tag_bucket(task.facts, in_place, bucket, rows), task.existing)
     nowhere = [
         pa.nulls(rows.num_rows, pa.string()),
         pa.repeat(pa.scalar(value=False), rows.num_rows),
@@ -91,14 +95,10 @@ def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
 
 
 def _without_existing(rows: pa.Table, existing: str) -> pa.Table:
-    if existing == "update":
-        return rows
     if existing == "fail" and pc.any(rows[LIVE]).as_py():
         key = rows.filter(rows[LIVE])[KEY][0].as_py()
         raise InvalidInput(f"the key {key!r} is in the table already; insert only new keys")
-    if existing in ("drop", "fail"):
-        rows = rows.filter(pc.invert(rows[LIVE]))
-    return rows
+    return rows.filter(pc.invert(rows[LIVE]))
 
 
 def _put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:

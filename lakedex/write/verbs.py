@@ -58,7 +58,10 @@ class TableWriter:
         return self._run(kinds.BULK_INSERT, rows)
 
     def delete(self, rows: RowSource) -> WriteResult:
-        """Delete the records whose key columns (and partition columns) the rows name."""
+        """Delete the records whose key columns (and partition columns) the rows name.
+
+        Other columns are not looked at. With a global index the key columns are enough.
+        """
         return self._run(kinds.DELETE, rows)
 
     def delete_where(self, condition: str, *, time_zone: str = "UTC") -> WriteResult:

@@ -16,7 +16,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from lakedex.config import TableType
+from lakedex.config import MergeMode, TableConfig, TableType
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
@@ -111,7 +111,7 @@ def run_write(
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("intake"):
-            taken = _take_in(target, operation, source, scratch.path)
+            taken = _take_in(target, operation, source, scratch.path, partitions)
         if not taken.rows and operation.replaces is not Replaces.TABLE and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
         for attempt in range(target.conflict_retries + 1):
@@ -124,7 +124,13 @@ def run_write(
     raise AssertionError("unreachable")
 
 
-def _take_in(target: Target, operation: Operation, source: RowSource | None, scratch: str) -> Taken:
+def _take_in(
+    target: Target,
+    operation: Operation,
+    source: RowSource | None,
+    scratch: str,
+    partitions: Sequence[str],
+) -> Taken:
     snapshot = Snapshot.open(target.address.open())
     check_writable(snapshot)
     stored = StoredSchema.of(snapshot)
@@ -138,15 +144,24 @@ def _take_in(target: Target, operation: Operation, source: RowSource | None, scr
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
     schema = WriteSchema.of(columns, stored)
+    if source is not None:
+        _check_columns(config, source.schema, target.options, operation)
     if source is None:
+        present = {current.partition for current in snapshot.slices}
+        for partition in partitions:
+            if partition not in present:
+                raise InvalidInput(f"the table has no partition {partition!r}")
         return Taken((), 0, 0, (), schema, stored.columns)
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
+    keys = KeyGenerator.of(config, columns)
+    if operation.is_delete and target.options.index_type.is_global:
+        keys = keys.for_keys_only(source.schema.names)
     buckets = max(2, target.engine.parallelism * 2)
     intake = Intake(
         address=target.address,
         scratch=scratch,
         columns=columns,
-        keys=KeyGenerator.of(snapshot.config, columns),
+        keys=keys,
         is_delete=operation.is_delete,
         buckets=buckets,
         shards=plan.lookup_shards or buckets,
@@ -167,6 +182,21 @@ def _take_in(target: Target, operation: Operation, source: RowSource | None, scr
         schema=schema,
         stored=stored.columns,
     )
+
+
+def _check_columns(
+    config: TableConfig, incoming: pa.Schema, options: WriteOptions, operation: Operation
+) -> None:
+    """Refuse rows without the columns that say which record they are, and which version."""
+    roles = {"record key": config.record_key_fields}
+    if not (operation.is_delete and options.index_type.is_global):
+        roles["partition"] = config.partition_fields
+    if not operation.is_delete and config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
+        roles["ordering"] = config.ordering_fields
+    for role, names in roles.items():
+        for name in names:
+            if name.partition(".")[0] not in incoming.names:
+                raise InvalidInput(f"the rows lack the {role} column {name!r}")
 
 
 def _write(
@@ -243,7 +273,8 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         index_hits=hits,
         seconds=clock.seconds,
     )
-    if not groups and not replaced and write.operation.replaces is Replaces.NOTHING:
+    replaces = write.operation.replaces is not Replaces.NOTHING
+    if not groups and not replaces:
         return result
     with clock.step("write"):
         write.transaction.start_writing()
@@ -264,7 +295,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         replaced=tuple(replaced),
         kept={**target.kept, **target.options.kept()},
     )
-    if not any(answer.files for answer in done) and not replaced and not _must_commit(write):
+    if not any(answer.files for answer in done) and not replaces:
         return result
     with clock.step("commit"):
         commit_outcome(
@@ -285,10 +316,6 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result
-
-
-def _must_commit(write: _Write) -> bool:
-    return write.operation.replaces is not Replaces.NOTHING
 
 
 def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
@@ -329,9 +356,11 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
-    index = options.index_type
+    index, looks_up = options.index_type, write.operation.looks_up
+    # What is there already does not matter to a write that takes it away.
+    adds = not looks_up and write.operation.replaces is Replaces.NOTHING
     tag_plan = None
-    if write.operation.looks_up or options.insert_duplicates is not InsertDuplicates.NONE:
+    if looks_up or (adds and options.insert_duplicates is not InsertDuplicates.NONE):
         tag_plan = plan_tagging(
             target.engine,
             facts,
@@ -341,7 +370,6 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
             buckets=taken.buckets,
             partitions=taken.partitions,
         )
-    looks_up = write.operation.looks_up
     tasks = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
     return target.engine.map(
         "find the records",
@@ -351,9 +379,8 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
                 facts=facts,
                 plan=tag_plan,
                 buckets=share,
-                reduce=(
-                    options.combine_before_upsert if looks_up else options.combine_before_insert
-                ),
+                # A key has one place, so rows that are looked up must be of different keys.
+                reduce=tag_plan is not None or options.combine_before_insert,
                 per_partition=not index.is_global,
                 existing="update" if looks_up else options.insert_duplicates.value,
             )
@@ -371,10 +398,6 @@ def _replaced(
         return ()
     if replaces is Replaces.TABLE:
         return snapshot.slices
-    present = {current.partition for current in snapshot.slices}
-    for partition in partitions:
-        if partition not in present:
-            raise InvalidInput(f"the table has no partition {partition!r}")
     named = {*partitions, *write.taken.partitions}
     return tuple(current for current in snapshot.slices if current.partition in named)
 

@@ -26,6 +26,7 @@ def main(folder: Path, executor_python: str) -> None:
             "spark.executor.cores": "1",
             "spark.driver.memory": "768m",
             "spark.speculation": "true",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.session.timeZone": "UTC",
             "spark.default.parallelism": "2",
             "spark.sql.shuffle.partitions": "2",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lakedex.errors import CommitConflict
 from lakedex.storage.address import StorageAddress
-from tests.support.history import Commit, create, writer_of
+from tests.support.history import Commit, History, create, write_history, writer_of
 from tests.support.write_shapes import Shape
 
 ATTEMPTS = 60
@@ -46,3 +46,8 @@ def try_once(shape: Shape, path: str, commit: Commit, options: dict[str, str], s
     except CommitConflict as problem:
         error = {"kind": type(problem).__name__, "message": str(problem)}
     Path(said).write_text(json.dumps(error), encoding="utf-8")
+
+
+def write_whole_history(shape: Shape, path: str, rows: int, commits: int) -> None:
+    """A table with all its commits."""
+    write_history(History(shape, rows=rows), create(shape, path), commits)

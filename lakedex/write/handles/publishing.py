@@ -40,6 +40,7 @@ class Publisher:
             for action in _ACTIONS
         ]
         self._known_partitions: set[str] = set()
+        self._published: list[str] = []
         self._require_pending()
 
     def publish(self, group: GroupWork, data: bytes) -> int:
@@ -59,7 +60,9 @@ class Publisher:
                 self._storage.delete(marker)
             raise
         path = group.path_of(group.file_name)
-        if not self._create(path, data):
+        is_first = self._create(path, data, durable=False)
+        self._published.append(path)
+        if not is_first:
             return self._storage.size(path)
         try:
             # The rollback may have looked for files just before this one was there.
@@ -68,6 +71,10 @@ class Publisher:
             self._storage.delete(path)
             raise
         return len(data)
+
+    def finish(self) -> None:
+        """Force all files of the task to the disk, before the commit can name them."""
+        self._storage.make_durable(self._published)
 
     def _marker(self, group: GroupWork) -> str:
         kind = "CREATE" if group.is_log or group.current is None else "MERGE"
@@ -81,7 +88,9 @@ class Publisher:
         depth = group.partition.count("/") + 1 if group.partition else 0
         props = {"commitTime": self._facts.instant, "partitionDepth": str(depth)}
         text = format_properties(props, comment="partition metadata")
-        self._create(group.path_of(_METAFILE), text.encode("ascii"))
+        path = group.path_of(_METAFILE)
+        if self._create(path, text.encode("ascii"), durable=False):
+            self._published.append(path)
         self._known_partitions.add(group.partition)
 
     def _require_pending(self) -> None:

@@ -47,6 +47,7 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
+    publisher.finish()
     return TaskResult(
         files=tuple(files),
         statistics=ranges.tables(),

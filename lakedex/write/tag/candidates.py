@@ -1,7 +1,8 @@
-"""Which base files may hold a key of a write, by the key range and bloom filter of their footers.
+"""Which base files may hold a key of a write, by their key ranges and bloom filters.
 
-Footers written by the JVM bound keys in the order of UTF-16 units, which differs from that of
-UTF-8 bytes for characters from U+E000 on. Keys that hold one are asked of every filter.
+Both stand in footers and may stand in the metadata table. Ranges written by the JVM bound keys in
+the order of UTF-16 units, which differs from that of UTF-8 bytes for characters from U+E000 on.
+Keys that hold one are asked of every filter.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class _SortedKeys:
 
 
 class KeyQuestions:
-    """The keys of a write, ready to be asked of many footers."""
+    """The keys of a write, ready to be asked of many files."""
 
     def __init__(self, incoming: Incoming, *, per_partition: bool) -> None:
         """Hash and sort the keys once; keys of one partition only concern its files, if asked."""
@@ -50,11 +51,7 @@ class KeyQuestions:
 
     def may_hold(self, footer: ParquetFooter, partition: str) -> bool:
         """Whether the file may hold one of the keys; a file that says nothing may."""
-        group = self._groups.get(partition if self._per_partition else "")
-        if group is None:
-            return False
-        first, last = self._range(group.ordered, footer)
-        asked = np.concatenate([group.ordered[first:last], group.others])
+        asked = self.in_range(partition, footer.min_key, footer.max_key)
         if not len(asked):
             return False
         try:
@@ -62,13 +59,22 @@ class KeyQuestions:
         except LakedexError:
             # A filter that cannot be read rules nothing out.
             return True
-        if bloom is None:
-            return True
+        return bloom is None or self.any_in(bloom, asked)
+
+    def in_range(self, partition: str, low: str | None, high: str | None) -> Positions:
+        """The keys that a file of the partition may hold; bounds that are None bound nothing."""
+        group = self._groups.get(partition if self._per_partition else "")
+        if group is None:
+            return np.zeros(0, dtype=np.int64)
+        first, last = self._range(group.ordered, low, high)
+        return np.concatenate([group.ordered[first:last], group.others])
+
+    def any_in(self, bloom: BloomFilter, asked: Positions) -> bool:
+        """Whether a filter may hold one of the keys at the given positions."""
         passed = self._pass_first_hashes(bloom, asked)
         return bool(len(passed) and bloom.contains(self._keys.take(pa.array(passed))).any())
 
-    def _range(self, ordered: Positions, footer: ParquetFooter) -> tuple[int, int]:
-        low, high = footer.min_key, footer.max_key
+    def _range(self, ordered: Positions, low: str | None, high: str | None) -> tuple[int, int]:
         if low is None or high is None:
             return 0, len(ordered)
 

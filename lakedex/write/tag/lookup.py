@@ -29,6 +29,7 @@ from lakedex.format.parquet.footer import read_footer
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.candidates import KeyQuestions
+from lakedex.write.tag.hints import KeyRange, LookupTask, TaskFilters
 from lakedex.write.tag.incoming import Incoming, incoming_keys
 from lakedex.write.tag.places import PLACES, Mask, mask_of, positions_of
 
@@ -48,8 +49,8 @@ class StoredKeys:
     live: Mask
 
 
-def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[tuple[FileSlice, ...]]:
-    """The slices in tasks of about equal work, a few for each slot."""
+def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[LookupTask]:
+    """The slices in tasks of about equal work, a few for each slot; without hints yet."""
     costs = [file_slice.size_bytes + _FILE_COST_BYTES for file_slice in slices]
     most = min(_MOST_TASK_BYTES, sum(costs) // (_TASKS_PER_SLOT * parallelism) + 1)
     tasks: list[list[FileSlice]] = []
@@ -60,17 +61,18 @@ def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[tuple[Fi
             room = most
         tasks[-1].append(file_slice)
         room -= cost
-    return [tuple(task) for task in tasks]
+    return [LookupTask(tuple(task), (KeyRange(),) * len(task)) for task in tasks]
 
 
 def find_matches(
     facts: TableFacts,
     index: WriteIndex,
     buckets: Sequence[Sequence[Segment]],
-    slices: Sequence[FileSlice],
+    task: LookupTask,
 ) -> Matches:
     """Where keys of the write stand in the slices: spilled places, by bucket."""
     context = facts.read_context()
+    slices, filters = task.slices, TaskFilters(context.storage, task.filters)
     spill = SpillWriter(context.storage, f"{facts.scratch}/places-{uuid.uuid4().hex}")
     stored: dict[int, StoredKeys] = {}
     found: list[tuple[int, Segment]] = []
@@ -81,7 +83,9 @@ def find_matches(
             wanted = [
                 number
                 for number in wanted
-                if number in stored or _may_hold(context, slices[number], incoming, questions)
+                if number in stored
+                or _base_may_hold(context, task, number, filters, questions)
+                or _logs_hold(context, slices[number], incoming)
             ]
         for number in wanted:
             if number not in stored:
@@ -117,15 +121,30 @@ def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
     return StoredKeys(_joined([living, dead]), live)
 
 
-def _may_hold(
-    context: ReadContext, file_slice: FileSlice, incoming: Incoming, questions: KeyQuestions
+def _base_may_hold(
+    context: ReadContext,
+    task: LookupTask,
+    number: int,
+    filters: TaskFilters,
+    questions: KeyQuestions,
 ) -> bool:
-    """Whether to read a slice: by its base file's footer, and by the keys of its log records."""
-    if file_slice.base is not None:
-        path = file_slice.path_of(file_slice.base.name)
-        source = context.storage.source(path, file_slice.base.size_bytes)
-        if questions.may_hold(read_footer(source), file_slice.partition):
-            return True
+    """Asks the hints first; the footer is read only where they leave it open."""
+    file_slice, bounds = task.slices[number], task.ranges[number]
+    if file_slice.base is None:
+        return False
+    asked = questions.in_range(file_slice.partition, bounds.low, bounds.high)
+    if not len(asked):
+        return False
+    bloom = filters.of(number)
+    if bloom is not None:
+        return questions.any_in(bloom, asked)
+    path = file_slice.path_of(file_slice.base.name)
+    source = context.storage.source(path, file_slice.base.size_bytes)
+    return questions.may_hold(read_footer(source), file_slice.partition)
+
+
+def _logs_hold(context: ReadContext, file_slice: FileSlice, incoming: Incoming) -> bool:
+    """Whether records in the slice's logs have one of the keys."""
     if not file_slice.logs:
         return False
     target = context.target(_key_columns(context))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from functools import partial
 
@@ -9,13 +10,14 @@ from lakedex.config.write_index import WriteIndex
 from lakedex.engine import Engine
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
-from lakedex.format.spill import Segment
+from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.catalog import spill_slices
+from lakedex.write.tag.hint_reading import with_hints
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
 from lakedex.write.tag.tag_plan import TagPlan
@@ -33,6 +35,7 @@ def plan_tagging(
     update_partition_path: bool,
     buckets: Sequence[Sequence[Segment]],
     partitions: Sequence[str],
+    use_metadata: bool = True,
 ) -> TagPlan:
     """Find out what `tag_bucket` needs; SIMPLE and BLOOM lookups run here, in workers.
 
@@ -44,6 +47,7 @@ def plan_tagging(
         update_partition_path: Whether global indexes move a record whose partition changed.
         buckets: The spilled rows; all rows of a key are in one bucket.
         partitions: The partition paths that the rows have.
+        use_metadata: Whether BLOOM lookups ask the metadata table before footers.
 
     Raises:
         IndexUnusable: the table has no record index of the kind that was asked for.
@@ -57,6 +61,9 @@ def plan_tagging(
     if slices and not index.uses_record_index:
         worker = partial(find_matches, facts, index, buckets)
         tasks = lookup_tasks(slices, engine.parallelism)
+        if use_metadata and index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM):
+            prefix = f"{facts.scratch}/filters-{uuid.uuid4().hex}"
+            tasks = with_hints(snapshot, tasks, SpillWriter(facts.address.open(), prefix))
         for found in engine.map("find keys in files", worker, tasks):
             for bucket, segment in found:
                 matches[bucket].append(segment)

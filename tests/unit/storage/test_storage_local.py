@@ -212,7 +212,7 @@ def test_a_file_changed_and_changed_back_is_another_version(table: LocalStorage)
 def test_create_without_hard_links_still_has_one_winner(
     table: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_links(*_: object) -> None:
+    def no_links(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(local_files.os, "link", no_links)
