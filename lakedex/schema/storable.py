@@ -65,7 +65,7 @@ def check_names(names: list[str], where: str) -> None:
 
 
 def check_reserved(names: list[str]) -> None:
-    """Refuse the names that Hudi keeps for itself, and those of columns that rows have on their way.
+    """Refuse the names that Hudi keeps for itself, and those that rows on their way need.
 
     Raises:
         InvalidInput: naming the column.
@@ -74,7 +74,7 @@ def check_reserved(names: list[str]) -> None:
         if name.lower().startswith(META_PREFIX) and name not in _USER_FLAGS:
             raise InvalidInput(f"column name {name!r} is reserved: {META_PREFIX}* belongs to Hudi")
         if name.lower().startswith(_OWN_PREFIX):
-            raise InvalidInput(f"column name {name!r} is reserved: {_OWN_PREFIX}* is used by writes")
+            raise InvalidInput(f"column name {name!r} is reserved: {_OWN_PREFIX}* is for writes")
 
 
 def _field(field: pa.Field, path: str, level: int, name: str | None = None) -> pa.Field:

@@ -46,7 +46,8 @@ class MatchingRows:
             snapshot, normalise(tree), text=condition, options=PlanOptions(time_zone=time_zone)
         )
         config = snapshot.config
-        names = dict.fromkeys((*config.record_key_fields, *config.partition_fields))
+        fields = (*config.record_key_fields, *config.partition_fields)
+        names = dict.fromkeys(name.partition(".")[0] for name in fields)
         self.schema = pa.schema([snapshot.schema.field(name) for name in names])
         self.seen = CommittedInstants.of(snapshot.timeline)
         self._engine = engine

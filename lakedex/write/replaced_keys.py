@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice
@@ -15,22 +16,32 @@ from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import NOTE_SCHEMA, KeyNote
+from lakedex.storage.protocol import Storage
+from lakedex.table import Snapshot
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import KEY
+from lakedex.write.rows import FILE_ID, KEY, PARTITION
+from lakedex.write.tag.plan import global_record_index
+from lakedex.write.tag.record_places import RecordIndexAccess, record_places
 
 
 @dataclass(frozen=True)
 class _Task:
     facts: TableFacts
     slices: tuple[FileSlice, ...]
+    index: RecordIndexAccess | None
 
 
 def note_replaced_keys(
-    engine: Engine, facts: TableFacts, slices: Sequence[FileSlice]
+    engine: Engine, facts: TableFacts, snapshot: Snapshot, slices: Sequence[FileSlice]
 ) -> list[KeyNote]:
-    """Deletes for all keys of the given slices."""
+    """Deletes for the keys of the given slices.
+
+    A key that was overwritten in one partition after another stands in both for a while. An index
+    over the whole table knows its newer place only, and must not forget that with the older one.
+    """
+    index = global_record_index(snapshot)
     count = max(1, min(len(slices), engine.parallelism * 2))
-    tasks = [_Task(facts, tuple(slices[at::count])) for at in range(count)]
+    tasks = [_Task(facts, tuple(slices[at::count]), index) for at in range(count)]
     answers = engine.map("note replaced keys", _note_keys, [task for task in tasks if task.slices])
     return [note for notes in answers for note in notes]
 
@@ -41,9 +52,23 @@ def _note_keys(task: _Task) -> list[KeyNote]:
     notes: list[KeyNote] = []
     for current in task.slices:
         for rows in read_slice(context, current, [KEY]):
-            notes += _spill(task.facts, rows[KEY].combine_chunks(), current, writer)
+            keys = rows[KEY].combine_chunks()
+            if task.index is not None:
+                keys = _placed(context.storage, task.index, keys, current)
+            notes += _spill(task.facts, keys, current, writer)
     writer.finish()
     return notes
+
+
+def _placed(
+    storage: Storage, index: RecordIndexAccess, keys: pa.Array, current: FileSlice
+) -> pa.Array:
+    """The keys whose place is in the slice, as the index says."""
+    places = record_places(storage, index, pa.table({KEY: keys}))
+    in_slice = pc.and_(
+        pc.equal(places[PARTITION], current.partition), pc.equal(places[FILE_ID], current.file_id)
+    )
+    return places[KEY].filter(in_slice).combine_chunks()
 
 
 def _spill(

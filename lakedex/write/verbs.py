@@ -17,8 +17,9 @@ from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
+from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
-from lakedex.write.walk import Target, run_write
+from lakedex.write.walk import run_write
 
 
 class TableWriter:

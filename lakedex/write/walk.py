@@ -9,38 +9,27 @@ that loses a conflict may be tried again from `begin` on, without reading its in
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
-from lakedex.config import MergeMode, TableConfig, TableType
+from lakedex.config import TableType
 from lakedex.config.write_index import WriteIndex
-from lakedex.config.write_options import InsertDuplicates, WriteOptions
-from lakedex.engine import Engine
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.config.write_options import InsertDuplicates
+from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice
-from lakedex.format.spill import Segment
-from lakedex.keys.generator import KeyGenerator
-from lakedex.schema.reconcile import reconcile
-from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.transaction import Transaction, TransactionOptions
+from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import FileSizes, Placing, assign, share_out
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.due import compact_metadata
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
-from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.log_deletes import groups_with_deletes
 from lakedex.write.metadata_plan import MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
-from lakedex.write.patience import transaction_options
 from lakedex.write.replaced_keys import note_replaced_keys
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
@@ -48,43 +37,14 @@ from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
 from lakedex.write.tag.plan import plan_tagging
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+from lakedex.write.taking import Taken, Target, take_rows
+from lakedex.write.target import StoredSchema
 
 log = logging.getLogger("lakedex")
 
 _ROWS_A_TAG_TASK = 25_000
 _LOOSE_ERROR_RATE = 1e-4
 """For filters that no writer of the table asks."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The table to write, with what runs the work and how."""
-
-    address: StorageAddress
-    engine: Engine
-    options: WriteOptions
-    kept: Mapping[str, str] = field(default_factory=dict)
-    """What the table kept before."""
-    conflict_retries: int = 0
-
-    @property
-    def patience(self) -> TransactionOptions:
-        """How long to wait for other writers."""
-        return transaction_options(self.options.lock)
-
-
-@dataclass(frozen=True)
-class Taken:
-    """The rows of a write after intake."""
-
-    buckets: tuple[tuple[Segment, ...], ...]
-    rows: int
-    spilled_bytes: int
-    partitions: tuple[str, ...]
-    schema: WriteSchema
-    stored: pa.Schema
-    """The table's columns when the rows were taken in."""
 
 
 def run_write(
@@ -111,7 +71,7 @@ def run_write(
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("intake"):
-            taken = _take_in(target, operation, source, scratch.path, partitions)
+            taken = take_rows(target, operation, source, scratch.path, partitions)
         if not taken.rows and operation.replaces is not Replaces.TABLE and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
         for attempt in range(target.conflict_retries + 1):
@@ -122,81 +82,6 @@ def run_write(
                     raise
                 log.warning("%s lost a conflict and is tried again", operation.name)
     raise AssertionError("unreachable")
-
-
-def _take_in(
-    target: Target,
-    operation: Operation,
-    source: RowSource | None,
-    scratch: str,
-    partitions: Sequence[str],
-) -> Taken:
-    snapshot = Snapshot.open(target.address.open())
-    check_writable(snapshot)
-    stored = StoredSchema.of(snapshot)
-    columns = stored.columns
-    config = snapshot.config
-    if not operation.is_delete and source is not None:
-        columns = reconcile(
-            stored.columns,
-            source.schema,
-            defaults=stored.defaults,
-            key_columns=(*config.record_key_fields, *config.partition_fields),
-        )
-    schema = WriteSchema.of(columns, stored)
-    if source is not None:
-        _check_columns(config, source.schema, target.options, operation)
-    if source is None:
-        present = {current.partition for current in snapshot.slices}
-        for partition in partitions:
-            if partition not in present:
-                raise InvalidInput(f"the table has no partition {partition!r}")
-        return Taken((), 0, 0, (), schema, stored.columns)
-    plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
-    keys = KeyGenerator.of(config, columns)
-    if operation.is_delete and target.options.index_type.is_global:
-        keys = keys.for_keys_only(source.schema.names)
-    buckets = max(2, target.engine.parallelism * 2)
-    intake = Intake(
-        address=target.address,
-        scratch=scratch,
-        columns=columns,
-        keys=keys,
-        is_delete=operation.is_delete,
-        buckets=buckets,
-        shards=plan.lookup_shards or buckets,
-        defaults=stored.defaults,
-    )
-    answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
-    by_bucket: list[list[Segment]] = [[] for _ in range(buckets)]
-    counts: Counter[str] = Counter()
-    for answer in answers:
-        counts.update(answer.rows_by_partition)
-        for bucket, segment in answer.segments:
-            by_bucket[bucket].append(segment)
-    return Taken(
-        buckets=tuple(tuple(segments) for segments in by_bucket),
-        rows=sum(counts.values()),
-        spilled_bytes=sum(segment.length for part in by_bucket for segment in part),
-        partitions=tuple(sorted(counts)),
-        schema=schema,
-        stored=stored.columns,
-    )
-
-
-def _check_columns(
-    config: TableConfig, incoming: pa.Schema, options: WriteOptions, operation: Operation
-) -> None:
-    """Refuse rows without the columns that say which record they are, and which version."""
-    roles = {"record key": config.record_key_fields}
-    if not (operation.is_delete and options.index_type.is_global):
-        roles["partition"] = config.partition_fields
-    if not operation.is_delete and config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
-        roles["ordering"] = config.ordering_fields
-    for role, names in roles.items():
-        for name in names:
-            if name.partition(".")[0] not in incoming.names:
-                raise InvalidInput(f"the rows lack the {role} column {name!r}")
 
 
 def _write(
@@ -284,7 +169,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
         notes = [note for answer in done for note in answer.notes]
         if replaced and plan.has_record_index:
-            notes = note_replaced_keys(target.engine, facts, replaced) + notes
+            notes = note_replaced_keys(target.engine, facts, snapshot, replaced) + notes
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from lakedex.index.metadata_table.partitions import STATS_PAYLOAD
 
 _Ints = npt.NDArray[np.int64]
 _Bound = dict[str, Any]
+_DECIMAL = 10
+"""The type ordinal of decimals, whose bounds are bytes."""
 _COUNTS = ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
 
 
@@ -62,12 +65,23 @@ def _join(older: dict[str, Any] | None, newer: dict[str, Any] | None) -> dict[st
     if not older or older["isDeleted"] or newer["isDeleted"] or newer["isTightBound"]:
         return newer
     joined = dict(newer)
-    joined["minValue"] = _wider(older["minValue"], newer["minValue"], min)
-    joined["maxValue"] = _wider(older["maxValue"], newer["maxValue"], max)
+    kind = newer.get("valueType")
+    is_decimal = kind is not None and kind["typeOrdinal"] == _DECIMAL
+    key = _signed if is_decimal else None
+    for name, pick in (("minValue", min), ("maxValue", max)):
+        joined[name] = _wider(older[name], newer[name], partial(pick, key=key))
+    if is_decimal and older.get("valueType") != kind:
+        # Unscaled values of two scales are not comparable.
+        joined["minValue"] = joined["maxValue"] = None
     for name in _COUNTS:
         known = older[name] is not None and newer[name] is not None
         joined[name] = older[name] + newer[name] if known else None
     return joined
+
+
+def _signed(unscaled: bytes) -> int:
+    """The unscaled value of a decimal, which is stored as the shortest big-endian bytes."""
+    return int.from_bytes(unscaled, "big", signed=True)
 
 
 def _wider(

@@ -118,6 +118,18 @@ def _record_index(
     return RecordIndexAccess(visible, by_partition=found)
 
 
+def global_record_index(snapshot: Snapshot) -> RecordIndexAccess | None:
+    """Where the record index over the whole table lies; None where there is none to be read."""
+    definition = snapshot.definitions.get(RECORD_INDEX)
+    metadata = snapshot.metadata
+    if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
+        return None
+    groups = tuple(metadata.groups(RECORD_INDEX))
+    if not groups or (definition is not None and definition.is_partitioned):
+        return None
+    return RecordIndexAccess(_visible(metadata, snapshot, groups), groups=groups)
+
+
 def _visible(
     metadata: MetadataTable, snapshot: Snapshot, groups: Sequence[FileSlice]
 ) -> VisibleInstants:

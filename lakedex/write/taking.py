@@ -1,0 +1,136 @@
+"""Taking in the rows of a write, before its table's timeline hears of it.
+
+Everything that can be wrong with options, columns and rows is found here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from lakedex.config import MergeMode, TableConfig
+from lakedex.config.write_options import WriteOptions
+from lakedex.engine import Engine
+from lakedex.errors import InvalidInput
+from lakedex.format.spill import Segment
+from lakedex.keys.generator import KeyGenerator
+from lakedex.schema.reconcile import reconcile
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.write.intake import Intake, TakenIn, take_in
+from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.operation import Operation
+from lakedex.write.patience import transaction_options
+from lakedex.write.row_source import RowSource
+from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table to write, with what runs the work and how."""
+
+    address: StorageAddress
+    engine: Engine
+    options: WriteOptions
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What the table kept before."""
+    conflict_retries: int = 0
+
+    @property
+    def patience(self) -> TransactionOptions:
+        """How long to wait for other writers."""
+        return transaction_options(self.options.lock)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rows of a write after intake."""
+
+    buckets: tuple[tuple[Segment, ...], ...]
+    rows: int
+    spilled_bytes: int
+    partitions: tuple[str, ...]
+    schema: WriteSchema
+    stored: pa.Schema
+    """The table's columns when the rows were taken in."""
+
+
+def take_rows(
+    target: Target,
+    operation: Operation,
+    source: RowSource | None,
+    scratch: str,
+    partitions: Sequence[str],
+) -> Taken:
+    """Read the rows once and spill them, or refuse them with the table as it was."""
+    snapshot = Snapshot.open(target.address.open())
+    check_writable(snapshot)
+    stored = StoredSchema.of(snapshot)
+    columns = stored.columns
+    config = snapshot.config
+    if not operation.is_delete and source is not None:
+        columns = reconcile(
+            stored.columns,
+            source.schema,
+            defaults=stored.defaults,
+            key_columns=(*config.record_key_fields, *config.partition_fields),
+        )
+    schema = WriteSchema.of(columns, stored)
+    if source is not None:
+        _check_columns(config, source.schema, target.options, operation)
+    if source is None:
+        present = {current.partition for current in snapshot.slices}
+        for partition in partitions:
+            if partition not in present:
+                raise InvalidInput(f"the table has no partition {partition!r}")
+        return Taken((), 0, 0, (), schema, stored.columns)
+    plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
+    keys = KeyGenerator.of(config, columns)
+    if operation.is_delete and target.options.index_type.is_global:
+        keys = keys.for_keys_only(source.schema.names)
+    buckets = max(2, target.engine.parallelism * 2)
+    intake = Intake(
+        address=target.address,
+        scratch=scratch,
+        columns=columns,
+        keys=keys,
+        is_delete=operation.is_delete,
+        buckets=buckets,
+        shards=plan.lookup_shards or buckets,
+        defaults=stored.defaults,
+    )
+    answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
+    by_bucket: list[list[Segment]] = [[] for _ in range(buckets)]
+    counts: Counter[str] = Counter()
+    for answer in answers:
+        counts.update(answer.rows_by_partition)
+        for bucket, segment in answer.segments:
+            by_bucket[bucket].append(segment)
+    return Taken(
+        buckets=tuple(tuple(segments) for segments in by_bucket),
+        rows=sum(counts.values()),
+        spilled_bytes=sum(segment.length for part in by_bucket for segment in part),
+        partitions=tuple(sorted(counts)),
+        schema=schema,
+        stored=stored.columns,
+    )
+
+
+def _check_columns(
+    config: TableConfig, incoming: pa.Schema, options: WriteOptions, operation: Operation
+) -> None:
+    """Refuse rows without the columns that say which record they are, and which version."""
+    roles = {"record key": config.record_key_fields}
+    if not (operation.is_delete and options.index_type.is_global):
+        roles["partition"] = config.partition_fields
+    if not operation.is_delete and config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
+        roles["ordering"] = config.ordering_fields
+    for role, names in roles.items():
+        for name in names:
+            if name.partition(".")[0] not in incoming.names:
+                raise InvalidInput(f"the rows lack the {role} column {name!r}")
