@@ -36,6 +36,8 @@ def conform(
     """
     columns = []
     for field in target:
+        if len(rows.schema.get_all_field_indices(field.name)) > 1:
+            raise InvalidInput(f"the input has the column {field.name} twice")
         if field.name in rows.schema.names:
             column = rows.column(field.name)
             chunks = [_value(chunk, field, field.name) for chunk in column.chunks]

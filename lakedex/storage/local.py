@@ -115,7 +115,7 @@ class LocalStorage:
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Write a new file, wholly or not at all; without `durable` a power cut may lose it."""
-        target = self._target(path)
+        target = self._target(path, durable=durable)
         with self._writing("create", path):
             if Path(target).exists():
                 raise FileExistsError(errno.EEXIST, "exists")
@@ -132,7 +132,7 @@ class LocalStorage:
     def make_durable(self, paths: Collection[str]) -> None:
         """Force files and their names to the disk; together that costs little more than one."""
         with self._writing("make durable", "files"):
-            sync_files([self._located(path) for path in paths])
+            sync_files([self._located(path) for path in paths], self._root)
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
         """Write a file in place of the old one, wholly or not at all."""
@@ -190,10 +190,10 @@ class LocalStorage:
         self._check_folder(split(normalise(path))[0])
         return f"{self._root}/{path}"
 
-    def _target(self, path: str) -> str:
+    def _target(self, path: str, *, durable: bool = True) -> str:
         target = self._located(path)
         with self._writing("create the folder of", path):
-            make_folders(split(target)[0])
+            make_folders(split(target)[0], durable=durable)
         return target
 
     def _check_folder(self, folder: str) -> None:

@@ -27,8 +27,8 @@ _TREE_ATTEMPTS = 5
 _SYNC_THREADS = 8
 
 
-def make_folders(folder: str) -> None:
-    """Make a folder and those above it, each forced to the disk where it is new."""
+def make_folders(folder: str, *, durable: bool = True) -> None:
+    """Make a folder and those above it, each forced to the disk where it is new and `durable`."""
     missing: list[Path] = []
     current = Path(folder)
     while not current.is_dir():
@@ -36,7 +36,8 @@ def make_folders(folder: str) -> None:
         current = current.parent
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
-        sync_folder(str(path.parent))
+        if durable:
+            sync_folder(str(path.parent))
 
 
 def write_temp(folder: str, data: bytes, *, mode: int | None = None) -> tuple[str, os.stat_result]:
@@ -160,11 +161,19 @@ def locked_folder(folder: str, *, required: bool) -> Iterator[None]:
         os.close(handle)
 
 
-def sync_files(paths: Collection[str]) -> None:
-    """Force files and the names in their folders to the disk, many at the same time."""
+def sync_files(paths: Collection[str], root: str) -> None:
+    """Force files and the folders up to a root to the disk, many at the same time."""
+    folders = {folder for path in paths for folder in _folders_above(path, root)}
     with ThreadPoolExecutor(max(1, min(_SYNC_THREADS, len(paths)))) as pool:
         list(pool.map(_sync_file, paths))
-        list(pool.map(sync_folder, {str(Path(path).parent) for path in paths}))
+        list(pool.map(sync_folder, folders))
+
+
+def _folders_above(path: str, root: str) -> Iterator[str]:
+    for folder in Path(path).parents:
+        yield str(folder)
+        if str(folder) == root or len(folder.parts) == 1:
+            return
 
 
 def _sync_file(path: str) -> None:

@@ -47,8 +47,6 @@ def hudi_options(shape: Shape) -> dict[str, str]:
         "hoodie.metadata.index.column.stats.enable": "true",
         "hoodie.clean.automatic": "false",
         "hoodie.compact.inline": "false",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.write.markers.type": "DIRECT",
         "hoodie.upsert.shuffle.parallelism": "2",
         "hoodie.delete.shuffle.parallelism": "2",
     }
