@@ -93,6 +93,16 @@ def group_conflict(
     return None
 
 
+def pending_groups(timeline: Timeline) -> frozenset[FileSliceId]:
+    """The file groups that a pending compaction or clustering is about to write anew."""
+    found: set[FileSliceId] = set()
+    for instant in timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
+        found.update(_compacted_groups(timeline, instant))
+    for instant in timeline.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
+        found.update(_clustered_groups(timeline, instant))
+    return frozenset(found)
+
+
 def _words(group: FileSliceId, other: str) -> str:
     place = f" of partition {group.partition}" if group.partition else ""
     return f"file group {group.file_id}{place} was changed by {other} too"

@@ -76,6 +76,8 @@ class Placing:
     """Whether new rows may go to log files: where writers find keys by the record index only."""
     with_deletes: frozenset[FileSliceId] = frozenset()
     """Groups whose logs delete records: a new row in a log might bring an older one back."""
+    closed: frozenset[FileSliceId] = frozenset()
+    """Groups that a pending compaction or clustering writes anew: new rows would be in conflict."""
 
 
 def assign(
@@ -147,7 +149,7 @@ def _small_groups(
     """The groups that may take new rows by partition, those first that are written anyway."""
     found: dict[str, list[tuple[bool, int, _Group]]] = defaultdict(list)
     for place, current in slices.items():
-        if place.partition not in partitions or current.base is None:
+        if place.partition not in partitions or current.base is None or place in placing.closed:
             continue
         if current.size_bytes >= sizes.small_bytes:
             continue

@@ -17,10 +17,8 @@ from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.storage.protocol import Storage
-from lakedex.table import Snapshot
 from lakedex.write.facts import TableFacts
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
-from lakedex.write.tag.plan import global_record_index
 from lakedex.write.tag.record_places import RecordIndexAccess, record_places
 
 
@@ -32,14 +30,16 @@ class _Task:
 
 
 def note_replaced_keys(
-    engine: Engine, facts: TableFacts, snapshot: Snapshot, slices: Sequence[FileSlice]
+    engine: Engine,
+    facts: TableFacts,
+    index: RecordIndexAccess | None,
+    slices: Sequence[FileSlice],
 ) -> list[KeyNote]:
-    """Deletes for the keys of the given slices.
+    """Deletes for the keys of the given slices; `index` is that over the whole table, if any.
 
     A key that was overwritten in one partition after another stands in both for a while. An index
     over the whole table knows its newer place only, and must not forget that with the older one.
     """
-    index = global_record_index(snapshot)
     count = max(1, min(len(slices), engine.parallelism * 2))
     tasks = [_Task(facts, tuple(slices[at::count]), index) for at in range(count)]
     answers = engine.map("note replaced keys", _note_keys, [task for task in tasks if task.slices])

@@ -20,6 +20,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.conflicts import pending_groups
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import FileSizes, Placing, assign, share_out
 from lakedex.write.commit import Outcome, commit_outcome
@@ -35,7 +36,7 @@ from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
-from lakedex.write.tag.plan import plan_tagging
+from lakedex.write.tag.plan import global_record_index, plan_tagging
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_rows
 from lakedex.write.target import StoredSchema
@@ -169,7 +170,8 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
         notes = [note for answer in done for note in answer.notes]
         if replaced and plan.has_record_index:
-            notes = note_replaced_keys(target.engine, facts, snapshot, replaced) + notes
+            index = global_record_index(snapshot)
+            notes = note_replaced_keys(target.engine, facts, index, replaced) + notes
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,
@@ -297,6 +299,7 @@ def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing
         fill_small=write.operation.fills_small,
         new_in_logs=new_in_logs,
         with_deletes=groups_with_deletes(snapshot, partitions) if new_in_logs else frozenset(),
+        closed=pending_groups(snapshot.timeline),
     )
 
 

@@ -129,7 +129,7 @@ def test_hudi_goes_on_with_a_resharded_record_index(spark, tmp_path, kind, group
     assert by_hudi(spark, path) == expected
 
 
-# Where a write dies: the text in the first or last change that it still makes.
+# Where a write dies: a text in the path of the last file that it makes.
 DEATHS = {
     "after its data files": "/p=p",
     "after its metadata deltacommit": ".hoodie/metadata/.hoodie/timeline/",
@@ -163,15 +163,14 @@ def kill_upsert(path: str, folder: Path, death: str) -> None:
     copy = folder / "copy"
     shutil.copytree(path, copy)
     changes = changes_of(upsert_job, str(copy), 30, 60, 2, result=folder / "changes")
-    text = DEATHS[death]
-    number = max(
-        at for at, change in enumerate(changes) if change.startswith("create") and is_at(change, text)
-    )
+    made = [at for at, change in enumerate(changes) if is_made(change, DEATHS[death])]
+    number = made[-1]
     child = start(upsert_job, path, 30, 60, 2, watch=Watch(kill_at=number, kill_after=True))
     assert finish(child) == -9
 
 
-def is_at(change: str, text: str) -> bool:
-    """Whether a change is of a path with the text in it, data files being outside of .hoodie."""
-    where = "/" + change.partition(" ")[2]
-    return text in where and (".hoodie" in text) == (".hoodie" in where)
+def is_made(change: str, text: str) -> bool:
+    """Whether a change makes a file with the text in its path; data files are not in .hoodie."""
+    verb, _, where = change.partition(" ")
+    in_place = (".hoodie" in text) == (".hoodie" in where)
+    return verb == "create" and in_place and text in f"/{where}"

@@ -24,6 +24,7 @@ from tests.support.write_shapes import Shape, judged_shapes
 
 ROWS = int(os.environ.get("LAKEDEX_JUDGED_ROWS", "5000"))
 COMMITS = 16
+FILES = {"hoodie.parquet.max.file.size": "131072", "hoodie.parquet.small.file.limit": "65536"}
 SHAPES = judged_shapes()
 
 
@@ -34,7 +35,9 @@ def written(request, tmp_path_factory) -> Iterator[Callable[[Shape], Path]]:
     chosen = [item for item in request.session.items if item.path == request.path]
     with ProcessPoolExecutor(1, mp_context=server()) as pool:
         running: dict[Shape, Future[None]] = {
-            shape: pool.submit(write_whole_history, shape, str(folder / str(shape)), ROWS, COMMITS)
+            shape: pool.submit(
+                write_whole_history, shape, str(folder / str(shape)), ROWS, COMMITS, FILES
+            )
             for shape in (item.callspec.params["shape"] for item in chosen)
         }
 
@@ -60,10 +63,10 @@ def test_hudi_reads_writes_and_validates_what_lakedex_wrote(shape, written, spar
     hudi_writes(judge, history, tmp_path)
     assert_holds(path, history.model)
 
-    history.apply(history.mixture(60)).write(shape, writer_of(StorageAddress.of(path)))
+    history.apply(history.mixture(60)).write(shape, writer_of(StorageAddress.of(path), FILES))
     assert_holds(path, history.model)
     judge.assert_reads(history.model)
-    judge.assert_metadata_is_valid()
+    judge.assert_metadata_is_valid(history.model)
 
 
 def assert_questions(judge: HudiJudge, history: History) -> None:
@@ -75,20 +78,21 @@ def assert_questions(judge: HudiJudge, history: History) -> None:
     keys = {row.id for row in (live[0], live[-1], *gone)}
     named = ", ".join(f"'{key}'" for key in sorted(keys))
     judge.assert_reads(history.model, f"id in ({named})", lambda row: row.id in keys)
-    key = live[-1].id
-    judge.assert_reads(history.model, f"id = '{key}'", lambda row: row.id == key)
 
 
 def hudi_writes(judge: HudiJudge, history: History, folder: Path) -> None:
     """Hudi upserts some rows, of which one is late, and deletes some."""
     chosen = history.sample(12)
-    rows: list[Row] = [history.changed(row) for row in chosen[:5]]
-    rows += [history.moved(row) for row in chosen[5:8]]
-    rows += [history.late(chosen[8]), *history.new_rows(5)]
-    if history.shape.marks_deletes:
-        rows += [history.changed(row)._replace(gone=True) for row in chosen[9:]]
-    judge.write(rows, "upsert", folder)
-    history.model.upsert(rows)
-    if not history.shape.marks_deletes:
-        judge.write(chosen[9:], "delete", folder)
-        history.model.delete(chosen[9:])
+    gone = chosen[9:]
+    style = history.shape.key_style
+    if style != "url":
+        rows: list[Row] = [history.changed(row) for row in chosen[:5]]
+        rows += [history.moved(row) for row in chosen[5:8]]
+        rows += [history.late(chosen[8]), *history.new_rows(5)]
+        if history.shape.marks_deletes:
+            rows += [history.changed(row)._replace(gone=True) for row in gone]
+        judge.write(rows, "upsert", folder)
+        history.model.upsert(rows)
+    if style in ("url", "timestamp"):
+        judge.write(gone, "delete", folder)
+        history.model.delete(gone)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
-
 from lakedex.engine import Engine, LocalEngine
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
@@ -295,14 +293,14 @@ class History:
         return Commit("upsert", tuple(rows), kind=kind)
 
 
-def write_history(history: History, address: StorageAddress, count: int = 16) -> TableWriter:
+def write_history(
+    history: History,
+    address: StorageAddress,
+    count: int = 16,
+    options: Mapping[str, str] | None = None,
+) -> TableWriter:
     """Write so many commits of a history."""
-    writer = writer_of(address)
+    writer = writer_of(address, options)
     for commit in history.commits(count):
         commit.write(history.shape, writer)
     return writer
-
-
-def empty_rows(shape: Shape) -> pa.Table:
-    """A table of no rows."""
-    return arrow_rows(shape, [])

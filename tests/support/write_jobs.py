@@ -48,6 +48,8 @@ def try_once(shape: Shape, path: str, commit: Commit, options: dict[str, str], s
     Path(said).write_text(json.dumps(error), encoding="utf-8")
 
 
-def write_whole_history(shape: Shape, path: str, rows: int, commits: int) -> None:
+def write_whole_history(
+    shape: Shape, path: str, rows: int, commits: int, options: dict[str, str]
+) -> None:
     """A table with all its commits."""
-    write_history(History(shape, rows=rows), create(shape, path), commits)
+    write_history(History(shape, rows=rows), create(shape, path), commits, options)

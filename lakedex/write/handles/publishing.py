@@ -1,8 +1,9 @@
 """Puts data files into the table: a marker first, so that a rollback finds what was begun.
 
 A task may run twice, at the same time too. All attempts write the same bytes under the same name,
-so who comes second finds the file there and is done. An attempt that outlives its write, which was
-rolled back meanwhile, must not put a file into the table: nobody would ever remove it.
+so who comes second finds the file there and is done. An attempt that outlives its write must leave
+nothing: of one that was rolled back nobody would ever remove the file, and one that is committed
+may have been cleaned away since.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from lakedex.config import format_properties
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant import Action, Instant, State, file_name
+from lakedex.txn.places import writer_path
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import GroupWork
 
@@ -42,13 +44,15 @@ class Publisher:
         self._known_partitions: set[str] = set()
         self._published: list[str] = []
         self._require_pending()
+        self._require_writer()
 
     def publish(self, group: GroupWork, data: bytes) -> int:
         """Put a group's file into the table and answer its size.
 
         Raises:
-            CommitConflict: the write was rolled back; the file is not in the table.
+            CommitConflict: the write has ended; if it was rolled back the file is not in the table.
         """
+        self._require_writer()
         marker = self._marker(group)
         is_own = self._create(marker, b"", durable=False)
         if group.current is None:
@@ -73,7 +77,12 @@ class Publisher:
         return len(data)
 
     def finish(self) -> None:
-        """Force all files of the task to the disk, before the commit can name them."""
+        """Force all files of the task to the disk, before the commit can name them.
+
+        Raises:
+            CommitConflict: the write has ended, and nobody waits for this attempt.
+        """
+        self._require_writer()
         self._storage.make_durable(self._published)
 
     def _marker(self, group: GroupWork) -> str:
@@ -102,6 +111,17 @@ class Publisher:
         raise CommitConflict(
             f"the write {self._facts.instant} to table {self._facts.config.name} was rolled back"
         )
+
+    def _require_writer(self) -> None:
+        """Refuse to go on when the write has ended either way.
+
+        The inflight file of a committed write stays, so it is no sign of that. The other way round,
+        a file that is in the table already must not be deleted for this: it may be committed.
+        """
+        if not self._storage.exists(writer_path(self._facts.instant)):
+            raise CommitConflict(
+                f"the write {self._facts.instant} to table {self._facts.config.name} has ended"
+            )
 
     def _create(self, path: str, data: bytes, *, durable: bool = True) -> bool:
         """Whether this call made the file; another attempt may have been first."""

@@ -21,7 +21,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     """Write the files of a task's groups.
 
     Raises:
-        CommitConflict: the write was rolled back meanwhile; no file was left in the table.
+        CommitConflict: the write has ended meanwhile; no new file was left in the table.
     """
     started = time.perf_counter()
     facts = task.facts

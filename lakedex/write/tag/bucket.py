@@ -92,13 +92,21 @@ def _find(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.T
     if not plan.index.uses_record_index:
         segments = plan.matches[bucket] if plan.matches else ()
         found = read_segments(storage, segments)
-        return distinct(PLACES.empty_table() if found is None else found)
+        places = distinct(PLACES.empty_table() if found is None else found)
+        return _without_closed(places, plan.closed) if plan.closed else places
     if plan.record_index is None or plan.slices is None or not rows.num_rows:
         return PLACES.empty_table()
     places = record_places(storage, plan.record_index, rows)
     # Entries may outlive their file group, as after an overwrite by a writer that forgot them.
     known = SliceCatalog(storage, plan.slices).has(group_names(places[PARTITION], places[FILE_ID]))
     return places if known.all() else places.filter(pa.array(known))
+
+
+def _without_closed(places: pa.Table, closed: frozenset[str]) -> pa.Table:
+    """The places without those of deleted records in groups that take none back."""
+    names = group_names(places[PARTITION], places[FILE_ID])
+    is_closed = mask_of(pc.is_in(names, value_set=pa.array(sorted(closed), pa.string())))
+    return places.filter(pa.array(mask_of(places[LIVE]) | ~is_closed))
 
 
 def _deletes(rows: pa.Table) -> Mask:

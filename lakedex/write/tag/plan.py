@@ -15,6 +15,7 @@ from lakedex.index.metadata_table import MetadataTable
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.conflicts import pending_groups
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.catalog import spill_slices
 from lakedex.write.tag.hint_reading import with_hints
@@ -50,8 +51,11 @@ def plan_tagging(
         use_metadata: Whether BLOOM lookups ask the metadata table before footers.
 
     Raises:
-        IndexUnusable: the table has no record index of the kind that was asked for.
+        IndexUnusable: the table's record index cannot be read, or is of the other kind.
     """
+    if index.uses_record_index and RECORD_INDEX not in snapshot.config.metadata_partitions:
+        # The write that asks for the index makes it; until then keys are found in the files.
+        index = WriteIndex.GLOBAL_SIMPLE if index.is_global else WriteIndex.SIMPLE
     slices: Sequence[FileSlice] = snapshot.slices
     if not index.is_global:
         own = frozenset(partitions)
@@ -67,6 +71,7 @@ def plan_tagging(
         for found in engine.map("find keys in files", worker, tasks):
             for bucket, segment in found:
                 matches[bucket].append(segment)
+    pending = pending_groups(snapshot.timeline)
     catalog = None
     if slices and (index.is_global or index.uses_record_index):
         catalog = spill_slices(facts.address.open(), facts.scratch, slices)
@@ -76,6 +81,8 @@ def plan_tagging(
         matches=tuple(map(tuple, matches)),
         record_index=access if slices else None,
         slices=catalog,
+        # A deleted record comes back in a new base file, which would hide the service's one.
+        closed=frozenset(f"{group.partition}/{group.file_id}" for group in pending),
     )
 
 
@@ -86,7 +93,7 @@ def _record_index(
     if not snapshot.slices:
         return None
     metadata = snapshot.metadata
-    if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
+    if metadata is None:
         reason = f" ({snapshot.metadata_problem})" if snapshot.metadata_problem else ""
         raise IndexUnusable(
             f"table {snapshot.config.name} has no usable record index{reason}, which the write "

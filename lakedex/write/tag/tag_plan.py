@@ -22,3 +22,5 @@ class TagPlan:
     """None also while the table has no rows."""
     slices: Segment | None = None
     """The catalog of the snapshot's slices, where a worker may need one."""
+    closed: frozenset[str] = frozenset()
+    """Groups (see `group_names`) that take nothing back which their logs deleted."""

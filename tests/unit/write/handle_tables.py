@@ -16,6 +16,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat, load_table_config
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.places import writer_path
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles import GroupWork, TaskResult, WriteTask
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION, TAGS
@@ -78,6 +79,7 @@ class HandTable:
     def begin(self) -> str:
         instant = self._clock.next()
         write_pending(self.root, instant, self._action)
+        self.storage.create(writer_path(instant), b"{}")
         return instant
 
     def facts(self, instant, **changes) -> TableFacts:

@@ -192,13 +192,23 @@ def test_record_index_of_the_other_kind_is_refused(
         run_tagging(builder.path, incoming([("k001", "a", 1)]), asked)
 
 
-def test_table_without_record_index_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "index", [WriteIndex.GLOBAL_RECORD_LEVEL_INDEX, WriteIndex.RECORD_LEVEL_INDEX]
+)
+def test_keys_of_a_table_without_record_index_are_found_in_its_files(
+    tmp_path: Path, index: WriteIndex
+) -> None:
     builder = TableBuilder(tmp_path / "t", SCHEMA, record_key="id", partition_by="p")
     builder.commit([("a", table_rows(["k1"]))])
+    found = tags(run_tagging(builder.finish(), incoming([("k1", "a", 1), ("k2", "a", 1)]), index))
+    assert [(tag[0], tag[3]) for tag in found] == [("k1", builder.file_ids[0]), ("k2", None)]
+
+
+def test_record_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    builder = build(tmp_path / "t", "cow", WriteIndex.GLOBAL_RECORD_LEVEL_INDEX, copies=False)
+    (Path(builder.path) / ".hoodie/metadata/.hoodie/hoodie.properties").write_text("")
     with pytest.raises(IndexUnusable, match="no usable record index"):
-        run_tagging(
-            builder.finish(), incoming([("k1", "a", 1)]), WriteIndex.GLOBAL_RECORD_LEVEL_INDEX
-        )
+        run_tagging(builder.path, incoming([("k1", "a", 1)]), WriteIndex.GLOBAL_RECORD_LEVEL_INDEX)
 
 
 def test_other_columns_stay_with_their_rows(tmp_path: Path) -> None:
