@@ -1,4 +1,4 @@
-"""The child process: runs cases of one target, held to 512 MiB of memory and 5 s of processor time a case.
+"""The child process: runs cases of one target, held to 512 MiB and 5 s of processor time a case.
 
     python -m tests.fuzz.worker SECONDS TARGET SEED MUTATED START [STOP [DUMP]]
 

@@ -126,14 +126,20 @@ def test_a_deleted_key_comes_back_when_it_is_written_again():
     assert list(merged(SECONDARY, one, marked)) == []
 
 
-def test_ranges_of_decimals_widen_by_value_not_by_bytes():
-    def stats(low, high):
-        bound = lambda number: {"member5": {"value": number.to_bytes(2, "big", signed=True)}}  # noqa: E731
-        counts = dict.fromkeys(("valueCount", "nullCount", "totalSize", "totalUncompressedSize"), 1)
-        kind = {"typeOrdinal": 10, "additionalInfo": "5,2"}
-        flags = {"isDeleted": False, "isTightBound": False}
-        return {"minValue": bound(low), "maxValue": bound(high), **counts, **flags, "valueType": kind}
+def decimal_stats(low, high):
+    counts = dict.fromkeys(("valueCount", "nullCount", "totalSize", "totalUncompressedSize"), 1)
+    return {
+        "minValue": {"member5": {"value": low.to_bytes(2, "big", signed=True)}},
+        "maxValue": {"member5": {"value": high.to_bytes(2, "big", signed=True)}},
+        "isDeleted": False,
+        "isTightBound": False,
+        "valueType": {"typeOrdinal": 10, "additionalInfo": "5,2"},
+        **counts,
+    }
 
-    found = merged(STATS, batch(STATS, {"k": stats(-5, 299)}), batch(STATS, {"k": stats(7, 12345)}))
-    as_number = lambda entry: int.from_bytes(entry["member5"]["value"], "big", signed=True)  # noqa: E731
-    assert (as_number(found["k"]["minValue"]), as_number(found["k"]["maxValue"])) == (-5, 12345)
+
+def test_ranges_of_decimals_widen_by_value_not_by_bytes():
+    one, other = ({"k": decimal_stats(-5, 299)}, {"k": decimal_stats(7, 12345)})
+    found = merged(STATS, batch(STATS, one), batch(STATS, other))["k"]
+    bounds = [found[name]["member5"]["value"] for name in ("minValue", "maxValue")]
+    assert [int.from_bytes(bound, "big", signed=True) for bound in bounds] == [-5, 12345]
