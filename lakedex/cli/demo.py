@@ -14,6 +14,7 @@ import typer
 from lakedex.cli import screen
 from lakedex.cli.arguments import AsJson, StorageOptions, open_table, parse_storage_options
 from lakedex.cli.demo_queries import Comparison, Query, compare, queries_for
+from lakedex.cli.demo_writing import Written, write_a_table
 from lakedex.cli.failures import FOUND_PROBLEMS
 from lakedex.cli.hudi_rs import ask_hudi_rs
 from lakedex.cli.indexes import print_indexes
@@ -57,8 +58,11 @@ def demo(
 ) -> None:
     """Show on a real table what indexes save, and that no row is lost by it.
 
-    The exit code is 1 when a query with indexes finds other rows than a full scan, or when
-    hudi-rs, if it is installed, reads other record keys than lakedex.
+    Then a table is written, in a folder that goes away: loaded, upserted, deleted from, and
+    looked up in by its record index.
+
+    The exit code is 1 when a query with indexes finds other rows than a full scan, when hudi-rs,
+    if it is installed, reads other record keys than lakedex, or when an index is wrong.
     """
     with _table_to_show(table, keep) as path:
         opened = open_table(path, storage_option)
@@ -73,11 +77,20 @@ def demo(
         found = [compare(path, options, query) for query in queries]
         judge = ask_hudi_rs(opened, path, options)
     is_good = all(each.same_rows for each in found) and judge.get("same_keys") is not False
-    if as_json:
-        answer = {"comparisons": [each.as_dict() for each in found], "hudi_rs": judge}
-        print_json(answer | {"ok": is_good})
-    else:
+    if not as_json:
         _print_answer(found, judge)
+    written = None if table else write_a_table()
+    if written is not None:
+        is_good &= written.is_right and written.hudi_rs.get("same_keys") is not False
+    if as_json:
+        answer: dict[str, Any] = {
+            "comparisons": [each.as_dict() for each in found],
+            "hudi_rs": judge,
+        }
+        answer |= {"writing": None if written is None else written.as_dict(), "ok": is_good}
+        print_json(answer)
+    elif written is not None:
+        _print_written(written)
     if not is_good:
         raise typer.Exit(FOUND_PROBLEMS)
 
@@ -127,6 +140,23 @@ def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
         screen.say("every query found the same rows with indexes and without", screen.GOOD)
     else:
         screen.say("a query with indexes found other rows than a full scan", screen.BAD)
+
+
+def _print_written(written: Written) -> None:
+    rows = [(what, told, f"{seconds:.2f}") for what, told, seconds in written.steps]
+    columns = (Column("wrote"), Column("rows"), Column("s", is_number=True))
+    screen.say("")
+    screen.table(columns, rows, title="a merge-on-read table with a record index")
+    screen.say(f"one record key reads {written.left} of {written.total} file slices")
+    if written.hudi_rs.get("same_keys"):
+        told = f"hudi-rs reads {written.hudi_rs['rows']:,} rows with the same record keys"
+        screen.say(told, screen.GOOD)
+    elif "same_keys" in written.hudi_rs:
+        screen.say("hudi-rs reads OTHER record keys of the table that was written", screen.BAD)
+    if written.is_right:
+        screen.say("every index entry agrees with the data", screen.GOOD)
+    else:
+        screen.say("the table that was written is not as it should be", screen.BAD)
 
 
 def _print_comparison(each: Comparison) -> None:

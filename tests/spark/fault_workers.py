@@ -1,4 +1,4 @@
-"""Workers that get stuck in mid-write, and rows made on executors; sent to executors as one file."""
+"""Workers that get stuck in mid-write, and rows made on executors; sent there as one file."""
 
 from __future__ import annotations
 

@@ -110,6 +110,8 @@ def test_the_demo_finds_the_same_rows_with_indexes_and_without(lakedex_process):
     assert (process.returncode, err) == (0, "")
     assert out.count("  same rows") == 3
     assert "hudi-rs reads 48 rows with the same record keys" in out
+    assert "one record key reads 1 of 50 file slices" in out
+    assert "every index entry agrees with the data" in out
     assert "every query found the same rows with indexes and without" in out
 
 

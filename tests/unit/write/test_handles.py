@@ -248,6 +248,24 @@ def test_a_write_that_is_rolled_back_halfway_puts_no_file_into_the_table(tmp_pat
     assert markers(table) == []
 
 
+def test_an_attempt_that_outlives_its_commit_leaves_no_file(tmp_path):
+    table = table_of(tmp_path)
+    instant = table.begin()
+    task = table.task(instant, [Job("a-0", [row("k", 1)]), Job("b-0", [row("l", 1)])])
+    late = Publisher(task.facts, table.storage)
+    late.publish(task.groups[0], b"data")
+    shutil.rmtree(table.root / ".hoodie" / ".temp")
+    (table.root / ".hoodie" / ".lakedex" / "writers" / f"{instant}.json").unlink()
+    before = sorted(table.root.rglob("*"))
+    with pytest.raises(CommitConflict, match=f"{instant} to table t has ended"):
+        late.publish(task.groups[1], b"data")
+    with pytest.raises(CommitConflict, match="has ended"):
+        late.finish()
+    with pytest.raises(CommitConflict, match="has ended"):
+        write_groups(task)
+    assert sorted(table.root.rglob("*")) == before
+
+
 def test_a_marker_is_there_before_its_file_can_be(tmp_path, monkeypatch):
     table = table_of(tmp_path)
     task = table.task(table.begin(), [Job("a-0", [row("k", 1)])])
