@@ -11,6 +11,7 @@ from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
 from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
 from lakedex.filegroup import META_COLUMNS
 from lakedex.table import Snapshot
+from lakedex.write.row_size import stored_rows
 
 RECORD_INDEX = _RECORD_INDEX
 _ORDER = ("files", "column_stats", "bloom_filters", RECORD_INDEX, "partition_stats")
@@ -60,6 +61,8 @@ def plan_metadata(
     partitioned = options.record_index is RecordIndexScope.PARTITIONED
     shards = lookup_shards = 0
     if RECORD_INDEX in wanted:
+        if RECORD_INDEX not in present and not partitioned:
+            rows += stored_rows(snapshot)  # all of them get an entry, not only this write's
         shards = _shards_for(rows, *options.record_index_groups, partitioned=partitioned)
     if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
         lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))

@@ -1,7 +1,9 @@
-"""How large a row is in a base file: what recent commits say, else what was spilled."""
+"""How large a row is in a base file, and how many rows a table's base files hold, about."""
 
 from __future__ import annotations
 
+from lakedex.format.parquet import read_footer
+from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
 
 _COMMITS = 5
@@ -23,3 +25,14 @@ def row_bytes(timeline: Timeline, rows: int, spilled_bytes: int) -> float:
         if size >= _ENOUGH_BYTES:
             return size / sum(stat.num_writes or 0 for stat in stats)
     return spilled_bytes / rows if rows and spilled_bytes else 1.0
+
+
+def stored_rows(snapshot: Snapshot) -> int:
+    """About how many rows the base files hold, taking all for as dense as the largest one."""
+    bases = [(each.path_of(each.base.name), each.base) for each in snapshot.slices if each.base]
+    if not bases:
+        return 0
+    path, largest = max(bases, key=lambda found: found[1].size_bytes)
+    footer = read_footer(snapshot.storage.source(path, largest.size_bytes))
+    total = sum(base.size_bytes for _, base in bases)
+    return -(-footer.row_count * total // max(1, largest.size_bytes))

@@ -28,6 +28,10 @@ SCHEMA = pa.schema(
     ]
 )
 PARTITIONS = 4
+FEW_GROUPS = {
+    "hoodie.metadata.global.record.level.index.min.filegroup.count": "2",
+    "hoodie.metadata.global.record.level.index.max.filegroup.count": "2",
+}
 # The options of a Hudi writer that keeps the indexes that the tables of these tests have.
 OPTIONS = {
     "hoodie.table.name": "t",
@@ -43,12 +47,14 @@ OPTIONS = {
     "hoodie.compact.inline": "false",
     "hoodie.upsert.shuffle.parallelism": "1",
     "hoodie.insert.shuffle.parallelism": "1",
+    **FEW_GROUPS,
 }
 TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 INDEXES = {
     "hoodie.metadata.index.column.stats.enable": "true",
     "hoodie.metadata.record.index.enable": "true",
     "hoodie.index.type": "RECORD_INDEX",
+    **FEW_GROUPS,
 }
 
 
