@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 import uuid
 from types import TracebackType
 
-from lakedex.errors import LakedexError
+from lakedex.errors import FileMissing, LakedexError
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.txn.places import SPILL
@@ -15,6 +16,7 @@ from lakedex.txn.process import ProcessId
 
 _OWNER = "owner.json"
 _PREFIX = "write-"
+_LONG_SECONDS = 3600
 log = logging.getLogger("lakedex")
 
 
@@ -53,8 +55,19 @@ def _sweep(storage: Storage) -> None:
         folder = f"{SPILL}/{name}"
         try:
             owner = ProcessId.from_json(json.loads(storage.read(f"{folder}/{_OWNER}")))
+        except FileMissing:
+            # Its owner died while it removed the folder, unless that is just going on.
+            newest = _newest_ms(storage, folder)
+            if newest is not None and newest < (time.time() - _LONG_SECONDS) * 1000:
+                storage.delete_folder(folder)
+            continue
         except (LakedexError, ValueError):
             continue
         if owner is not None and owner.is_surely_dead():
             log.info("removing what %s left in %s", owner, folder)
             storage.delete_folder(folder)
+
+
+def _newest_ms(storage: Storage, folder: str) -> int | None:
+    """None for a folder without files: another write may be about to use it."""
+    return max((info.modified_ms for info in storage.list_recursive(folder)), default=None)

@@ -36,19 +36,16 @@ ROWS, CITIES = 2400, 12
 WRITES = {
     "cow": (
         ("bulk_insert", range(ROWS), "speculated"),
-        ("upsert", range(1600, 3600), "killed"),
-        ("upsert", range(1200), "zombie"),
+        ("upsert", range(1200, 3600), "killed"),
     ),
     "mor": (
-        ("bulk_insert", range(ROWS), "killed"),
-        ("upsert", range(1600, 3600), "speculated"),
-        ("upsert", range(1200), "zombie"),
+        ("bulk_insert", range(ROWS), "zombie"),
+        ("upsert", range(1200, 3600), "speculated"),
     ),
 }
 """What is written to each table, with the version of its rows counted from 1, and what happens."""
 LEFT_OVER = (".temp", ".heartbeat", ".lakedex/spill", ".lakedex/writers")
-PATIENCE_S = 30
-T0=time.monotonic()
+PATIENCE_S = 120
 
 
 def main(folder: Path, executor_python: str) -> None:
@@ -132,7 +129,6 @@ def history(lake: Lake, path: Path) -> dict:
         notes.mkdir()
         write = partial(getattr(table, verb), rows(ids, version))
         told[fault] = {**under(fault, notes, write), "left": left_over(path)}
-        print("DBG", path.name, fault, time.monotonic()-T0, told[fault], file=open("/tmp/ft_times.txt","a"), flush=True)
     with noted_tasks() as tasks:
         table.upsert(rows(range(300), 7))
     told["again after the commit"] = again(path, tasks)
@@ -145,10 +141,8 @@ def history(lake: Lake, path: Path) -> dict:
     finally:
         walk.write_groups = write_groups
     told["again after the rollback"] = again(path, tasks)
-    print("DBG again", time.monotonic()-T0, file=open("/tmp/ft_times.txt","a"), flush=True)
     told["rows"] = table.to_df().count()
     told["problems"] = [str(problem) for problem in table.verify().problems]
-    print("DBG verified", time.monotonic()-T0, file=open("/tmp/ft_times.txt","a"), flush=True)
     return told
 
 

@@ -17,7 +17,7 @@ from lakedex.errors import InvalidInput, LakedexError
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.task import write_groups
 
-STUCK_S = 60
+STUCK_S = 300
 POLL_S = 0.02
 ROWS_A_BATCH = 1000
 
