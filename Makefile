@@ -38,7 +38,7 @@ check: check-style check-types check-layers check-lock check-tree docs ## Check 
 .PHONY: interop
 interop: java $(INTEROP_READY) ## Let real Hudi on Spark 3.5 judge
 	@$(INTEROP_VENV)/bin/python scripts/fetch_jars.py
-	@$(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
+	@LAKEDEX_JUDGES=$${LAKEDEX_JUDGES:-all} $(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
 
 .PHONY: fuzz
 fuzz: $(READY) ## Mutate bytes for a long time: CASES=100000 a codec, SEED=1
