@@ -134,8 +134,9 @@ class History:
             model.insert(commit.rows)
         else:
             getattr(model, commit.verb)(commit.rows)
-        for name in before.keys() - model.live.keys():
-            self.removed[model.key(before[name])] = before[name]
+        for name, row in before.items():
+            if name not in model.live:
+                self.removed[model.key(row)] = row
         for row in model.live.values():
             self.removed.pop(model.key(row), None)
         return commit
