@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 
 import lakedex
 from tests.interop.handing_over import (
@@ -15,7 +16,9 @@ from tests.interop.handing_over import (
     Values,
     by_hudi,
     by_lakedex,
+    hudi_writes,
     make_table,
+    rows,
     source,
 )
 
@@ -83,28 +86,16 @@ SHOWN = [
     *("unix_micros(cast(local as timestamp)) local", "tags", "map_entries(pairs) pairs", "nested"),
 ]
 TYPE_QUESTIONS = [
-    *("flag", "not flag", "i = 0", "i < 0", "i > 100", "l = 9223372036854775807", "l < 0"),
-    *(
-        "f = 0.0",
-        "f > 1",
-        "f < 0",
-        "d = 0.0",
-        "d < -1",
-        "d > 5",
-        "d >= 0",
-        "small < 0",
-        "small = 99999999.99",
-        "small between -1 and 1",
-    ),
-    *("large < 0", "large = 0.001", "large > 1", "s = '\U0001f600 non-BMP'", f"s = '{LONG}'"),
-    *("s = ''", "s > 'z'", "s like 'xx%'", "raw = X'00FF'", "raw = X''", "raw > X'00FF'"),
-    *("day < date'1970-01-01'", "day = date'1600-02-29'", "day > date'2000-01-01'"),
-    *("ts < timestamp'1900-01-01 00:00:00Z'", "ts > timestamp'2000-01-01 00:00:00Z'"),
+    *("not flag", "i = 0", "i > 100", "l < 0", "f = 0.0", "f > 1", "d < -1", "d >= 0"),
+    *("small < 0", "small = 99999999.99", "large < 0", "large = 0.001"),
+    *("s = '\U0001f600 non-BMP'", f"s = '{LONG}'", "s = ''"),
+    *("day < date'1900-01-01'", "day = date'1969-12-31'"),
+    "ts < timestamp'1900-01-01 00:00:00Z'",
     "ts = timestamp'1969-12-31 23:59:59.000001Z'",
     "local < timestamp_ntz'1900-01-01 00:00:00'",
     "local = timestamp_ntz'2024-02-29 01:02:03.456789'",
-    *("nested.x = 1", "nested.y is null", "nested.x > 2"),
-    *(f"{name} is null" for name in VALUES),
+    *("nested.x > 2", "nested.y is null"),
+    *(f"{name} is null" for name in ("d", "large", "s", "ts", "tags")),
 ]
 
 
@@ -144,11 +135,34 @@ def test_values_of_every_type_come_back(spark, typed_table):
 
 
 def test_filters_on_every_type_find_the_same_with_data_skipping(spark, typed_table):
+    plain = spark.read.format("hudi").options(**NO_SKIPPING).load(typed_table).localCheckpoint()
+    wrong = {}
     for question in TYPE_QUESTIONS:
         found = by_hudi(spark, typed_table, question, ["id"])
-        wanted = by_hudi(spark, typed_table, question, ["id"], **NO_SKIPPING)
-        assert found == wanted, question
-        assert by_lakedex(typed_table, question, ["id"]) == wanted, question
+        wanted = sorted((row.id,) for row in plain.where(question).select("id").collect())
+        ours = by_lakedex(typed_table, question, ["id"])
+        if not found == wanted == ours:
+            wrong[question[:80]] = (found, wanted, ours)
+    assert not wrong
+
+
+@pytest.mark.parametrize("writer", ["hudi", "lakedex"])
+def test_where_hudi_fails_to_skip_whoever_wrote_the_ranges(spark, tmp_path, writer):
+    # It takes bytes of partition_stats for an array, and wants a prefix between the bounds
+    # (traps: B3).
+    path = str(tmp_path / "t")
+    table = rows(0, 4, 1).append_column("raw", pa.array([b"a", b"b", b"c", None]))
+    if writer == "hudi":
+        hudi_writes(spark, path, table, tmp_path)
+    else:
+        make_table(path, "cow", table.schema).upsert(source(table))
+    with pytest.raises(Py4JJavaError, match="HeapByteBuffer cannot be cast"):
+        by_hudi(spark, path, "raw = X'61'", ["id"])
+    assert by_hudi(spark, path, "s like 's%'", ["id"]) == []
+    for question, keys in (("raw = X'61'", ["k000"]), ("s like 's2%'", ["k002"])):
+        wanted = [(key,) for key in keys]
+        assert by_hudi(spark, path, question, ["id"], **NO_SKIPPING) == wanted
+        assert by_lakedex(path, question, ["id"]) == wanted
 
 
 @pytest.mark.parametrize("question", ["f = float('NaN')", "d = double('NaN')"])
