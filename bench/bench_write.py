@@ -65,7 +65,7 @@ def measured(engine: str, data: Path) -> dict:
     with tempfile.TemporaryDirectory() as work:
         done = subprocess.run(
             [str(PYTHON), str(ROOT / "bench" / "peers" / "measure.py"), engine, str(data), work],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(PYTHON)},
             capture_output=True,
             text=True,
             check=False,

@@ -33,6 +33,11 @@ class Engine(Protocol):
             tasks: What to work on; each can be pickled.
         """
 
+    def map_small(
+        self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
+    ) -> list[Answer]:
+        """As `map`, for tasks that are less work all together than to start a job for them."""
+
 
 class LocalEngine:
     """Runs workers in threads of this process.
@@ -60,3 +65,5 @@ class LocalEngine:
             return [worker(task) for task in tasks]
         with ThreadPoolExecutor(min(self._parallelism, len(tasks))) as pool:
             return list(pool.map(worker, tasks))
+
+    map_small = map

@@ -32,7 +32,6 @@ def main(name: str, data: Path, work: Path) -> None:
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.host": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
         **kind.settings,
     }
     if kind.jars:

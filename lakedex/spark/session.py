@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 
@@ -41,7 +42,16 @@ def attach(spark: SparkSession, *, storage_options: Mapping[str, str] | None = N
         )
     if spark.sparkContext._jsc is None:
         raise InvalidInput("the Spark session was stopped; attach one that runs")
+    _use_this_python(spark)
     return Lake(spark, storage_options)
+
+
+def _use_this_python(spark: SparkSession) -> None:
+    """Let local tasks run in the Python that has pyarrow: this one, unless another was named."""
+    context = spark.sparkContext
+    named = os.environ.get(_PYTHON) or context.getConf().get("spark.pyspark.python")
+    if named is None and re.fullmatch(r"local(\[.*\])?", context.master):
+        context.pythonExec = sys.executable
 
 
 def local(**conf: str) -> Lake:

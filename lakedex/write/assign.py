@@ -16,10 +16,12 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name, log_file_name
 from lakedex.format.spill import Segment
 from lakedex.write.handles.work import GroupWork
-from lakedex.write.tag_stage import TaggedPart
+from lakedex.write.parts import TaggedPart
 
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
+_SMALL_BYTES = 32 << 20
+"""Where so little is written, tasks that end early are cheaper than more tasks."""
 _CHEAP_BYTES = 256 << 10
 """Writing so small a file anew costs no more than starting another one."""
 _REWRITE_FACTOR = 8.0
@@ -112,7 +114,8 @@ def assign(
 def share_out(groups: Sequence[_Group], instant: str, parallelism: int) -> list[list[GroupWork]]:
     """The groups as tasks of about the same cost, with the names of the files to write."""
     total = sum(group.cost for group in groups)
-    wanted = max(parallelism * _TASKS_PER_CORE, -(-total // _TASK_BYTES))
+    waves = 1 if total < _SMALL_BYTES else _TASKS_PER_CORE
+    wanted = max(parallelism * waves, -(-total // _TASK_BYTES))
     count = max(1, min(len(groups), wanted))
     loads: list[tuple[int, int]] = [(0, number) for number in range(count)]
     shares: list[list[GroupWork]] = [[] for _ in range(count)]

@@ -19,6 +19,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
+from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import LEADING
 
 _PIECE_BYTES = 32 << 20
@@ -38,6 +39,8 @@ class Intake:
     buckets: int
     shards: int
     """A key's bucket is its shard modulo the number of buckets."""
+    all_new: bool = False
+    """Whether nothing is to be found out about the rows: they are put out by partition."""
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """What columns hold in rows that leave them out."""
 
@@ -48,6 +51,8 @@ class TakenIn:
 
     segments: tuple[tuple[int, Segment], ...]
     rows_by_partition: dict[str, int]
+    parts: tuple[TaggedPart, ...] = ()
+    """Instead of segments, where all rows are new."""
 
 
 def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> TakenIn:
@@ -55,14 +60,18 @@ def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> T
     storage = intake.address.open()
     writer = SpillWriter(storage, f"{intake.scratch}/in-{number}-{uuid.uuid4().hex}")
     segments: list[tuple[int, Segment]] = []
+    parts: list[TaggedPart] = []
     counts: Counter[str] = Counter()
     for piece in _pieces(batches):
         rows = _with_keys(intake, piece)
         for value in rows.column(1).value_counts():
             counts[value["values"].as_py()] += value["counts"].as_py()
-        segments += _spill_by_bucket(intake, rows, writer)
+        if intake.all_new:
+            parts += put_out(writer, placed_nowhere(rows))
+        else:
+            segments += _spill_by_bucket(intake, rows, writer)
     writer.finish()
-    return TakenIn(tuple(segments), dict(counts))
+    return TakenIn(tuple(segments), dict(counts), tuple(parts))
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

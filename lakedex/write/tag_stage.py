@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
+from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
+from lakedex.write.rows import DELETE, KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.duplicates import deduplicate
 from lakedex.write.tag.tag_plan import TagPlan
@@ -33,17 +33,6 @@ class TagTask:
     """Whether one key may stand in several partitions."""
     existing: str
     """For rows whose key is there already: `update`, `drop`, `fail`, or `none` to keep both."""
-
-
-@dataclass(frozen=True)
-class TaggedPart:
-    """Rows of one target: those of a file group, or (`file_id` None) new ones of a partition."""
-
-    partition: str
-    file_id: str | None
-    segment: Segment
-    revives: bool = False
-    """Whether a row comes back to a group whose log files deleted it."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +61,7 @@ def tag_stage(task: TagTask) -> TagAnswer:
         rows = _tag(task, bucket, rows)
         found += pc.sum(rows[LIVE]).as_py() or 0
         tagged.append(rows)
-    parts = tuple(_put_out(writer, pa.concat_tables(tagged))) if tagged else ()
+    parts = tuple(put_out(writer, pa.concat_tables(tagged))) if tagged else ()
     writer.finish()
     return TagAnswer(parts, looked_up, found)
 
@@ -84,12 +73,7 @@ def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
         # Versions do not count: a record that is there stays, wherever and however old it is.
         in_place = replace(task.plan, update_partition_path=False)
         return _without_existing(tag_bucket(task.facts, in_place, bucket, rows), task.existing)
-    nowhere = [
-        pa.nulls(rows.num_rows, pa.string()),
-        pa.repeat(pa.scalar(value=False), rows.num_rows),
-    ]
-    for field, values in zip(TAGS, nowhere, strict=True):
-        rows = rows.append_column(field, values)
+    rows = placed_nowhere(rows)
     # A delete of a key that is nowhere changes nothing.
     return rows.filter(pc.invert(rows[DELETE]))
 
@@ -99,31 +83,6 @@ def _without_existing(rows: pa.Table, existing: str) -> pa.Table:
         key = rows.filter(rows[LIVE])[KEY][0].as_py()
         raise InvalidInput(f"the key {key!r} is in the table already; insert only new keys")
     return rows.filter(pc.invert(rows[LIVE]))
-
-
-def _put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
-    """One segment for each target."""
-    if not rows.num_rows:
-        return
-    partitions = rows[PARTITION].combine_chunks().dictionary_encode()
-    groups = rows[FILE_ID].combine_chunks().fill_null("").dictionary_encode()
-    target = (
-        partitions.indices.to_numpy().astype(np.int64) * len(groups.dictionary)
-        + groups.indices.to_numpy()
-    )
-    order = np.argsort(target, kind="stable")
-    rows = rows.take(pa.array(order)).combine_chunks()
-    present, starts, counts = np.unique(target[order], return_index=True, return_counts=True)
-    names = partitions.dictionary.to_pylist()
-    ids = groups.dictionary.to_pylist()
-    for number, start, count in zip(
-        present.tolist(), starts.tolist(), counts.tolist(), strict=True
-    ):
-        part = rows.slice(start, count)
-        partition, group = divmod(number, len(ids))
-        file_id = ids[group] or None
-        revives = file_id is not None and not pc.all(part[LIVE]).as_py()
-        yield TaggedPart(names[partition], file_id, writer.add(part), revives)
 
 
 def split_buckets(

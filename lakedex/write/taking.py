@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig
-from lakedex.config.write_options import WriteOptions
+from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment
@@ -25,6 +26,7 @@ from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation
+from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.target import StoredSchema, WriteSchema, check_writable
@@ -52,6 +54,8 @@ class Taken:
     """The rows of a write after intake."""
 
     buckets: tuple[tuple[Segment, ...], ...]
+    parts: tuple[TaggedPart, ...]
+    """Instead of buckets, where all rows are new."""
     rows: int
     spilled_bytes: int
     partitions: tuple[str, ...]
@@ -88,7 +92,7 @@ def take_rows(
         for partition in partitions:
             if partition not in present:
                 raise InvalidInput(f"the table has no partition {partition!r}")
-        return Taken((), 0, 0, (), schema, stored.columns)
+        return Taken((), (), 0, 0, (), schema, stored.columns)
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
     keys = KeyGenerator.of(config, columns)
     if operation.is_delete and target.options.index_type.is_global:
@@ -102,6 +106,8 @@ def take_rows(
         is_delete=operation.is_delete,
         buckets=buckets,
         shards=plan.lookup_shards or buckets,
+        all_new=not (operation.looks_up or target.options.combine_before_insert)
+        and target.options.insert_duplicates is InsertDuplicates.NONE,
         defaults=stored.defaults,
     )
     answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
@@ -111,10 +117,15 @@ def take_rows(
         counts.update(answer.rows_by_partition)
         for bucket, segment in answer.segments:
             by_bucket[bucket].append(segment)
+    parts = tuple(part for answer in answers for part in answer.parts)
     return Taken(
+        parts=parts,
         buckets=tuple(tuple(segments) for segments in by_bucket),
         rows=sum(counts.values()),
-        spilled_bytes=sum(segment.length for part in by_bucket for segment in part),
+        spilled_bytes=sum(
+            segment.length
+            for segment in (*chain.from_iterable(by_bucket), *(part.segment for part in parts))
+        ),
         partitions=tuple(sorted(counts)),
         schema=schema,
         stored=stored.columns,

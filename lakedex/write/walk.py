@@ -37,6 +37,7 @@ from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
 from lakedex.write.tag.plan import global_record_index, plan_tagging
+from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_rows
 from lakedex.write.target import StoredSchema
@@ -44,6 +45,8 @@ from lakedex.write.target import StoredSchema
 log = logging.getLogger("lakedex")
 
 _ROWS_A_TAG_TASK = 25_000
+_SMALL_BYTES = 16 << 20
+"""Rows and index entries that the driver looks through sooner than it starts a job."""
 _LOOSE_ERROR_RATE = 1e-4
 """For filters that no writer of the table asks."""
 
@@ -243,6 +246,8 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
+    if taken.parts:
+        return [TagAnswer(taken.parts, looked_up=0, found=0)]
     index, looks_up = options.index_type, write.operation.looks_up
     # What is there already does not matter to a write that takes it away.
     adds = not looks_up and write.operation.replaces is Replaces.NOTHING
@@ -258,7 +263,8 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
             partitions=taken.partitions,
         )
     tasks = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
-    return target.engine.map(
+    run = target.engine.map_small if _is_small(taken, tag_plan) else target.engine.map
+    return run(
         "find the records",
         tag_stage,
         [
@@ -274,6 +280,13 @@ def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer
             for share in split_buckets(taken.buckets, tasks)
         ],
     )
+
+
+def _is_small(taken: Taken, plan: TagPlan | None) -> bool:
+    if taken.rows > _ROWS_A_TAG_TASK or taken.spilled_bytes > _SMALL_BYTES:
+        return False
+    access = None if plan is None else plan.record_index
+    return access is None or access.size_bytes <= _SMALL_BYTES
 
 
 def _replaced(

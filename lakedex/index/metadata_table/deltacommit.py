@@ -36,6 +36,7 @@ from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch
 
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _COLUMN_STATS = Kind.COLUMN_STATS.value
+_FEW_NOTES = 25_000
 
 
 def commit_changes(
@@ -97,7 +98,9 @@ def commit_changes(
                 instant_ms=to_epoch_ms(instant, config.timezone),
             )
             tasks = note_tasks(changes.key_notes)
-            for answer in engine.map("write the record index", partial(write_notes, job), tasks):
+            noted = sum(note.segment.rows for note in changes.key_notes)
+            run = engine.map_small if noted <= _FEW_NOTES else engine.map
+            for answer in run("write the record index", partial(write_notes, job), tasks):
                 files += answer
         else:
             change = maker.change_of(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +53,12 @@ class RecordIndexAccess:
     """The groups of an index over the whole table."""
     by_partition: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
     """The groups of an index per partition; only of partitions that the write touches."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all its groups."""
+        own = (*self.groups, *chain.from_iterable(self.by_partition.values()))
+        return sum(group.size_bytes for group in own)
 
 
 def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -> pa.Table:
