@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
+from lakedex.spark.saving import insert_rows, save_rows
 from lakedex.spark.schemas import any_schema
+from lakedex.spark.serving import serve
 from lakedex.spark.shipping import ship
 from lakedex.spark.table import SparkTable
+from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 
@@ -35,6 +38,7 @@ class Lake:
         self._engine = SparkEngine(spark.sparkContext)
         self._paths: dict[str, str] = {}
         ship(spark.sparkContext)
+        self._server, self._callback = serve(self)
 
     def __repr__(self) -> str:
         return f"Lake({self._spark.sparkContext.master!r})"
@@ -109,6 +113,18 @@ class Lake:
                 raise
             raise TableNotFound(f"there is no table {text!r}: {error}") from error
         return table
+
+    def address(self, path: str) -> StorageAddress:
+        """Where a path lies, with the settings of its store."""
+        return address_of(self._spark, path, self._storage_options)
+
+    def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:
+        """Rows that plain Spark SQL inserts into the table at a path."""
+        insert_rows(self.table(path), rows, overwrite=overwrite)
+
+    def save(self, mode: str, options: Mapping[str, str], rows: DataFrame) -> None:
+        """Rows that a DataFrameWriter saves, with Hudi's options."""
+        save_rows(self, mode, options, rows)
 
     def _path_of(self, name: str) -> str:
         return self._paths.get(name) or warehouse_path(self._spark, name)

@@ -10,7 +10,6 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.schema import SchemaHistory
-from lakedex.spark.schemas import arrow_schema, spark_schema
 from lakedex.storage.address import StorageAddress
 
 
@@ -25,15 +24,16 @@ class SliceReading:
     is_committed: Callable[[str], bool]
     shares: Sequence[Sequence[FileSlice]]
     """The slices of each task."""
+    target: pa.Schema
+    """The columns to read, as Spark wants them."""
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the shares whose numbers come."""
         context = ReadContext(
             self.address.open(), self.config, self.schema, self.history, self.is_committed
         )
-        target = arrow_schema(spark_schema(self.schema))
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for file_slice in self.shares[number]:
-                    for part in read_slice(context, file_slice, self.schema.names):
-                        yield from part.cast(target, safe=False).to_batches()
+                    for part in read_slice(context, file_slice, self.target.names):
+                        yield from part.cast(self.target, safe=False).to_batches()

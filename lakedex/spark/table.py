@@ -17,8 +17,9 @@ from lakedex.prune import Report
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.scan import rows_of
 from lakedex.storage.address import StorageAddress
+from lakedex.table.own_properties import read_own_properties
+from lakedex.timeline import load_table_config
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.verbs import TableWriter
@@ -58,6 +59,13 @@ class SparkTable:
     def schema(self) -> pa.Schema:
         """All columns, Hudi's five meta columns first."""
         return self._open().schema
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table's own properties, and the settings that its writers keep."""
+        storage = self._address.open()
+        own = read_own_properties(storage)
+        return {**load_table_config(storage).raw, **own}
 
     def insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Add rows without looking for their keys."""
@@ -99,14 +107,17 @@ class SparkTable:
         return self._writer(options).delete_partitions(names)
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
-        """The rows as they are now, or as of an earlier time, meta columns first.
+        """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
+
+        Filters of Spark's plan prune files by the table's indexes.
 
         Args:
             as_of: An instant such as `20260102030405678`, or a time such as `2026-01-02 03:04:05`.
         """
-        snapshot = self._open().snapshot
-        view = snapshot if as_of is None else snapshot.at(as_of)
-        return rows_of(self._spark, self._address, view)
+        reader = self._spark.read.format("lakedex")
+        if as_of is not None:
+            reader = reader.option("as.of.instant", as_of)
+        return reader.load(self._address.url)
 
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size."""

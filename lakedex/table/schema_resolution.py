@@ -49,6 +49,22 @@ def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None
     return parse_history(text, path=_HISTORY_KEY) if text else None
 
 
+def has_retyped_columns(config: TableConfig, timeline: Timeline, schema: pa.Schema) -> bool:
+    """Whether files may hold a column with another type than it has now.
+
+    Types only ever widen, so the first schema speaks for commits that were archived since.
+    """
+    texts = {config.create_schema or ""}
+    for instant in timeline.write_instants():
+        texts.add(timeline.commit_summary(instant).extra.get(_SCHEMA_KEY) or "")
+    now = {field.name: field.type for field in schema}
+    for text in texts - {""}:
+        columns = arrow_schema(parse_avro_record(text, path=config.name))
+        if any(now.get(field.name, field.type) != field.type for field in columns):
+            return True
+    return False
+
+
 def _newest_commit_schema(timeline: Timeline) -> str | None:
     for instant in reversed(timeline.write_instants()):
         text = timeline.commit_summary(instant).extra.get(_SCHEMA_KEY)

@@ -1,0 +1,68 @@
+"""What the JVM asks of Python: one thread-safe object answers for all sessions.
+
+An error becomes a text that the JVM throws; the error itself is kept for a while, so that a caller
+in Python gets it instead of the JVM's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pyspark import SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
+
+from lakedex.errors import LakedexError
+
+log = logging.getLogger("lakedex")
+
+Handler = Callable[[Any], Any]
+"""Takes the message of a verb and gives a text, a JVM object or nothing."""
+
+_KEPT_ERRORS = 64
+REFUSED = "!"
+"""What the answer begins with when it is an error."""
+
+
+class Callback:
+    """Passes what the JVM asks to the handlers of its verbs; implements a Java function."""
+
+    def __init__(self, handlers: dict[str, Handler]) -> None:
+        """Answer these verbs."""
+        self._handlers = handlers
+        self._errors: OrderedDict[str, Exception] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def apply(self, verb: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The answer to one call of the JVM."""
+        try:
+            return self._handlers[verb](message)
+        except Exception as error:
+            if not isinstance(error, LakedexError):
+                log.exception("lakedex could not %s", verb)
+            text = str(error) or type(error).__name__
+            with self._lock:
+                self._errors[text] = error
+                while len(self._errors) > _KEPT_ERRORS:
+                    self._errors.popitem(last=False)
+            return f"{REFUSED}{text}"
+
+    def error_behind(self, text: str) -> Exception | None:
+        """The error that a text of the JVM tells of."""
+        with self._lock:
+            told = [error for known, error in self._errors.items() if known in text]
+        return told[-1] if told else None
+
+    class Java:
+        """What py4j asks of an object that the JVM calls."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+def listen(context: SparkContext, package: Any, callback: Callback) -> None:  # noqa: ANN401
+    """Let the JVM's classes call this object."""
+    ensure_callback_server_started(context._gateway)
+    package.Python.listen(callback)

@@ -1,0 +1,112 @@
+package lakedex.jvm;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+
+/** The base files of a pinned snapshot that a scan has to read, as lakedex's indexes say. */
+public final class LakeFileIndex implements FileIndex {
+
+  private final String session;
+  private final String pin;
+  private final String root;
+  private final long size;
+
+  public LakeFileIndex(String session, String pin, String root, long size) {
+    this.session = session;
+    this.pin = pin;
+    this.root = root;
+    this.size = size;
+  }
+
+  public String pin() {
+    return pin;
+  }
+
+  public @SEQ@ rootPaths() {
+    return Lists.scala(Arrays.asList(new Object[] {new Path(root)}));
+  }
+
+  public @SEQ@ listFiles(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
+    List all = new ArrayList();
+    scala.collection.Iterator each = partitionFilters.iterator();
+    while (each.hasNext()) {
+      all.add(each.next());
+    }
+    each = dataFilters.iterator();
+    while (each.hasNext()) {
+      all.add(each.next());
+    }
+    String filters = FilterText.describe(Lists.scala(all));
+    List statuses = statuses(Python.text("files", session + "\n" + pin + "\n" + filters));
+    Object[] directories = new Object[] {
+      new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses))
+    };
+    return Lists.scala(Arrays.asList(directories));
+  }
+
+  /** A line without a tab names a folder, one with a tab a file in it and its size. */
+  private List statuses(String text) {
+    scala.collection.immutable.Map none = scala.collection.immutable.Map$.MODULE$.empty();
+    List found = new ArrayList();
+    String folder = root;
+    int start = 0;
+    while (start < text.length()) {
+      int end = text.indexOf('\n', start);
+      int tab = text.lastIndexOf('\t', end);
+      if (tab < start) {
+        folder = root + "/" + text.substring(start, end);
+      } else {
+        long length = Long.parseLong(text.substring(tab + 1, end));
+        Path path = new Path(folder + "/" + text.substring(start, tab));
+        FileStatus status = new FileStatus(length, false, 1, 134217728L, 0L, path);
+        found.add(new FileStatusWithMetadata(status, none));
+      }
+      start = end + 1;
+    }
+    return found;
+  }
+
+  public String[] inputFiles() {
+    List statuses = statuses(
+        Python.text("files", session + "\n" + pin + "\n{\"nodes\":[],\"roots\":[]}"));
+    String[] paths = new String[statuses.size()];
+    for (int i = 0; i < paths.length; i++) {
+      paths[i] = ((FileStatusWithMetadata) statuses.get(i)).fileStatus().getPath().toString();
+    }
+    return paths;
+  }
+
+  public void refresh() {}
+
+  public long sizeInBytes() {
+    return size;
+  }
+
+  public StructType partitionSchema() {
+    return new StructType();
+  }
+
+  public scala.Option metadataOpsTimeNs() {
+    return scala.Option.empty();
+  }
+
+  public boolean equals(Object other) {
+    return other instanceof LakeFileIndex && ((LakeFileIndex) other).pin.equals(pin);
+  }
+
+  public int hashCode() {
+    return pin.hashCode();
+  }
+
+  public String toString() {
+    return "lakedex " + pin;
+  }
+}

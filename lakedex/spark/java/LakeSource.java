@@ -1,0 +1,62 @@
+package lakedex.jvm;
+
+import java.util.Arrays;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.RelationProvider;
+import org.apache.spark.sql.sources.SchemaRelationProvider;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.JavaConverters;
+
+/** Hudi tables as a data source of Spark. */
+public class LakeSource
+    implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider,
+        DataSourceRegister {
+
+  public String shortName() {
+    return "lakedex";
+  }
+
+  public BaseRelation createRelation(
+      SQLContext context, scala.collection.immutable.Map parameters) {
+    return face(context, parameters, null);
+  }
+
+  public BaseRelation createRelation(
+      SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
+    return face(context, parameters, columns);
+  }
+
+  public BaseRelation createRelation(
+      SQLContext context,
+      SaveMode mode,
+      scala.collection.immutable.Map parameters,
+      Dataset rows) {
+    Object[] message = new Object[] {session(context), mode.name(), java(parameters), rows};
+    Python.call("save", Arrays.asList(message));
+    return face(context, parameters, null);
+  }
+
+  private static BaseRelation face(
+      SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
+    String session = session(context);
+    String given = columns == null ? "" : columns.json();
+    Object[] message = new Object[] {session, java(parameters), given};
+    String[] told = Python.text("face", Arrays.asList(message)).split("\n");
+    StructType schema = (StructType) DataType.fromJson(told[1]);
+    return new LakeFace(context, session, told[0], schema, Long.parseLong(told[2]));
+  }
+
+  static String session(SQLContext context) {
+    return ((@SESSION@) context.sparkSession()).sessionUUID();
+  }
+
+  private static java.util.Map java(scala.collection.immutable.Map parameters) {
+    return (java.util.Map) JavaConverters.mapAsJavaMapConverter(parameters).asJava();
+  }
+}

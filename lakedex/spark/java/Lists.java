@@ -1,0 +1,16 @@
+package lakedex.jvm;
+
+import java.util.List;
+import scala.collection.JavaConverters;
+
+/** Lists of Java as those of Scala, in a form that both Scala 2.12 and 2.13 take. */
+final class Lists {
+
+  private Lists() {}
+
+  static scala.collection.immutable.Seq scala(List list) {
+    scala.collection.mutable.Buffer buffer =
+        (scala.collection.mutable.Buffer) JavaConverters.asScalaBufferConverter(list).asScala();
+    return (scala.collection.immutable.Seq) buffer.toIndexedSeq();
+  }
+}

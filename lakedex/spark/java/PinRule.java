@@ -1,0 +1,157 @@
+package lakedex.jvm;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.WeakHashMap;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.optimizer.ColumnPruning$;
+import org.apache.spark.sql.catalyst.optimizer.PushDownPredicates$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.trees.TreeNode;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Puts relations that stay at one snapshot in the place of every face in a plan.
+ *
+ * All parts of a query, its subqueries too, are optimised under one tracker, so a table is pinned
+ * once for each tracker. Where a table needs both of Spark's reader and ours, filters and columns
+ * are pushed into the two once more: Spark's own rules for that have run already.
+ */
+public final class PinRule extends Rule {
+
+  private static final int MOST_PUSHES = 8;
+  private static final Map pins = new WeakHashMap();
+
+  private final @SESSION@ session;
+
+  public PinRule(@SESSION@ session) {
+    this.session = session;
+  }
+
+  /** Give a session the rule, instead of one that it had before. */
+  public static void install(@SESSION@ session) {
+    List rules = new ArrayList();
+    scala.collection.Iterator each = session.experimental().extraOptimizations().iterator();
+    while (each.hasNext()) {
+      Object rule = each.next();
+      if (!(rule instanceof PinRule)) {
+        rules.add(rule);
+      }
+    }
+    rules.add(new PinRule(session));
+    session.experimental().extraOptimizations_$eq((@SEQ@) Lists.scala(rules));
+  }
+
+  public TreeNode apply(TreeNode plan) {
+    Swap swap = new Swap(session, pinned());
+    LogicalPlan swapped = (LogicalPlan) ((LogicalPlan) plan).transformUp(swap);
+    if (!swap.madeUnion) {
+      return swapped;
+    }
+    for (int i = 0; i < MOST_PUSHES; i++) {
+      LogicalPlan pushed = ColumnPruning$.MODULE$.apply(
+          PushDownPredicates$.MODULE$.apply(swapped));
+      if (pushed.fastEquals(swapped)) {
+        return pushed;
+      }
+      swapped = pushed;
+    }
+    return swapped;
+  }
+
+  private static Map pinned() {
+    scala.Option tracker = QueryPlanningTracker.get();
+    if (tracker.isEmpty()) {
+      return new HashMap();
+    }
+    synchronized (pins) {
+      Map found = (Map) pins.get(tracker.get());
+      if (found == null) {
+        found = new HashMap();
+        pins.put(tracker.get(), found);
+      }
+      return found;
+    }
+  }
+
+  public static final class Swap extends scala.runtime.AbstractPartialFunction {
+
+    private final @SESSION@ session;
+    private final Map pinned;
+    public boolean madeUnion = false;
+
+    public Swap(@SESSION@ session, Map pinned) {
+      this.session = session;
+      this.pinned = pinned;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof LogicalRelation
+          && ((LogicalRelation) node).relation() instanceof LakeFace;
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      return isDefinedAt(node) ? swapped((LogicalRelation) node) : otherwise.apply(node);
+    }
+
+    private LogicalPlan swapped(LogicalRelation node) {
+      LakeFace face = (LakeFace) node.relation();
+      StructType columns = face.schema();
+      String[] pin = pin(face);
+      long nativeSize = Long.parseLong(pin[2]);
+      long mergedSize = Long.parseLong(pin[3]);
+      BaseRelation merged = new MergedRelation(
+          face.sqlContext(), face.session(), pin[0], columns, mergedSize);
+      if (pin[4].equals("merged")) {
+        return with(node, merged);
+      }
+      HadoopFsRelation read = new HadoopFsRelation(
+          new LakeFileIndex(face.session(), pin[0], pin[1], nativeSize),
+          new StructType(),
+          columns,
+          scala.Option.empty(),
+          new ParquetFileFormat(),
+          scala.collection.immutable.Map$.MODULE$.empty(),
+          session);
+      if (pin[4].equals("native")) {
+        return with(node, read);
+      }
+      madeUnion = true;
+      Object[] both = new Object[] {
+        with(node, read), LogicalRelation$.MODULE$.apply(merged, false)
+      };
+      return new Union((@SEQ@) Lists.scala(Arrays.asList(both)), false, false);
+    }
+
+    /** The pin, the root, the sizes of both halves, and which of them there are. */
+    private String[] pin(LakeFace face) {
+      String[] found = (String[]) pinned.get(face.table());
+      if (found == null) {
+        String message = face.session() + "\n" + face.table() + "\n" + face.schema().json();
+        found = Python.text("pin", message).split("\n");
+        pinned.put(face.table(), found);
+      }
+      return found;
+    }
+
+    /** The same node with another relation; its other members differ between releases. */
+    private static LogicalPlan with(LogicalRelation node, BaseRelation relation) {
+      Object[] members = new Object[node.productArity()];
+      for (int i = 0; i < members.length; i++) {
+        members[i] = node.productElement(i);
+      }
+      members[0] = relation;
+      return (LogicalPlan) node.makeCopy(members);
+    }
+  }
+}

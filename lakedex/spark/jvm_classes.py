@@ -1,0 +1,86 @@
+"""lakedex's own classes in the driver's JVM: compiled once, and found there like any other.
+
+The sources stand in `java/`. Releases of Spark differ in two types only, which are put in before
+they are compiled. The classes lie in a folder that the driver's class loader is told of, so that
+`format("hudi")` and `USING hudi` find theirs by name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from lakedex.errors import UnsupportedFeature
+from lakedex.spark.java_compiler import compile_classes, java_source
+
+_SOURCES = (
+    "Python",
+    "FilterText",
+    "Lists",
+    "LakeFileIndex",
+    "MergedRelation",
+    "LakeFace",
+    "PinRule",
+    "LakeSource",
+    "LakedexDefaultSource",
+)
+_HUDI_SOURCE = "HudiDefaultSource"
+_MARK = "lakedex.jvm.PinRule"
+_HUDI = "hudi.DefaultSource"
+_HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+
+
+def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
+    """The package `lakedex.jvm` of the session's JVM, compiled if it is not there yet.
+
+    Beside Hudi's own bundle `hudi` stays the name of that, and `lakedex` is ours.
+
+    Raises:
+        UnsupportedFeature: The driver's JVM takes no classes, or Spark is of another release.
+    """
+    jvm = spark.sparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if not has_class(loader, _MARK):
+        names = list(_SOURCES)
+        if not has_class(loader, _HUDI_BUNDLE) and not has_class(loader, _HUDI):
+            names.append(_HUDI_SOURCE)
+        sources = {name: _fitted(spark, java_source(name)) for name in names}
+        folder = Path(tempfile.mkdtemp(prefix="lakedex-classes-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, code in compile_classes(jvm, sources).bytecode.items():
+            path = folder / f"{name.replace('.', '/')}.class"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(code)
+        try:
+            loader.addURL(jvm.java.io.File(str(folder)).toURI().toURL())
+        except Py4JError as error:
+            kind = loader.getClass().getName()
+            raise UnsupportedFeature(
+                f"the driver's class loader ({kind}) takes no classes; start Spark with "
+                "spark-submit or from Python"
+            ) from error
+    return jvm.lakedex.jvm
+
+
+def has_class(loader: Any, name: str) -> bool:  # noqa: ANN401 - a JVM object
+    """Whether a class loader finds a class."""
+    try:
+        loader.loadClass(name)
+    except Py4JError:
+        return False
+    return True
+
+
+def _fitted(spark: SparkSession, source: str) -> str:
+    is_classic = int(spark.version.partition(".")[0]) >= 4
+    session = "classic.SparkSession" if is_classic else "SparkSession"
+    sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
+    return source.replace("@SESSION@", f"org.apache.spark.sql.{session}").replace(
+        "@SEQ@", f"scala.{sequence}"
+    )

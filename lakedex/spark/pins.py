@@ -1,0 +1,145 @@
+"""Snapshots that queries hold on to: every part of a query sees a table at the same instant.
+
+A pin is named by the table, how it is read and the completed instants, so that two queries of an
+unchanged table share one snapshot with all it has read already. A plan may outlive its snapshot
+here; it is then opened anew as of its last instant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from lakedex.errors import InvalidInput
+from lakedex.filegroup import FileSlice
+from lakedex.prune import Report
+from lakedex.spark.read_spec import QueryType, ReadSpec
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.table.schema_resolution import has_retyped_columns
+
+_KEPT_PINS = 64
+_KEPT_PLANS = 16
+
+
+@dataclass(eq=False)
+class Pin:
+    """A table at one snapshot, as one kind of query sees it."""
+
+    name: str
+    spec: ReadSpec
+    address: StorageAddress
+    snapshot: Snapshot
+    plans: OrderedDict[str, Report] = field(default_factory=OrderedDict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def reads_natively(self) -> bool:
+        """Whether Spark's own reader gives the right rows of base files."""
+        config = self.snapshot.config
+        changed = self.snapshot.history is not None or has_retyped_columns(
+            config, self.snapshot.timeline, self.snapshot.schema
+        )
+        is_parquet = config.base_file_format.upper() == "PARQUET"
+        return is_parquet and not changed and not config.drop_partition_columns
+
+    def is_native(self, file_slice: FileSlice) -> bool:
+        """Whether a slice goes to Spark's own reader."""
+        if file_slice.base is None or not self.reads_natively:
+            return False
+        return not file_slice.logs or self.spec.query_type == QueryType.READ_OPTIMIZED.value
+
+    def readable(self, file_slice: FileSlice) -> FileSlice:
+        """The slice as this kind of query reads it."""
+        if self.spec.query_type == QueryType.READ_OPTIMIZED.value:
+            return replace(file_slice, logs=())
+        return file_slice
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """The bytes that Spark's reader and ours would read of the whole table."""
+        native = merged = 0
+        for each in self.snapshot.slices:
+            if self.is_native(each):
+                native += self.readable(each).size_bytes
+            else:
+                merged += each.size_bytes
+        return native, merged
+
+    @property
+    def halves(self) -> str:
+        """Which readers the table needs: `native`, `merged` or `both`."""
+        if not self.reads_natively:
+            return "merged"
+        return (
+            "both" if any(not self.is_native(each) for each in self.snapshot.slices) else "native"
+        )
+
+    def planned(self, filters: str, make: Callable[[], Report]) -> Report:
+        """The plan for some filters; both readers ask for the same one."""
+        with self.lock:
+            if filters not in self.plans:
+                self.plans[filters] = make()
+                while len(self.plans) > _KEPT_PLANS:
+                    self.plans.popitem(last=False)
+            return self.plans[filters]
+
+
+class Pins:
+    """The pins of a session."""
+
+    def __init__(self) -> None:
+        """None yet."""
+        self._pins: OrderedDict[str, Pin] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def newest(self, spec: ReadSpec, address: StorageAddress) -> Pin:
+        """A pin at what is committed now, or at the instant that the query names."""
+        snapshot = Snapshot.open(address.open(), as_of=spec.as_of)
+        name = f"{spec}@{_state(snapshot)}"
+        with self._lock:
+            known = self._pins.get(name)
+            if known is not None:
+                self._pins.move_to_end(name)
+                return known
+        # Read now, whatever another writer or a service does before the query gets to it.
+        if snapshot.metadata is not None:
+            for partition in snapshot.config.metadata_partitions:
+                snapshot.metadata.groups(partition)
+        pin = Pin(name, spec, address, snapshot)
+        pin.sizes  # noqa: B018 - lists the slices
+        with self._lock:
+            self._pins[name] = pin
+            while len(self._pins) > _KEPT_PINS:
+                self._pins.popitem(last=False)
+        return pin
+
+    def find(self, name: str, address_of: Callable[[str], StorageAddress]) -> Pin:
+        """The pin of a plan, opened anew if it was given up."""
+        with self._lock:
+            known = self._pins.get(name)
+        if known is not None:
+            return known
+        text, _, state = name.rpartition("@")
+        last = state.partition("-")[0]
+        if not last:
+            raise InvalidInput("the plan is of a table that had no commits; run the query anew")
+        spec = ReadSpec.parse(text)
+        address = address_of(spec.path)
+        pin = Pin(name, spec, address, Snapshot.open(address.open(), as_of=last))
+        with self._lock:
+            return self._pins.setdefault(name, pin)
+
+
+def _state(snapshot: Snapshot) -> str:
+    """The last instant, and a digest of all that are completed."""
+    completed = snapshot.timeline.completed()
+    digest = hashlib.sha256()
+    for instant in completed:
+        digest.update(f"{instant.requested_time} {instant.action.value}\n".encode())
+    last = max((instant.requested_time for instant in completed), default="")
+    return f"{last}-{digest.hexdigest()[:16]}"

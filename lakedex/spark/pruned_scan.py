@@ -1,0 +1,95 @@
+"""The two halves of a pinned table: base files for Spark's reader, merged slices from ours.
+
+Both ask one plan, made from Spark's own filters, so what an index removed is removed from both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from lakedex.filegroup import META_COLUMNS, FileSlice
+from lakedex.prune import PlanOptions, Report, plan
+from lakedex.spark.arrow_map import map_batches
+from lakedex.spark.catalyst import translate_filters
+from lakedex.spark.pins import Pin
+from lakedex.spark.schemas import arrow_schema
+from lakedex.spark.slice_reading import SliceReading
+from lakedex.timeline.committed import CommittedInstants
+
+_WAVES = 4
+_RECORD_KEY = META_COLUMNS[2]
+
+
+def prune(pin: Pin, filters: str, time_zone: str) -> Report:
+    """The slices that may hold a row for which Spark's filters are true."""
+
+    def make() -> Report:
+        told = translate_filters(filters, pin.snapshot.schema, time_zone)
+        without = frozenset() if pin.spec.prunes else frozenset(["all"])
+        options = PlanOptions(time_zone=time_zone, without=without)
+        text = "" if told.predicate is None else str(told.predicate)
+        report = plan(pin.snapshot, told.predicate, text=text, options=options)
+        notes = tuple(f"not understood: {reason}" for reason in told.unknown)
+        return report.with_notes(notes)
+
+    return pin.planned(f"{time_zone} {filters}", make)
+
+
+def native_files(pin: Pin, report: Report) -> str:
+    """The base files that Spark reads: a line for each folder, then one for each of its files."""
+    lines: list[str] = []
+    folder = None
+    for each in report.files:
+        if each.base is None or not pin.is_native(each):
+            continue
+        if each.partition != folder:
+            folder = each.partition
+            lines.append(folder)
+        lines.append(f"{each.base.name}\t{each.base.size_bytes}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> Any:  # noqa: ANN401
+    """The rows of slices that Spark cannot read by itself, as an RDD of the JVM.
+
+    Args:
+        spark: The session.
+        pin: The table.
+        report: What is left of it.
+        columns: The wanted columns, as the JSON of a StructType.
+    """
+    struct = StructType.fromJson(json.loads(columns))
+    slices = [pin.readable(each) for each in report.files if not pin.is_native(each)]
+    if not slices:
+        return spark.sparkContext._jsc.emptyRDD().rdd()
+    if not struct.fields:
+        # Rows are counted by one column, which Spark then leaves out.
+        struct = StructType().add(_any_column(pin), "string")
+    rows = _reading(spark, pin, slices, struct)
+    return rows._jdf.queryExecution().toRdd()
+
+
+def _any_column(pin: Pin) -> str:
+    names = pin.snapshot.schema.names
+    return _RECORD_KEY if _RECORD_KEY in names else names[0]
+
+
+def _reading(spark: SparkSession, pin: Pin, slices: Sequence[FileSlice], struct: StructType) -> Any:  # noqa: ANN401
+    snapshot = pin.snapshot
+    ordered = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
+    count = min(len(ordered), _WAVES * spark.sparkContext.defaultParallelism)
+    reading = SliceReading(
+        address=pin.address,
+        config=snapshot.config,
+        schema=snapshot.schema,
+        history=snapshot.history,
+        is_committed=CommittedInstants.of(snapshot.timeline),
+        shares=[tuple(ordered[first::count]) for first in range(count)],
+        target=arrow_schema(struct),
+    )
+    return map_batches(spark.range(0, count, 1, count), reading, struct)

@@ -1,0 +1,90 @@
+"""What a query says about how a table is to be read, by Hudi's option names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+from lakedex.errors import InvalidInput
+
+_AS_OF = "as.of.instant"
+_QUERY_TYPE = "hoodie.datasource.query.type"
+_BEGIN = ("hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.start.timestamp")
+_END = ("hoodie.datasource.read.end.instanttime", "hoodie.datasource.read.end.timestamp")
+_SKIPPING = "hoodie.enable.data.skipping"
+_METADATA = "hoodie.metadata.enable"
+
+
+class QueryType(Enum):
+    """Which rows of a table a query sees."""
+
+    SNAPSHOT = "snapshot"
+    READ_OPTIMIZED = "read_optimized"
+    """Those of base files only, without what log files changed since."""
+    INCREMENTAL = "incremental"
+    """Those written after one instant and up to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """A table, and how it is to be read; its text form is its identity in Spark's plans.
+
+    Example:
+        >>> spec = ReadSpec.of("/data/trips", {"as.of.instant": "20260102030405678"})
+        >>> ReadSpec.parse(str(spec)) == spec
+        True
+    """
+
+    path: str
+    query_type: str = QueryType.SNAPSHOT.value
+    as_of: str | None = None
+    begin: str | None = None
+    end: str | None = None
+    prunes: bool = True
+    """Whether indexes may remove files."""
+
+    @classmethod
+    def of(cls, path: str, options: Mapping[str, str]) -> ReadSpec:
+        """What options say, whatever the case of their names.
+
+        Raises:
+            InvalidInput: A value is not one that Hudi knows, or options contradict each other.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        kind = given.get(_QUERY_TYPE, QueryType.SNAPSHOT.value).lower()
+        if kind not in {each.value for each in QueryType}:
+            known = ", ".join(each.value for each in QueryType)
+            raise InvalidInput(f"{_QUERY_TYPE} is one of {known}, not {kind!r}")
+        begin, end = _first(given, _BEGIN), _first(given, _END)
+        if kind == QueryType.INCREMENTAL.value and begin is None:
+            raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
+        return cls(
+            path=path,
+            query_type=kind,
+            as_of=given.get(_AS_OF),
+            begin=begin,
+            end=end,
+            prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> ReadSpec:
+        """The spec of a text form."""
+        return cls(**json.loads(text))
+
+    def __str__(self) -> str:
+        # One line, whatever stands in a path.
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((given[name] for name in names if name in given), None)
+
+
+def _is_on(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name, "true").lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{name} is true or false, not {text!r}")
+    return text == "true"

@@ -1,0 +1,140 @@
+"""Answers to what Spark's plans ask of lakedex; the verbs are those that the Java sources call."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.prune import Report
+from lakedex.spark.callback import Callback, Handler, listen
+from lakedex.spark.jvm_classes import install_classes
+from lakedex.spark.pins import Pin, Pins
+from lakedex.spark.pruned_scan import merged_rows, native_files, prune
+from lakedex.spark.read_spec import ReadSpec
+from lakedex.spark.schemas import spark_schema
+from lakedex.storage.address import StorageAddress
+
+_KEPT_REPORTS = 100
+_ZONE = "spark.sql.session.timeZone"
+
+
+class Tables(Protocol):
+    """What a server needs of a lake."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+
+    def address(self, path: str) -> StorageAddress:
+        """Where a path lies, with the settings of its store."""
+
+    def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:
+        """INSERT of plain Spark SQL."""
+
+    def save(self, mode: str, options: Mapping[str, str], rows: DataFrame) -> None:
+        """`df.write.format("hudi")...save()`."""
+
+
+class TableServer:
+    """Serves the plans of one session."""
+
+    def __init__(self, tables: Tables) -> None:
+        """Nothing is pinned yet."""
+        self._tables = tables
+        self._spark = tables.spark
+        self._pins = Pins()
+        self._reports: deque[tuple[str, Report]] = deque(maxlen=_KEPT_REPORTS)
+
+    @property
+    def reports(self) -> list[tuple[str, Report]]:
+        """What was planned last: the pin and the report, the newest last."""
+        return list(self._reports)
+
+    def face(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
+        """Identity, columns and size of a table for a catalog, a view or a DataFrame."""
+        options, given = dict(message[1]), str(message[2])
+        path = options.pop("path", None)
+        if not path:
+            raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
+        spec = ReadSpec.of(path, options)
+        try:
+            pin = self._pins.newest(spec, self._tables.address(path))
+        except TableNotFound:
+            if not given:
+                raise
+            # CREATE TABLE asks before the table is there.
+            return f"{spec}\n{given}\n0"
+        schema = spark_schema(pin.snapshot.schema).json()
+        return f"{spec}\n{schema}\n{sum(pin.sizes)}"
+
+    def pin(self, message: str) -> str:
+        """A snapshot for all parts of a query."""
+        _, text, _ = message.split("\n", 2)
+        spec = ReadSpec.parse(text)
+        pin = self._pins.newest(spec, self._tables.address(spec.path))
+        native, merged = pin.sizes
+        return f"{pin.name}\n{spec.path}\n{native}\n{merged}\n{pin.halves}"
+
+    def files(self, message: str) -> str:
+        """The base files that Spark's reader has to read."""
+        pin, report = self._planned(message)
+        return native_files(pin, report)
+
+    def merge(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The rows that our reader reads."""
+        pin, report = self._planned(str(message[0]))
+        return merged_rows(self._spark, pin, report, str(message[1]))
+
+    def insert(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+        """Rows that plain SQL inserts."""
+        spec = ReadSpec.parse(str(message[1]))
+        rows = DataFrame(message[3], self._spark)
+        self._tables.insert(spec.path, rows, overwrite=bool(message[2]))
+
+    def save(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+        """Rows that a DataFrameWriter saves."""
+        options = dict(message[2])
+        self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
+
+    def _planned(self, message: str) -> tuple[Pin, Report]:
+        _, name, filters = message.split("\n", 2)
+        pin = self._pins.find(name, self._tables.address)
+        report = prune(pin, filters, str(self._spark.conf.get(_ZONE)))
+        self._reports.append((name, report))
+        return pin, report
+
+
+_servers: dict[str, TableServer] = {}
+_lock = threading.Lock()
+
+
+def serve(tables: Tables) -> tuple[TableServer, Callback]:
+    """Let the plans of a session reach its tables: classes, the callback, the rule that pins."""
+    spark = tables.spark
+    package = install_classes(spark)
+    server = TableServer(tables)
+    with _lock:
+        _servers[spark._jsparkSession.sessionUUID()] = server
+    verbs = ("face", "pin", "files", "merge", "insert", "save")
+    callback = Callback({verb: _handler(verb) for verb in verbs})
+    listen(spark.sparkContext, package, callback)
+    package.PinRule.install(spark._jsparkSession)
+    return server, callback
+
+
+def _handler(verb: str) -> Handler:
+    def handle(message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        session = message.partition("\n")[0] if isinstance(message, str) else str(message[0])
+        with _lock:
+            server = _servers.get(session.partition("\n")[0])
+        if server is None:
+            raise InvalidInput("this Spark session is not attached: call lakedex.attach(spark)")
+        answer: Callable[[Any], Any] = getattr(server, verb)
+        return answer(message)
+
+    return handle
