@@ -7,6 +7,8 @@ commit of the range wrote to are read.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +18,33 @@ from lakedex.read.scan import Scan, to_table
 from lakedex.table import Snapshot
 from lakedex.timeline import Instant
 
-_COMMIT_TIME = "_hoodie_commit_time"
+COMMIT_TIME = "_hoodie_commit_time"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Where the rows of a range of commits are."""
+
+    view: Snapshot
+    """The table as of the end of the range."""
+    slices: tuple[FileSlice, ...]
+    commits: tuple[str, ...]
+    """The requested times that the rows' commit-time column may hold."""
+
+
+def find_changes(snapshot: Snapshot, begin: str, end: str | None) -> Changes:
+    """Which slices hold rows written after `begin` and up to `end`."""
+    if COMMIT_TIME not in snapshot.schema.names:
+        raise UnsupportedFeature("reading changes of a table without meta columns")
+    instants = snapshot.timeline.between(begin, end)
+    if not instants:
+        return Changes(snapshot, (), ())
+    view = snapshot
+    if end is not None:
+        view = snapshot.at(max(instant.requested_time for instant in instants))
+    written = _writes_of_rows(snapshot, instants)
+    commits = tuple(each.requested_time for each in written)
+    return Changes(view, tuple(_touched(view, written, begin)), commits)
 
 
 def changed_rows(
@@ -26,23 +54,17 @@ def changed_rows(
 
     Without `columns` they have the columns that the table had then.
     """
-    if _COMMIT_TIME not in snapshot.schema.names:
-        raise UnsupportedFeature("reading changes of a table without meta columns")
-    instants = snapshot.timeline.between(begin, end)
-    view = snapshot
-    if end is not None and instants:
-        view = snapshot.at(max(instant.requested_time for instant in instants))
+    changes = find_changes(snapshot, begin, end)
+    view = changes.view
     wanted = tuple(view.schema.names) if columns is None else columns
-    if not instants:
+    if not changes.commits:
         return view.read_context.target(wanted).empty_table()
-    written = _writes_of_rows(snapshot, instants)
-    times = pa.array([each.requested_time for each in written], pa.string())
     scan = Scan(
         context=view.read_context,
-        slices=_touched(view, written, begin),
+        slices=changes.slices,
         columns=wanted,
-        arrow_filter=pc.field(_COMMIT_TIME).isin(times),
-        arrow_columns=(_COMMIT_TIME,),
+        arrow_filter=pc.field(COMMIT_TIME).isin(pa.array(changes.commits, pa.string())),
+        arrow_columns=(COMMIT_TIME,),
     )
     return to_table(scan)
 

@@ -28,6 +28,7 @@ _SOURCES = (
     "LakeFace",
     "PinRule",
     "LakeSource",
+    "Scans",
     "LakedexDefaultSource",
 )
 _HUDI_SOURCE = "HudiDefaultSource"

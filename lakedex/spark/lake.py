@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
+from lakedex.spark.explaining import QueryReport, explain_query
 from lakedex.spark.saving import insert_rows, save_rows
 from lakedex.spark.schemas import any_schema
 from lakedex.spark.serving import serve
@@ -113,6 +114,15 @@ class Lake:
                 raise
             raise TableNotFound(f"there is no table {text!r}: {error}") from error
         return table
+
+    def explain(self, query: str | DataFrame) -> QueryReport:
+        """What a query would read of every table in it, which index removed what, and why.
+
+        Args:
+            query: A SELECT, or a DataFrame; nothing of it is run.
+        """
+        rows = self._spark.sql(query) if isinstance(query, str) else query
+        return explain_query(self._server, rows)
 
     def address(self, path: str) -> StorageAddress:
         """Where a path lies, with the settings of its store."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice
 from lakedex.prune import Report
+from lakedex.read.changes import Changes, find_changes
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -38,6 +39,23 @@ class Pin:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
+    def changes(self) -> Changes | None:
+        """What an incremental query reads; None for other queries."""
+        if self.spec.query_type != QueryType.INCREMENTAL.value:
+            return None
+        return find_changes(self.snapshot, self.spec.begin or "", self.spec.end)
+
+    @property
+    def view(self) -> Snapshot:
+        """The snapshot that rows are read at."""
+        return self.snapshot if self.changes is None else self.changes.view
+
+    @property
+    def slices(self) -> Sequence[FileSlice]:
+        """The slices of a full read."""
+        return self.snapshot.slices if self.changes is None else self.changes.slices
+
+    @cached_property
     def reads_natively(self) -> bool:
         """Whether Spark's own reader gives the right rows of base files."""
         config = self.snapshot.config
@@ -45,7 +63,8 @@ class Pin:
             config, self.snapshot.timeline, self.snapshot.schema
         )
         is_parquet = config.base_file_format.upper() == "PARQUET"
-        return is_parquet and not changed and not config.drop_partition_columns
+        whole_files = is_parquet and not changed and not config.drop_partition_columns
+        return whole_files and self.changes is None
 
     def is_native(self, file_slice: FileSlice) -> bool:
         """Whether a slice goes to Spark's own reader."""
@@ -63,7 +82,7 @@ class Pin:
     def sizes(self) -> tuple[int, int]:
         """The bytes that Spark's reader and ours would read of the whole table."""
         native = merged = 0
-        for each in self.snapshot.slices:
+        for each in self.slices:
             if self.is_native(each):
                 native += self.readable(each).size_bytes
             else:
@@ -75,9 +94,7 @@ class Pin:
         """Which readers the table needs: `native`, `merged` or `both`."""
         if not self.reads_natively:
             return "merged"
-        return (
-            "both" if any(not self.is_native(each) for each in self.snapshot.slices) else "native"
-        )
+        return "both" if any(not self.is_native(each) for each in self.slices) else "native"
 
     def planned(self, filters: str, make: Callable[[], Report]) -> Report:
         """The plan for some filters; both readers ask for the same one."""

@@ -29,6 +29,8 @@ def prune(pin: Pin, filters: str, time_zone: str) -> Report:
     """The slices that may hold a row for which Spark's filters are true."""
 
     def make() -> Report:
+        if pin.changes is not None:
+            return _unpruned(pin)
         told = translate_filters(filters, pin.snapshot.schema, time_zone)
         without = frozenset() if pin.spec.prunes else frozenset(["all"])
         options = PlanOptions(time_zone=time_zone, without=without)
@@ -38,6 +40,12 @@ def prune(pin: Pin, filters: str, time_zone: str) -> Report:
         return report.with_notes(notes)
 
     return pin.planned(f"{time_zone} {filters}", make)
+
+
+def _unpruned(pin: Pin) -> Report:
+    """Changes lie in the slices that their commits wrote to; indexes are not asked."""
+    total = sum(each.size_bytes for each in pin.slices)
+    return Report("", len(pin.slices), total, tuple(pin.slices), ())
 
 
 def native_files(pin: Pin, report: Report) -> str:
@@ -80,7 +88,7 @@ def _any_column(pin: Pin) -> str:
 
 
 def _reading(spark: SparkSession, pin: Pin, slices: Sequence[FileSlice], struct: StructType) -> Any:  # noqa: ANN401
-    snapshot = pin.snapshot
+    snapshot = pin.view
     ordered = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
     count = min(len(ordered), _WAVES * spark.sparkContext.defaultParallelism)
     reading = SliceReading(
@@ -91,5 +99,6 @@ def _reading(spark: SparkSession, pin: Pin, slices: Sequence[FileSlice], struct:
         is_committed=CommittedInstants.of(snapshot.timeline),
         shares=[tuple(ordered[first::count]) for first in range(count)],
         target=arrow_schema(struct),
+        commits=None if pin.changes is None else pin.changes.commits,
     )
     return map_batches(spark.range(0, count, 1, count), reading, struct)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,6 @@ from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
 from lakedex.storage.address import StorageAddress
 
-_KEPT_REPORTS = 100
 _ZONE = "spark.sql.session.timeZone"
 
 
@@ -48,12 +47,17 @@ class TableServer:
         self._tables = tables
         self._spark = tables.spark
         self._pins = Pins()
-        self._reports: deque[tuple[str, Report]] = deque(maxlen=_KEPT_REPORTS)
+        self._watchers: list[list[tuple[Pin, Report]]] = []
 
-    @property
-    def reports(self) -> list[tuple[str, Report]]:
-        """What was planned last: the pin and the report, the newest last."""
-        return list(self._reports)
+    @contextmanager
+    def watching(self) -> Iterator[list[tuple[Pin, Report]]]:
+        """Gathers what is planned meanwhile."""
+        seen: list[tuple[Pin, Report]] = []
+        self._watchers.append(seen)
+        try:
+            yield seen
+        finally:
+            self._watchers.remove(seen)
 
     def face(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
         """Identity, columns and size of a table for a catalog, a view or a DataFrame."""
@@ -105,7 +109,8 @@ class TableServer:
         _, name, filters = message.split("\n", 2)
         pin = self._pins.find(name, self._tables.address)
         report = prune(pin, filters, str(self._spark.conf.get(_ZONE)))
-        self._reports.append((name, report))
+        for seen in list(self._watchers):
+            seen.append((pin, report))
         return pin, report
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
+from lakedex.read.changes import COMMIT_TIME
 from lakedex.schema import SchemaHistory
 from lakedex.storage.address import StorageAddress
 
@@ -26,14 +28,26 @@ class SliceReading:
     """The slices of each task."""
     target: pa.Schema
     """The columns to read, as Spark wants them."""
+    commits: Sequence[str] | None = None
+    """Only rows that were last written by these."""
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the shares whose numbers come."""
         context = ReadContext(
             self.address.open(), self.config, self.schema, self.history, self.is_committed
         )
+        columns = list(self.target.names)
+        if self.commits is not None and COMMIT_TIME not in columns:
+            columns.append(COMMIT_TIME)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for file_slice in self.shares[number]:
-                    for part in read_slice(context, file_slice, self.target.names):
-                        yield from part.cast(self.target, safe=False).to_batches()
+                    for part in read_slice(context, file_slice, columns):
+                        rows = self._written(part).select(self.target.names)
+                        yield from rows.cast(self.target, safe=False).to_batches()
+
+    def _written(self, rows: pa.Table) -> pa.Table:
+        if self.commits is None:
+            return rows
+        times = pa.array(self.commits, pa.string())
+        return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=times))

@@ -27,6 +27,7 @@ from lakedex.write.verbs import TableWriter
 Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader"
 Options: TypeAlias = "Mapping[str, str] | None"
 _ZONE = "spark.sql.session.timeZone"
+_QUERY_TYPE = "hoodie.datasource.query.type"
 
 
 class SparkTable:
@@ -117,6 +118,19 @@ class SparkTable:
         reader = self._spark.read.format("lakedex")
         if as_of is not None:
             reader = reader.option("as.of.instant", as_of)
+        return reader.load(self._address.url)
+
+    def changes(self, begin: str, end: str | None = None) -> DataFrame:
+        """The rows written by commits after `begin` and up to `end`, in their newest version.
+
+        Args:
+            begin: An instant, or `earliest`.
+            end: An instant; all that is committed when Spark runs, unless told.
+        """
+        reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
+        reader = reader.option("hoodie.datasource.read.begin.instanttime", begin)
+        if end is not None:
+            reader = reader.option("hoodie.datasource.read.end.instanttime", end)
         return reader.load(self._address.url)
 
     def indexes(self) -> list[IndexInfo]:

@@ -1,0 +1,34 @@
+package lakedex.jvm;
+
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
+
+/** Lets the scans of a physical plan list their files, without a job. */
+public final class Scans {
+
+  private Scans() {}
+
+  public static void list(SparkPlan plan) throws Exception {
+    SparkPlan own = plan;
+    if (plan instanceof AdaptiveSparkPlanExec) {
+      own = ((AdaptiveSparkPlanExec) plan).inputPlan();
+    }
+    if (own instanceof FileSourceScanExec) {
+      // Its type differs between releases.
+      own.getClass().getMethod("selectedPartitions", new Class[0]).invoke(own, new Object[0]);
+    }
+    listAll(own.children());
+    listAll(own.subqueries());
+  }
+
+  private static void listAll(scala.collection.Seq plans) throws Exception {
+    scala.collection.Iterator each = plans.iterator();
+    while (each.hasNext()) {
+      Object next = each.next();
+      if (next instanceof SparkPlan) {
+        list((SparkPlan) next);
+      }
+    }
+  }
+}

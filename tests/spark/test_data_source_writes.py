@@ -1,0 +1,103 @@
+"""`df.write.format("hudi")` with Hudi's options and modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import lakedex
+
+OPTIONS = {
+    "hoodie.table.name": "rides",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ver",
+    "hoodie.datasource.write.partitionpath.field": "part",
+    "hoodie.upsert.shuffle.parallelism": "2",
+}
+
+
+def rides(spark: Any, count: int, version: int) -> Any:
+    return spark.range(count).selectExpr(
+        "concat('k', id) AS id", "concat('p', id % 3) AS part", f"{version}L AS ver"
+    )
+
+
+def write(frame: Any, path: str, mode: str, **options: str) -> None:
+    spelled = {name.replace("__", "."): value for name, value in options.items()}
+    frame.write.format("hudi").options(**{**OPTIONS, **spelled}).mode(mode).save(path)
+
+
+def versions(lake: Any, path: str) -> dict[str, int]:
+    rows = lake.spark.read.format("hudi").load(path).collect()
+    return {row["id"]: row["ver"] for row in rows}
+
+
+def test_append_makes_the_table_and_upserts(lake, tmp_path):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 9, 1), path, "append")
+    write(rides(lake.spark, 4, 2), path, "append")
+    assert versions(lake, path) == {f"k{n}": 2 if n < 4 else 1 for n in range(9)}
+    table = lakedex.open(path)
+    assert {each.partition for each in table.files()} == {"p0", "p1", "p2"}
+    assert table.verify().ok
+
+
+@pytest.mark.parametrize("operation", ["insert", "bulk_insert"])
+def test_operations_that_add(lake, tmp_path, operation):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 3, 1), path, "append")
+    write(rides(lake.spark, 3, 2), path, "append", hoodie__datasource__write__operation=operation)
+    assert lake.spark.read.format("hudi").load(path).count() == 6
+
+
+def test_delete(lake, tmp_path):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 5, 1), path, "append")
+    write(rides(lake.spark, 2, 1), path, "append", hoodie__datasource__write__operation="delete")
+    assert set(versions(lake, path)) == {"k2", "k3", "k4"}
+
+
+def test_modes(lake, tmp_path):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 5, 1), path, "overwrite")
+    write(rides(lake.spark, 1, 9), path, "ignore")
+    with pytest.raises(Exception, match="append"):
+        write(rides(lake.spark, 1, 9), path, "errorifexists")
+    assert versions(lake, path) == dict.fromkeys(["k0", "k1", "k2", "k3", "k4"], 1)
+    # The rows come from the table that they replace.
+    write(lake.spark.read.format("hudi").load(path).filter("id = 'k3'"), path, "overwrite")
+    assert versions(lake, path) == {"k3": 1}
+
+
+def test_partition_by_of_the_writer(lake, tmp_path):
+    path = str(tmp_path / "rides")
+    options = {k: v for k, v in OPTIONS.items() if "partitionpath" not in k}
+    writer = rides(lake.spark, 6, 1).write.format("hudi").options(**options)
+    writer.partitionBy("part").mode("append").save(path)
+    assert {each.partition for each in lakedex.open(path).files()} == {"p0", "p1", "p2"}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"hoodie.datasource.write.operation": "merge"}, "merge"),
+        ({"hoodie.no.such.option": "1"}, "hoodie.no.such.option"),
+        ({"hoodie.datasource.write.recordkey.field": "part"}, "part"),
+    ],
+)
+def test_wrong_options_leave_the_table_as_it_was(lake, tmp_path, options, match):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 3, 1), path, "append")
+    before = lakedex.open(path).timeline.completed()
+    with pytest.raises(Exception, match=match):
+        rides(lake.spark, 3, 2).write.format("hudi").options(**{**OPTIONS, **options}).mode(
+            "append"
+        ).save(path)
+    assert lakedex.open(path).timeline.completed() == before
+
+
+def test_a_new_table_needs_a_key(lake, tmp_path):
+    with pytest.raises(Exception, match=r"recordkey\.field"):
+        rides(lake.spark, 3, 1).write.format("hudi").mode("append").save(str(tmp_path / "t"))
+    assert not (tmp_path / "t").exists()
