@@ -19,6 +19,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
+from lakedex.write.row_versions import unversioned_deletes
 from lakedex.write.rows import LEADING
 
 _PIECE_BYTES = 32 << 20
@@ -40,6 +41,8 @@ class Intake:
     """A key's bucket is its shard modulo the number of buckets."""
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """What columns hold in rows that leave them out."""
+    ordering: tuple[str, ...] = ()
+    """The columns that say which version of a record is the newest."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +93,14 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
     else:
         piece = conform(piece, intake.columns, defaults=intake.defaults)
     piece = piece.combine_chunks()
+    if intake.is_delete:
+        removed = pa.repeat(pa.scalar(value=True), piece.num_rows)
+    else:
+        removed = pa.array(unversioned_deletes(piece, intake.ordering))
     leading = [
         intake.keys.keys(piece),
         _partition_paths(intake, piece),
-        pa.repeat(pa.scalar(intake.is_delete), piece.num_rows),
+        removed,
     ]
     own = [
         piece[column.name]
