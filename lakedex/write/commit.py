@@ -28,6 +28,7 @@ from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 from lakedex.write.operation import Operation
 from lakedex.write.shared_keys import check_inserted_keys
 from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.unique_keys import AddedKeys
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Outcome:
     replaced: tuple[FileSlice, ...]
     kept: Mapping[str, str]
     """Settings that the table keeps for its next writer."""
+    added_keys: AddedKeys | None = None
+    """None where writers do not go by the record index, which knows one place of a key."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -88,6 +91,7 @@ def commit_outcome(
             operation=operation.name,
             schema_text=outcome.schema.text,
             replaced=_replaced_ids(outcome.replaced),
+            extra=_said_of_keys(scope, outcome),
         )
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
@@ -133,6 +137,17 @@ def _check_concurrent(
             scope.snapshot.slices,
             is_global=is_global,
         )
+
+
+def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
+    if outcome.added_keys is None:
+        return {}
+    gone = {current.id for current in outcome.replaced}
+    return outcome.added_keys.note(
+        scope.timeline,
+        is_alone=all(current.id in gone for current in scope.snapshot.slices),
+        was_first=not scope.concurrent,
+    )
 
 
 def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.duplicates import deduplicate
 from lakedex.write.tag.tag_plan import TagPlan
@@ -42,8 +42,9 @@ class TaggedPart:
     partition: str
     file_id: str | None
     segment: Segment
-    revives: bool = False
-    """Whether a row comes back to a group whose log files deleted it."""
+    needs_base: bool = False
+    """Whether a log file cannot say it: a row comes back to a group whose logs deleted it, or a key
+    goes away that the group holds twice."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,8 @@ def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
         # Versions do not count: a record that is there stays, wherever and however old it is.
         in_place = replace(task.plan, update_partition_path=False)
         return _without_existing(tag_bucket(task.facts, in_place, bucket, rows), task.existing)
-    nowhere = [
-        pa.nulls(rows.num_rows, pa.string()),
-        pa.repeat(pa.scalar(value=False), rows.num_rows),
-    ]
+    no = pa.repeat(pa.scalar(value=False), rows.num_rows)
+    nowhere = [pa.nulls(rows.num_rows, pa.string()), no, no]
     for field, values in zip(TAGS, nowhere, strict=True):
         rows = rows.append_column(field, values)
     # A delete of a key that is nowhere changes nothing.
@@ -122,8 +121,15 @@ def _put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
         part = rows.slice(start, count)
         partition, group = divmod(number, len(ids))
         file_id = ids[group] or None
-        revives = file_id is not None and not pc.all(part[LIVE]).as_py()
-        yield TaggedPart(names[partition], file_id, writer.add(part), revives)
+        needs_base = file_id is not None and _needs_base(part)
+        yield TaggedPart(names[partition], file_id, writer.add(part), needs_base)
+
+
+def _needs_base(part: pa.Table) -> bool:
+    if not pc.all(part[LIVE]).as_py():
+        return True
+    # A delete in a log is used up by the first row that has its key.
+    return bool(pc.any(pc.and_(part[DELETE], part[TWICE])).as_py())
 
 
 def split_buckets(

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS
+from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
     PLACES,
@@ -204,7 +204,9 @@ def _assembled(
         for name in partition_columns:
             tagged = _with(tagged, name, _replaced(tagged[name], elsewhere.stored[name], stored))
     tagged = tagged.append_column(TAGS[0], flat(places[FILE_ID]).take(known))
-    return tagged.append_column(TAGS[1], pa.array(live))
+    tagged = tagged.append_column(TAGS[1], pa.array(live))
+    twice = flat(places[TWICE]).take(known).fill_null(pa.scalar(value=False))
+    return tagged.append_column(TAGS[2], twice)
 
 
 def _replaced(own: pa.ChunkedArray, stored: pa.ChunkedArray, at: Positions) -> pa.ChunkedArray:

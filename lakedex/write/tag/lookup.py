@@ -171,6 +171,8 @@ def _matched(
         pa.array([file_slice.partition for file_slice in slices], pa.string()).take(owners),
         pa.array([file_slice.file_id for file_slice in slices], pa.string()).take(owners),
         pa.array(live[hits]),
+        # Each copy is a place of its own until they are put together.
+        pa.repeat(pa.scalar(value=False), len(hits)),
     ]
     return pa.table(columns, schema=PLACES), incoming.bucket[at[hits]]
 
