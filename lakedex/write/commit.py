@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -127,16 +128,18 @@ def _check_concurrent(
     before, now = outcome.facts.config, scope.snapshot.config
     if before.metadata_partitions != now.metadata_partitions:
         raise CommitConflict("another writer changed the table's indexes meanwhile; write again")
+    check = partial(
+        check_inserted_keys,
+        engine,
+        replace(outcome.facts, committed=CommittedInstants.of(scope.timeline)),
+        outcome.notes,
+        [metadata for _, metadata in scope.concurrent],
+        scope.snapshot.slices,
+    )
     if unique_keys:
-        seen = replace(outcome.facts, committed=CommittedInstants.of(scope.timeline))
-        check_inserted_keys(
-            engine,
-            seen,
-            outcome.notes,
-            [metadata for _, metadata in scope.concurrent],
-            scope.snapshot.slices,
-            is_global=is_global,
-        )
+        check(forgotten=False, is_global=is_global)
+    if outcome.plan.has_record_index:
+        check(forgotten=True, is_global=not outcome.plan.has_partitioned_record_index)
 
 
 def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
