@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter
@@ -127,13 +126,4 @@ def _spill_by_bucket(
     if intake.buckets == 1:
         return [(0, writer.add(rows))]
     keys = rows.column(0).combine_chunks()
-    buckets = shards_of(keys, intake.shards) % intake.buckets
-    order = np.argsort(buckets, kind="stable")
-    sorted_rows = rows.take(pa.array(order)).combine_chunks()
-    present, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
-    return [
-        (bucket, writer.add(sorted_rows.slice(start, count)))
-        for bucket, start, count in zip(
-            present.tolist(), starts.tolist(), counts.tolist(), strict=True
-        )
-    ]
+    return writer.add_by_number(rows, shards_of(keys, intake.shards) % intake.buckets)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.spill import Segment, SpillWriter, read_segments
+from lakedex.format.spill import Segment, SpillWriter, read_segments, rows_by_number
 from lakedex.write.facts import TableFacts
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.bucket import tag_bucket
@@ -110,15 +110,9 @@ def _put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
         partitions.indices.to_numpy().astype(np.int64) * len(groups.dictionary)
         + groups.indices.to_numpy()
     )
-    order = np.argsort(target, kind="stable")
-    rows = rows.take(pa.array(order)).combine_chunks()
-    present, starts, counts = np.unique(target[order], return_index=True, return_counts=True)
     names = partitions.dictionary.to_pylist()
     ids = groups.dictionary.to_pylist()
-    for number, start, count in zip(
-        present.tolist(), starts.tolist(), counts.tolist(), strict=True
-    ):
-        part = rows.slice(start, count)
+    for number, part in rows_by_number(rows, target):
         partition, group = divmod(number, len(ids))
         file_id = ids[group] or None
         needs_base = file_id is not None and _needs_base(part)

@@ -180,14 +180,7 @@ def _matched(
 def _spilled(
     spill: SpillWriter, places: pa.Table, owners: npt.NDArray[np.int64]
 ) -> list[tuple[int, Segment]]:
-    order = np.argsort(owners, kind="stable")
-    ordered = places.take(pa.array(order))
-    buckets, starts = np.unique(owners[order], return_index=True)
-    ends = np.append(starts[1:], len(owners))[: len(starts)]
-    return [
-        (bucket, spill.add(ordered.slice(start, end - start)))
-        for bucket, start, end in zip(buckets.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    ]
+    return spill.add_by_number(places, owners)
 
 
 def _key_columns(context: ReadContext) -> list[str]:
