@@ -250,7 +250,9 @@ def _are_keys_unique(write: _Write, facts: TableFacts) -> bool:
     if noted_unique(snapshot.timeline):
         return True
     index = all_index_groups(snapshot)
-    return index is None or counted_unique(write.target.engine, facts, index, snapshot.slices)
+    if index is None:
+        return False
+    return counted_unique(write.target.engine, facts, index, snapshot.slices)
 
 
 def _added_keys(write: _Write, *, found_unique: bool) -> AddedKeys | None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import lakedex
+from lakedex.config.keys import (
+    INDEX_DEFS_PATH,
+    METADATA_PARTITIONS,
+    METADATA_PARTITIONS_INFLIGHT,
+)
 from lakedex.config.write_index import WriteIndex
 from lakedex.table.snapshot import Snapshot
+from lakedex.timeline import update_properties
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.unique_keys import noted_unique
 from tests.support.write_lab import Lab, Row, row, source
@@ -127,3 +134,17 @@ def test_a_count_is_not_believed_when_another_writer_was_there(tmp_path: Path) -
     assert not noted_unique(Snapshot.open(lab.address.open()).timeline)
     lab.writer.delete(source([row("b", "q", 1)]))
     lab.holds([row("c", "r", 1)], "id = 'b'")
+
+
+def test_a_table_that_lost_its_index_is_not_said_to_have_unique_keys(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, "cow", "GLOBAL_RECORD_LEVEL_INDEX")
+    lab.writer.upsert(source([row("b", "p", 1), row("c", "q", 1)]))
+    lab.writer.insert(source(labelled("a")))
+    shutil.rmtree(Path(lab.path) / ".hoodie/metadata")
+    gone = {METADATA_PARTITIONS: None, METADATA_PARTITIONS_INFLIGHT: None, INDEX_DEFS_PATH: None}
+    update_properties(lab.address.open(), gone)
+    # This one builds the index anew; it has looked into the files, for its own key only.
+    lab.writer.delete(keys("b"))
+    assert not noted_unique(Snapshot.open(lab.address.open()).timeline)
+    lab.writer.delete(keys("a"))
+    lab.holds([row("c", "q", 1)], "id = 'a'")
