@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from lakedex.errors import InvalidInput
@@ -120,14 +121,7 @@ class RateOption(TextOption):
         Raises:
             InvalidInput: the value is no such number.
         """
-        text = self.text(options)
-        try:
-            number = float(text)
-        except ValueError:
-            number = 0.0
-        if not 0.0 < number < 1.0:
-            raise InvalidInput(f"{self.name}={text[:80]!r} must be a number between 0 and 1")
-        return number
+        return _number(self, options, lambda number: 0.0 < number < 1.0, "between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +134,7 @@ class FactorOption(TextOption):
         Raises:
             InvalidInput: the value is no such number.
         """
-        text = self.text(options)
-        try:
-            number = float(text)
-        except ValueError:
-            number = 0.0
-        if not 1.0 <= number <= 1e6:
-            raise InvalidInput(f"{self.name}={text[:80]!r} must be a number of at least 1")
-        return number
+        return _number(self, options, lambda number: 1.0 <= number <= 1e6, "of at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +157,22 @@ class NamesOption(TextOption):
         if twice:
             raise InvalidInput(f"{self.name} names {twice[0]!r} twice")
         return tuple(names)
+
+
+def _number(
+    option: TextOption,
+    options: Mapping[str, str],
+    is_fit: Callable[[float], bool],
+    wanted: str,
+) -> float:
+    text = option.text(options)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not is_fit(number):
+        raise InvalidInput(f"{option.name}={text[:80]!r} must be a number {wanted}")
+    return number
 
 
 def flag_text(flag: bool) -> str:  # noqa: FBT001 (its value, not a mode)

@@ -51,3 +51,15 @@ class WriteIndex(Enum):
     def uses_record_index(self) -> bool:
         """Whether places come from the metadata table's record index."""
         return self.name.endswith("RECORD_LEVEL_INDEX")
+
+    @property
+    def without_record_index(self) -> WriteIndex:
+        """The index that finds the same keys by looking into files.
+
+        Example:
+            >>> WriteIndex.GLOBAL_RECORD_LEVEL_INDEX.without_record_index.value
+            'GLOBAL_SIMPLE'
+        """
+        if not self.uses_record_index:
+            return self
+        return WriteIndex.GLOBAL_SIMPLE if self.is_global else WriteIndex.SIMPLE

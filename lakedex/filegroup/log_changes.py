@@ -8,10 +8,10 @@ from decimal import Decimal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
+from lakedex.filegroup.context import ReadContext
+from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import (
     BlockKind,
@@ -25,7 +25,6 @@ from lakedex.format.logfile import (
 from lakedex.merge import ChangeSet, Entries, newest_per_key
 
 _Mask = npt.NDArray[np.bool_]
-_DELETE_OPERATION = "D"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +69,13 @@ def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: s
     rows = _stored_rows(context, block, target)
     missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
     rows = context.conform(rows, block.instant_time, target, partition)
-    is_delete = _marked_deleted(rows)
+    is_delete = marked_deleted(rows)
     raw = [rows[name] for name in context.ordering_fields]
     return _Part(
         context.record_keys(rows),
         tuple(ordering_values(values) for values in raw),
         is_delete,
-        is_delete & _without_ordering(raw, rows.num_rows),
+        is_delete & without_ordering(raw, rows.num_rows),
         rows,
         frozenset(missing),
     )
@@ -150,26 +149,6 @@ def _lowest(data_type: pa.DataType) -> pa.Scalar:
         return pa.scalar(Decimal(0), data_type)
     width = pa.int32() if is_a.is_date32(data_type) or is_a.is_time32(data_type) else pa.int64()
     return pa.scalar(0, width).cast(data_type)
-
-
-def _marked_deleted(rows: pa.Table) -> _Mask:
-    marked = np.zeros(rows.num_rows, dtype=np.bool_)
-    if DELETED_FLAG in rows.column_names:
-        marked |= rows[DELETED_FLAG].to_numpy() == np.True_
-    if OPERATION in rows.column_names:
-        marked |= pc.equal(rows[OPERATION], _DELETE_OPERATION).to_numpy() == np.True_
-    return marked
-
-
-def _without_ordering(columns: list[pa.ChunkedArray], count: int) -> _Mask:
-    """Rows that carry no ordering value: null, or Hudi's default, the int 0."""
-    without = np.ones(count, dtype=np.bool_)
-    for values in columns:
-        missing = values.is_null()
-        if pa.types.is_int32(values.type):
-            missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
-        without &= missing.to_numpy().astype(np.bool_)
-    return without
 
 
 def _joined(context: ReadContext, parts: list[_Part]) -> Entries:

@@ -6,9 +6,12 @@ created in one step, so that a half-written file is never seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.storage.protocol import Storage
@@ -54,6 +57,12 @@ class SpillWriter:
             self.finish()
         return segment
 
+    def add_by_number(
+        self, rows: pa.Table, numbers: npt.NDArray[np.integer[Any]]
+    ) -> list[tuple[int, Segment]]:
+        """Keep rows in a segment for each number, as of buckets, and answer where they will be."""
+        return [(number, self.add(own)) for number, own in rows_by_number(rows, numbers)]
+
     def finish(self) -> None:
         """Write what is still in memory."""
         if not self._pieces:
@@ -65,6 +74,24 @@ class SpillWriter:
 
     def _path(self) -> str:
         return f"{self._prefix}-{self._number}"
+
+
+def rows_by_number(
+    rows: pa.Table, numbers: npt.NDArray[np.integer[Any]]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each number, in their order, by rising number.
+
+    Example:
+        >>> rows = pa.table({"key": ["a", "b", "c"]})
+        >>> [(n, own["key"].to_pylist()) for n, own in rows_by_number(rows, np.array([1, 0, 1]))]
+        [(0, ['b']), (1, ['a', 'c'])]
+    """
+    order = np.argsort(numbers, kind="stable")
+    rows = rows.take(pa.array(order)).combine_chunks()
+    found, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
+    spans = zip(found.tolist(), starts.tolist(), counts.tolist(), strict=True)
+    for number, start, count in spans:
+        yield number, rows.slice(start, count)
 
 
 def read_segments(

@@ -22,6 +22,24 @@ NOTE_SCHEMA = pa.schema(
 For a record that moved there are two notes: a delete with the old place, an entry with the new.
 """
 
+
+def note_rows(keys: pa.Array, partition: str, file_id: str, *, is_delete: bool) -> pa.Table:
+    """Notes of keys that came to a file group or left it.
+
+    Example:
+        >>> note_rows(pa.array(["k"]), "p", "f-0", is_delete=False).to_pylist()
+        [{'key': 'k', 'partition': 'p', 'file_id': 'f-0', 'is_delete': False}]
+    """
+    count = len(keys)
+    columns = [
+        keys.cast(pa.string()),
+        pa.repeat(pa.scalar(partition, pa.string()), count),
+        pa.repeat(pa.scalar(file_id, pa.string()), count),
+        pa.repeat(pa.scalar(is_delete), count),
+    ]
+    return pa.Table.from_arrays(columns, schema=NOTE_SCHEMA)
+
+
 FileStatistics = Mapping[str, pa.Table]
 """Column ranges of files: for each column a table with the columns
 

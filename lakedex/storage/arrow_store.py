@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,11 +23,15 @@ from lakedex.storage.paths import (
     TEMP_PREFIX,
     TEMP_SUFFIX,
     is_side_file,
+    is_temp_file,
     normalise,
     normalise_folder,
     split,
 )
 from lakedex.storage.protocol import FileInfo, FileList, NameList
+
+_LONG_SECONDS = 86_400
+"""No file takes so long to be written."""
 
 
 class ArrowStorage:
@@ -124,6 +129,14 @@ class ArrowStorage:
         if self._look(folder).type == pafs.FileType.Directory:
             with self._named("delete", folder):
                 self._filesystem.delete_dir(self._located(folder))
+
+    def remove_leftovers(self, prefix: str = "") -> None:
+        """Remove temporary files directly in a folder that are older than a day."""
+        latest_ns = (time.time() - _LONG_SECONDS) * 1e9
+        for path, found in self._entries(normalise_folder(prefix), recursive=False):
+            is_old = found.mtime_ns is not None and found.mtime_ns < latest_ns
+            if is_old and is_temp_file(split(path)[1]):
+                self._discard(self._located(path))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """The file as pyarrow opens it; `size` is not needed."""

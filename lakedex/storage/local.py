@@ -30,9 +30,10 @@ from lakedex.storage.local_files import (
     publish_new,
     publish_over,
     remove_checksum,
+    remove_dead_temps,
     remove_tree,
     sync_files,
-    write_temp,
+    temp_file,
 )
 from lakedex.storage.local_source import LocalSource
 from lakedex.storage.paths import is_side_file, normalise, normalise_folder, split
@@ -126,8 +127,8 @@ class LocalStorage:
                 return
             remove_checksum(target)
             if not create_nameless(target, data, durable=durable):
-                temp, _ = write_temp(split(target)[0], data)
-                publish_new(temp, target, data)
+                with temp_file(split(target)[0], data) as (temp, _):
+                    publish_new(temp, target, data)
 
     def make_durable(self, paths: Collection[str]) -> None:
         """Force files and their names to the disk; together that costs little more than one."""
@@ -144,9 +145,9 @@ class LocalStorage:
         ):
             if if_version is not None:
                 self._check_version(path, if_version)
-            temp, state = write_temp(folder, data, mode=_mode_of(target))
-            remove_checksum(target)
-            publish_over(temp, target)
+            with temp_file(folder, data, mode=_mode_of(target)) as (temp, state):
+                remove_checksum(target)
+                publish_over(temp, target)
         return _version(data, state)
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
@@ -173,6 +174,13 @@ class LocalStorage:
         }
         with self._writing("delete", folder):
             remove_tree(f"{self._root}/{folder}")
+
+    def remove_leftovers(self, prefix: str = "") -> None:
+        """Remove temporary files directly in a folder that no living process writes."""
+        folder = normalise_folder(prefix)
+        self._check_folder(folder)
+        with self._writing("clear", folder):
+            remove_dead_temps(f"{self._root}/{folder}".rstrip("/"))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """The file itself, which pyarrow reads with many threads; `size` is not needed."""

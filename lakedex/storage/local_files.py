@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakedex.storage.paths import TEMP_PREFIX, TEMP_SUFFIX
+from lakedex.storage.paths import TEMP_PREFIX, TEMP_SUFFIX, is_temp_file
 
 LOCK_TIMEOUT_S = 30.0
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
@@ -40,21 +40,50 @@ def make_folders(folder: str, *, durable: bool = True) -> None:
             sync_folder(str(path.parent))
 
 
-def write_temp(folder: str, data: bytes, *, mode: int | None = None) -> tuple[str, os.stat_result]:
-    """Write a temporary file into a folder; its path, and its state as it will be published.
+@contextmanager
+def temp_file(
+    folder: str, data: bytes, *, mode: int | None = None
+) -> Iterator[tuple[str, os.stat_result]]:
+    """A temporary file in a folder: its path, and its state as it will be published.
 
-    Without `mode` it gets the permissions that any new file of this process gets.
+    Without `mode` it gets the permissions that any new file of this process gets. It is gone in
+    the end, unless it was renamed. Its writer holds a lock on it, which the kernel frees when the
+    writer dies: that is how `remove_dead_temps` tells.
     """
-    temp = f"{folder}/{TEMP_PREFIX}{secrets.token_hex(8)}{TEMP_SUFFIX}"
+    temp, handle = _locked_temp(folder)
     try:
-        return temp, _write_exclusive(temp, data, mode)
-    except BaseException:
+        yield temp, _fill(handle, data, mode)
+    finally:
         Path(temp).unlink(missing_ok=True)
-        raise
+        os.close(handle)
+
+
+def remove_dead_temps(folder: str) -> None:
+    """Remove the temporary files in a folder whose writers are dead.
+
+    Where files cannot be locked nothing is removed.
+    """
+    try:
+        names = [entry.name for entry in os.scandir(folder) if is_temp_file(entry.name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        path = f"{folder}/{name}"
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue  # gone meanwhile, or none of ours
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            Path(path).unlink(missing_ok=True)
+        except OSError:
+            continue
+        finally:
+            os.close(handle)
 
 
 def publish_new(temp: str, target: str, data: bytes) -> None:
-    """Give a temporary file a name nobody has yet, else `FileExistsError`; the temp goes away.
+    """Give a temporary file a name nobody has yet, else `FileExistsError`.
 
     Where the file system has no hard links the target is made exclusively and written in
     place: still one winner, but a reader may meet it half written.
@@ -64,9 +93,7 @@ def publish_new(temp: str, target: str, data: bytes) -> None:
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        _write_exclusive(target, data, None)
-    finally:
-        Path(temp).unlink(missing_ok=True)
+        _write_exclusive(target, data)
     sync_folder(str(Path(target).parent))
 
 
@@ -105,11 +132,7 @@ def create_nameless(target: str, data: bytes, *, durable: bool) -> bool:
 
 def publish_over(temp: str, target: str) -> None:
     """Put a temporary file in the place of a file, which may be absent."""
-    try:
-        Path(temp).replace(target)
-    except BaseException:
-        Path(temp).unlink(missing_ok=True)
-        raise
+    Path(temp).replace(target)
     sync_folder(str(Path(target).parent))
 
 
@@ -199,16 +222,40 @@ def sync_folder(folder: str) -> None:
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
-def _write_exclusive(path: str, data: bytes, mode: int | None) -> os.stat_result:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+_EXCLUSIVE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def _locked_temp(folder: str) -> tuple[str, int]:
+    """A new temporary file, locked as far as the file system can."""
+    while True:
+        temp = f"{folder}/{TEMP_PREFIX}{secrets.token_hex(8)}{TEMP_SUFFIX}"
+        handle = os.open(temp, _EXCLUSIVE, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass  # somebody who clears up was quicker, and removes it
+        except OSError:
+            return temp, handle
+        else:
+            if os.fstat(handle).st_nlink:
+                return temp, handle
+        os.close(handle)
+
+
+def _write_exclusive(path: str, data: bytes) -> None:
+    handle = os.open(path, _EXCLUSIVE, 0o666)
     try:
-        if mode is not None:
-            os.fchmod(handle, mode)
-        _write_all(handle, data)
-        os.fsync(handle)
-        return os.fstat(handle)
+        _fill(handle, data, None)
     finally:
         os.close(handle)
+
+
+def _fill(handle: int, data: bytes, mode: int | None) -> os.stat_result:
+    if mode is not None:
+        os.fchmod(handle, mode)
+    _write_all(handle, data)
+    os.fsync(handle)
+    return os.fstat(handle)
 
 
 def _write_all(handle: int, data: bytes) -> None:

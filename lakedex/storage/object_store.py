@@ -145,6 +145,9 @@ class ObjectStorage:
         if keys:
             self._call("delete", folder, lambda: obstore.delete(self._store, keys))
 
+    def remove_leftovers(self, prefix: str = "") -> None:
+        """Nothing is left here: an object is there as a whole or not at all."""
+
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A file over ranged reads; best with `pre_buffer=True`, which joins them."""
         return open_source(self.source(path, size))

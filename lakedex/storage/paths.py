@@ -76,10 +76,18 @@ def is_side_file(name: str) -> bool:
         (True, False)
     """
     if name.startswith("."):
-        if name.endswith(".crc"):
-            return True
-        return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
+        return name.endswith(".crc") or is_temp_file(name)
     return name.endswith("_$folder$")
+
+
+def is_temp_file(name: str) -> bool:
+    """Whether a file name is that of a file of ours before it is published.
+
+    Example:
+        >>> is_temp_file(".lakedex-0123456789abcdef.tmp"), is_temp_file("a.parquet")
+        (True, False)
+    """
+    return name.startswith(TEMP_PREFIX) and name.endswith(TEMP_SUFFIX)
 
 
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\\\\\u2028\u2029\ud800-\udfff]")

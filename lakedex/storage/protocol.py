@@ -99,6 +99,12 @@ class Storage(Protocol):
     def delete_folder(self, prefix: str) -> None:
         """Remove a folder with all that is in it; one that is absent already is fine."""
 
+    def remove_leftovers(self, prefix: str = "") -> None:
+        """Remove temporary files directly in a folder that dead writers left.
+
+        No listing shows them, with or without this. Stores that write whole files have none.
+        """
+
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """A file that `pyarrow.parquet.ParquetFile` can read; the caller closes it."""
 

@@ -35,10 +35,20 @@ class MarkerKind(Enum):
     APPEND = "APPEND"
 
 
+def marker_path(instant: str, data_path: str, kind: MarkerKind) -> str:
+    """Where the note of a data file lies.
+
+    Example:
+        >>> marker_path("20261115183005287", "p=1/f.parquet", MarkerKind.CREATE)
+        '.hoodie/.temp/20261115183005287/p=1/f.parquet.marker.CREATE'
+    """
+    return f"{marker_folder(instant)}/{data_path}.marker.{kind.value}"
+
+
 def create_marker(storage: Storage, instant: str, data_path: str, kind: MarkerKind) -> None:
     """Note a data file, before it is written; noting it twice is fine."""
     try:
-        storage.create(f"{marker_folder(instant)}/{data_path}.marker.{kind.value}", b"")
+        storage.create(marker_path(instant, data_path, kind), b"")
     except AlreadyExists:
         return
 

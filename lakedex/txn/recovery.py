@@ -5,7 +5,8 @@ Under the lock of the table:
 * rollbacks that were begun are finished;
 * pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
   writers that may live are left alone, and so is every pending table service;
-* markers, spill files and signs of life of instants that no longer pend are removed.
+* markers, spill files and signs of life of instants that no longer pend are removed, as are files
+  that were never given their name.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lakedex.config.keys import META_FOLDER, METADATA_TABLE_FOLDER
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage import split
 from lakedex.timeline import (
@@ -28,7 +30,7 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.markers import marked_files
-from lakedex.txn.places import MARKERS, SPILL, marker_folder
+from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS, marker_folder
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
 from lakedex.txn.rollback_files import RollbackPlan, delete_files
 
@@ -66,7 +68,16 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         )
         roll_back(table, instant)
     _sweep(table, table.timeline() if undone else timeline, left)
+    _remove_nameless(table)
     return tuple(instant.requested_time for instant in undone)
+
+
+def _remove_nameless(table: LockedTable) -> None:
+    """Remove files that never got their name, where a writer works outside of an instant too."""
+    timelines = (META_FOLDER, table.config.timeline_folder)
+    inner = [f"{METADATA_TABLE_FOLDER}/{folder}" for folder in timelines]
+    for folder in (*timelines, *inner, WRITERS, HEARTBEATS):
+        table.storage.remove_leftovers(folder)
 
 
 @dataclass(frozen=True, slots=True)

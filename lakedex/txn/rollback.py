@@ -137,6 +137,8 @@ def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
     remove_instant(storage, config, plan.instant, plan.action)
     late = set(marked_files(storage, plan.instant)) - set(plan.files)
     delete_files(storage, sorted(late))
+    for folder in {split(path)[0] for path in (*plan.files, *late)}:
+        storage.remove_leftovers(folder)
     forget(storage, plan.instant)
     whole = replace(plan, files=(*plan.files, *sorted(late)))
     taken_ms = int((time.monotonic() - begun) * 1000)
@@ -161,6 +163,9 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
         return
     storage, config = opened
     timeline = Timeline.load(storage, config)
+    folders = [folder for folder in storage.folders() if folder != keys.META_FOLDER]
+    for folder in (keys.META_FOLDER, config.timeline_folder, *folders):
+        storage.remove_leftovers(folder)
     if timeline.is_completed(rollback):
         return
     if timeline.find(instant) is None and timeline.find(rollback) is None:
@@ -169,8 +174,7 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
     # Log files are named by their own instant from version 8 on, so that a listing finds them.
     files = [
         info.path
-        for folder in storage.folders()
-        if folder != keys.META_FOLDER
+        for folder in folders
         for info in storage.list(folder)
         if (parsed := parse_data_file(split(info.path)[1], 0)) and parsed.instant_time == instant
     ]

@@ -100,8 +100,9 @@ def assign(
             groups[place] = _Group(
                 part.partition, part.file_id, slices[place], is_log=placing.to_logs
             )
-        if part.revives:
-            # A log would lay the row over the deleted one, which wins if it is younger.
+        if part.needs_base:
+            # A log would lay a row over the deleted one, which wins if it is younger, and of two
+            # rows of a key it would delete one.
             groups[place].is_log = False
         _add(groups[place], part.segment, 0, part.segment.rows)
     small = _small_groups(slices, groups, sizes, placing, new) if placing.fill_small else {}

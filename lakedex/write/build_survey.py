@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from lakedex.engine import Engine
@@ -19,7 +18,7 @@ from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import NOTE_SCHEMA, BloomText, FileStatistics, KeyNote
+from lakedex.index.written import BloomText, FileStatistics, KeyNote, note_rows
 from lakedex.schema import SchemaHistory
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
@@ -164,15 +163,8 @@ class _KeyNotes:
 
     def add(self, place: FileSlice, keys: pa.Array) -> None:
         """Keys that are in a file group."""
-        count = len(keys)
-        columns = [
-            keys.cast(pa.string()),
-            pa.repeat(pa.scalar(place.partition, pa.string()), count),
-            pa.repeat(pa.scalar(place.file_id, pa.string()), count),
-            pa.repeat(pa.scalar(value=False), count),
-        ]
-        self._parts.append(pa.Table.from_arrays(columns, schema=NOTE_SCHEMA))
-        self._rows += count
+        self._parts.append(note_rows(keys, place.partition, place.file_id, is_delete=False))
+        self._rows += len(keys)
         if self._rows >= _NOTES_AT_ONCE:
             self._spill()
 
@@ -187,13 +179,8 @@ class _KeyNotes:
             return
         notes = pa.concat_tables(self._parts).combine_chunks()
         buckets = shards_of(_flat(notes["key"]), self._wants.shards) % self._wants.buckets
-        order = np.argsort(buckets, kind="stable")
-        notes = notes.take(pa.array(order))
-        found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
-        for bucket, start, count in zip(
-            found.tolist(), starts.tolist(), counts.tolist(), strict=True
-        ):
-            self._notes.append(KeyNote(bucket, self._writer.add(notes.slice(start, count))))
+        for bucket, segment in self._writer.add_by_number(notes, buckets):
+            self._notes.append(KeyNote(bucket, segment))
         self._parts, self._rows = [], 0
 
 

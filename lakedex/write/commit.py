@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 from lakedex.write.operation import Operation
 from lakedex.write.shared_keys import check_inserted_keys
 from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.unique_keys import AddedKeys
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Outcome:
     replaced: tuple[FileSlice, ...]
     kept: Mapping[str, str]
     """Settings that the table keeps for its next writer."""
+    added_keys: AddedKeys | None = None
+    """None where writers do not go by the record index, which knows one place of a key."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -88,6 +92,7 @@ def commit_outcome(
             operation=operation.name,
             schema_text=outcome.schema.text,
             replaced=_replaced_ids(outcome.replaced),
+            extra=_said_of_keys(scope, outcome),
         )
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
@@ -123,16 +128,29 @@ def _check_concurrent(
     before, now = outcome.facts.config, scope.snapshot.config
     if before.metadata_partitions != now.metadata_partitions:
         raise CommitConflict("another writer changed the table's indexes meanwhile; write again")
+    check = partial(
+        check_inserted_keys,
+        engine,
+        replace(outcome.facts, committed=CommittedInstants.of(scope.timeline)),
+        outcome.notes,
+        [metadata for _, metadata in scope.concurrent],
+        scope.snapshot.slices,
+    )
     if unique_keys:
-        seen = replace(outcome.facts, committed=CommittedInstants.of(scope.timeline))
-        check_inserted_keys(
-            engine,
-            seen,
-            outcome.notes,
-            [metadata for _, metadata in scope.concurrent],
-            scope.snapshot.slices,
-            is_global=is_global,
-        )
+        check(forgotten=False, is_global=is_global)
+    if outcome.plan.has_record_index:
+        check(forgotten=True, is_global=not outcome.plan.has_partitioned_record_index)
+
+
+def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
+    if outcome.added_keys is None:
+        return {}
+    gone = {current.id for current in outcome.replaced}
+    return outcome.added_keys.note(
+        scope.timeline,
+        is_alone=all(current.id in gone for current in scope.snapshot.slices),
+        was_first=not scope.concurrent,
+    )
 
 
 def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:

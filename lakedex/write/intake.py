@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter
@@ -20,6 +19,7 @@ from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
+from lakedex.write.row_versions import unversioned_deletes
 from lakedex.write.rows import LEADING
 
 _PIECE_BYTES = 32 << 20
@@ -43,6 +43,8 @@ class Intake:
     """Whether nothing is to be found out about the rows: they are put out by partition."""
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
     """What columns hold in rows that leave them out."""
+    ordering: tuple[str, ...] = ()
+    """The columns that say which version of a record is the newest."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +101,14 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
     else:
         piece = conform(piece, intake.columns, defaults=intake.defaults)
     piece = piece.combine_chunks()
+    if intake.is_delete:
+        removed = pa.repeat(pa.scalar(value=True), piece.num_rows)
+    else:
+        removed = pa.array(unversioned_deletes(piece, intake.ordering))
     leading = [
         intake.keys.keys(piece),
         _partition_paths(intake, piece),
-        pa.repeat(pa.scalar(intake.is_delete), piece.num_rows),
+        removed,
     ]
     own = [
         piece[column.name]
@@ -129,13 +135,4 @@ def _spill_by_bucket(
     if intake.buckets == 1:
         return [(0, writer.add(rows))]
     keys = rows.column(0).combine_chunks()
-    buckets = shards_of(keys, intake.shards) % intake.buckets
-    order = np.argsort(buckets, kind="stable")
-    sorted_rows = rows.take(pa.array(order)).combine_chunks()
-    present, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
-    return [
-        (bucket, writer.add(sorted_rows.slice(start, count)))
-        for bucket, start, count in zip(
-            present.tolist(), starts.tolist(), counts.tolist(), strict=True
-        )
-    ]
+    return writer.add_by_number(rows, shards_of(keys, intake.shards) % intake.buckets)

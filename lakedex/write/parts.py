@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.format.spill import Segment, SpillWriter
-from lakedex.write.rows import FILE_ID, LIVE, PARTITION, TAGS
+from lakedex.format.spill import Segment, SpillWriter, rows_by_number
+from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TWICE
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,15 @@ class TaggedPart:
     partition: str
     file_id: str | None
     segment: Segment
-    revives: bool = False
-    """Whether a row comes back to a group whose log files deleted it."""
+    needs_base: bool = False
+    """Whether a log file cannot say it: a row comes back to a group whose logs deleted it, or a key
+    goes away that the group holds twice."""
 
 
 def placed_nowhere(rows: pa.Table) -> pa.Table:
     """Rows that are all new."""
-    nowhere = [
-        pa.nulls(rows.num_rows, pa.string()),
-        pa.repeat(pa.scalar(value=False), rows.num_rows),
-    ]
+    no = pa.repeat(pa.scalar(value=False), rows.num_rows)
+    nowhere = [pa.nulls(rows.num_rows, pa.string()), no, no]
     for field, values in zip(TAGS, nowhere, strict=True):
         rows = rows.append_column(field, values)
     return rows
@@ -45,16 +44,17 @@ def put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
         partitions.indices.to_numpy().astype(np.int64) * len(groups.dictionary)
         + groups.indices.to_numpy()
     )
-    order = np.argsort(target, kind="stable")
-    rows = rows.take(pa.array(order)).combine_chunks()
-    present, starts, counts = np.unique(target[order], return_index=True, return_counts=True)
     names = partitions.dictionary.to_pylist()
     ids = groups.dictionary.to_pylist()
-    for number, start, count in zip(
-        present.tolist(), starts.tolist(), counts.tolist(), strict=True
-    ):
-        part = rows.slice(start, count)
+    for number, part in rows_by_number(rows, target):
         partition, group = divmod(number, len(ids))
         file_id = ids[group] or None
-        revives = file_id is not None and not pc.all(part[LIVE]).as_py()
-        yield TaggedPart(names[partition], file_id, writer.add(part), revives)
+        needs_base = file_id is not None and _needs_base(part)
+        yield TaggedPart(names[partition], file_id, writer.add(part), needs_base)
+
+
+def _needs_base(part: pa.Table) -> bool:
+    if not pc.all(part[LIVE]).as_py():
+        return True
+    # A delete in a log is used up by the first row that has its key.
+    return bool(pc.any(pc.and_(part[DELETE], part[TWICE])).as_py())

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +14,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import NOTE_SCHEMA, KeyNote
+from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
@@ -75,15 +74,5 @@ def _spill(
     facts: TableFacts, keys: pa.Array, current: FileSlice, writer: SpillWriter
 ) -> list[KeyNote]:
     buckets = shards_of(keys, facts.note_shards) % facts.note_buckets
-    notes = []
-    for bucket in np.unique(buckets).tolist():
-        chosen = keys.filter(pa.array(buckets == bucket))
-        columns = [
-            chosen,
-            pa.repeat(current.partition, len(chosen)),
-            pa.repeat(current.file_id, len(chosen)),
-            pa.repeat(pa.scalar(value=True), len(chosen)),
-        ]
-        table = pa.Table.from_arrays(columns, schema=NOTE_SCHEMA)
-        notes.append(KeyNote(bucket, writer.add(table)))
-    return notes
+    rows = note_rows(keys, current.partition, current.file_id, is_delete=True)
+    return [KeyNote(bucket, segment) for bucket, segment in writer.add_by_number(rows, buckets)]

@@ -18,10 +18,16 @@ FILE_ID: Final = "__lakedex_file_id"
 """The file group that holds the key's place; null for one that has none yet."""
 LIVE: Final = "__lakedex_live"
 """Whether the key is in the table now; False for a place whose record was deleted by a log."""
+TWICE: Final = "__lakedex_twice"
+"""Whether the file group is known to hold the key more than once, as after a plain insert."""
 
 LEADING = (
     pa.field(KEY, pa.string()),
     pa.field(PARTITION, pa.string()),
     pa.field(DELETE, pa.bool_()),
 )
-TAGS = (pa.field(FILE_ID, pa.string()), pa.field(LIVE, pa.bool_()))
+TAGS = (
+    pa.field(FILE_ID, pa.string()),
+    pa.field(LIVE, pa.bool_()),
+    pa.field(TWICE, pa.bool_()),
+)

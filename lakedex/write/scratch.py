@@ -56,7 +56,8 @@ def _sweep(storage: Storage) -> None:
         try:
             owner = ProcessId.from_json(json.loads(storage.read(f"{folder}/{_OWNER}")))
         except FileMissing:
-            # Its owner died while it removed the folder, unless that is just going on.
+            # Its owner died while it made or removed the folder, unless that is just going on.
+            storage.remove_leftovers(folder)
             newest = _newest_ms(storage, folder)
             if newest is not None and newest < (time.time() - _LONG_SECONDS) * 1000:
                 storage.delete_folder(folder)

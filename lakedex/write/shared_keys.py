@@ -1,7 +1,9 @@
-"""Two writers that insert one new key at once: file groups differ, so the keys are compared.
+"""Two writers that meet at a key although their file groups differ, so that keys are compared.
 
-Hudi compares file groups only and would keep both rows. Here a writer that finds commits completed
-since it began looks for its own new keys in the file groups that those commits wrote.
+Both may insert one new key: Hudi compares file groups only and would keep both rows. Or one makes
+the record index forget a key that the other, without looking, has just inserted elsewhere: the new
+row's entry would go. So a writer that finds commits completed since it began looks for its keys in
+the file groups that those commits wrote.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class _Task:
     facts: TableFacts
     slices: tuple[FileSlice, ...]
     notes: tuple[Segment, ...]
+    forgotten: bool
     is_global: bool
 
 
@@ -40,20 +43,22 @@ def check_inserted_keys(
     concurrent: Sequence[CommitMetadata],
     slices: Sequence[FileSlice],
     *,
+    forgotten: bool,
     is_global: bool,
 ) -> None:
-    """Refuse to commit when a key that is new here was added by a commit since the start.
+    """Refuse to commit when a key that matters here was added by a commit since the start.
 
     Args:
         engine: Where the keys are compared.
         facts: The table, with the other commits among its committed instants.
-        notes: The keys that this write adds.
+        notes: The keys that this write adds and removes.
         concurrent: The commits that completed since this write began.
         slices: The newest file slices of the table.
+        forgotten: Whether the keys that it removes are compared, not those that it adds.
         is_global: Whether a key is unique in the table, not only in its partition.
 
     Raises:
-        CommitConflict: a key would stand twice.
+        CommitConflict: a key would stand twice, or would lose its entry.
     """
     places = {
         FileSliceId(stat.partition_path or "", stat.file_id or "")
@@ -66,7 +71,7 @@ def check_inserted_keys(
     if not wanted or not segments:
         return
     tasks = [
-        _Task(facts, tuple(wanted[start : start + _SLICES_A_TASK]), segments, is_global)
+        _Task(facts, tuple(wanted[start : start + _SLICES_A_TASK]), segments, forgotten, is_global)
         for start in range(0, len(wanted), _SLICES_A_TASK)
     ]
     for key in engine.map("compare inserted keys", _shared_key, tasks):
@@ -78,7 +83,7 @@ def check_inserted_keys(
 
 
 def _shared_key(task: _Task) -> str | None:
-    """A key that both added, if there is one."""
+    """A key of this write that the others added, if there is one."""
     context = task.facts.read_context()
     tables = [
         rows for current in task.slices for rows in read_slice(context, current, [KEY, PARTITION])
@@ -90,11 +95,11 @@ def _shared_key(task: _Task) -> str | None:
         notes = read_segments(context.storage, [segment])
         if notes is None:
             continue
-        added = notes.filter(pc.invert(notes["is_delete"]))
-        mine = _names(added, "key", "partition", is_global=task.is_global)
+        own = notes.filter(pc.equal(notes["is_delete"], pa.scalar(task.forgotten)))
+        mine = _names(own, "key", "partition", is_global=task.is_global)
         shared = pc.is_in(mine, value_set=theirs)
         if pc.any(shared).as_py():
-            return str(added["key"].filter(shared)[0].as_py())
+            return str(own["key"].filter(shared)[0].as_py())
     return None
 
 

@@ -109,6 +109,7 @@ def take_rows(
         all_new=not (operation.looks_up or target.options.combine_before_insert)
         and target.options.insert_duplicates is InsertDuplicates.NONE,
         defaults=stored.defaults,
+        ordering=_ordering(config),
     )
     answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
     by_bucket: list[list[Segment]] = [[] for _ in range(buckets)]
@@ -139,9 +140,15 @@ def _check_columns(
     roles = {"record key": config.record_key_fields}
     if not (operation.is_delete and options.index_type.is_global):
         roles["partition"] = config.partition_fields
-    if not operation.is_delete and config.merge_mode is MergeMode.EVENT_TIME_ORDERING:
-        roles["ordering"] = config.ordering_fields
+    if not operation.is_delete:
+        roles["ordering"] = _ordering(config)
     for role, names in roles.items():
         for name in names:
             if name.partition(".")[0] not in incoming.names:
                 raise InvalidInput(f"the rows lack the {role} column {name!r}")
+
+
+def _ordering(config: TableConfig) -> tuple[str, ...]:
+    """The columns that every row must have a value in, so that versions can be compared."""
+    by_event_time = config.merge_mode is MergeMode.EVENT_TIME_ORDERING
+    return config.ordering_fields if by_event_time else ()

@@ -36,11 +36,12 @@ from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
-from lakedex.write.tag.plan import global_record_index, plan_tagging
+from lakedex.write.tag.plan import all_index_groups, global_record_index, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_rows
 from lakedex.write.target import StoredSchema
+from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 
 log = logging.getLogger("lakedex")
 
@@ -137,7 +138,8 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     plan = plan_metadata(snapshot, target.options.metadata, taken.schema.columns, rows=taken.rows)
     facts = _facts(write, snapshot, plan)
     with clock.step("tag"):
-        answers = _tag(write, facts, plan)
+        unique = _are_keys_unique(write, facts)
+        answers = _tag(write, facts, every_copy=not unique)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         parts = [part for answer in answers for part in answer.parts]
@@ -184,6 +186,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         notes=tuple(notes),
         replaced=tuple(replaced),
         kept={**target.kept, **target.options.kept()},
+        added_keys=_added_keys(write, found_unique=unique),
     )
     if not any(answer.files for answer in done) and not replaces:
         return result
@@ -242,17 +245,50 @@ def _facts(write: _Write, snapshot: Snapshot, plan: MetadataPlan) -> TableFacts:
     )
 
 
-def _tag(write: _Write, facts: TableFacts, plan: MetadataPlan) -> list[TagAnswer]:
+def _are_keys_unique(write: _Write, facts: TableFacts) -> bool:
+    """Whether the index knows all places of the keys; only deletes want to know that."""
+    snapshot = write.transaction.snapshot
+    if not (write.operation.is_delete and write.target.options.index_type.uses_record_index):
+        return True
+    if noted_unique(snapshot.timeline):
+        return True
+    index = all_index_groups(snapshot)
+    if index is None:
+        return False
+    return counted_unique(write.target.engine, facts, index, snapshot.slices)
+
+
+def _added_keys(write: _Write, *, found_unique: bool) -> AddedKeys | None:
+    options, operation = write.target.options, write.operation
+    if not options.index_type.uses_record_index:
+        return None
+    looked_up = _looks_up(write) or not write.taken.rows
+    return AddedKeys(
+        looked_up=looked_up,
+        reduced=looked_up or options.combine_before_insert,
+        counted_unique=found_unique and operation.is_delete,
+    )
+
+
+def _looks_up(write: _Write) -> bool:
+    """Whether the rows' keys are looked for."""
+    # What is there already does not matter to a write that takes it away.
+    adds = write.operation.replaces is Replaces.NOTHING
+    drops = write.target.options.insert_duplicates is not InsertDuplicates.NONE
+    return write.operation.looks_up or (adds and drops)
+
+
+def _tag(write: _Write, facts: TableFacts, *, every_copy: bool) -> list[TagAnswer]:
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
     if taken.parts:
         return [TagAnswer(taken.parts, looked_up=0, found=0)]
     index, looks_up = options.index_type, write.operation.looks_up
-    # What is there already does not matter to a write that takes it away.
-    adds = not looks_up and write.operation.replaces is Replaces.NOTHING
     tag_plan = None
-    if looks_up or (adds and options.insert_duplicates is not InsertDuplicates.NONE):
+    if every_copy:
+        index = index.without_record_index
+    if _looks_up(write):
         tag_plan = plan_tagging(
             target.engine,
             facts,

@@ -238,10 +238,12 @@ def test_hudi_itself_loses_rows_by_these_statistics(spark, base_files, question)
     assert sorted(set(whole) - set(skipped)) == LOST_BY_HUDI[question]
 
 
-@pytest.mark.parametrize(("nan_bounds", "complete"), [("none", False), ("infinite", True)])
-def test_infinite_bounds_keep_hudi_from_losing_rows_of_our_files(
-    spark, tmp_path, nan_bounds, complete
-):
+LOST_BY_BOUNDS = {"none": {"d = 2.0", "d > 5.0", "d < 1.5"}, "nan": {"d = 2.0", "d > 5.0"}}
+
+
+@pytest.mark.parametrize("nan_bounds", ["none", "nan", "infinite"])
+def test_only_infinite_bounds_keep_hudi_from_losing_rows_of_our_files(spark, tmp_path, nan_bounds):
+    # A maximum of NaN, right though it is by Spark's order, costs rows that are no NaN (traps: B1).
     schema = pa.schema([("id", pa.string()), ("d", pa.float64()), ("p", pa.string())])
     builder = TableBuilder(
         tmp_path / "t",
@@ -265,5 +267,6 @@ def test_infinite_bounds_keep_hudi_from_losing_rows_of_our_files(
     }
     for question, ids in expected.items():
         assert ask(spark, path, question, skipping=False).ids == ids
-        assert (ask(spark, path, question).ids == ids) == complete, question
+        is_lost = question in LOST_BY_BOUNDS.get(nan_bounds, ())
+        assert (ask(spark, path, question).ids != ids) == is_lost, question
         assert sorted(lakedex.open(path).to_arrow(question)["id"].to_pylist()) == ids

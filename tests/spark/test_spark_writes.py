@@ -204,3 +204,26 @@ def test_wrong_rows_and_options_leave_no_trace(lake, spark, tmp_path):
         table.upsert(spark.sql("select 2L id, 'b' x"), options={"hoodie.no.such.thing": "1"})
     assert sorted(path for path in (tmp_path / "t").rglob("*") if path.is_file()) == before
     assert lakedex.open(tmp_path / "t").to_arrow().num_rows == 1
+
+
+def test_plain_spark_reads_old_dates_and_times_in_our_files(lake, spark, tmp_path):  # traps: B7
+    columns = "id int, day date, at timestamp, wall timestamp_ntz"
+    table = lake.create_table("old", columns, path=tmp_path / "t", record_key="id")
+    days = ["0001-01-01", "1500-02-28", "1582-10-10", "1899-12-31", "2024-02-29"]
+    values = ", ".join(f"({n}, '{day}')" for n, day in enumerate(days))
+    rows = spark.sql(
+        "select id, to_date(text) day, to_timestamp(text) + interval 1 microsecond at,"
+        f" to_timestamp_ntz(text) wall from values {values} as t(id, text)"
+    )
+    table.upsert(rows)
+    mode = "spark.sql.parquet.datetimeRebaseModeInRead"
+    # The default of Spark 3: files that do not name their calendar are refused.
+    spark.conf.set(mode, "EXCEPTION")
+    try:
+        files = spark.read.option("recursiveFileLookup", "true").parquet(str(tmp_path / "t"))
+        shown = ("id", "cast(day as string)", "cast(at as string)", "cast(wall as string)")
+        found = sorted(map(tuple, files.selectExpr(*shown).collect()))
+    finally:
+        spark.conf.unset(mode)
+    times = [f"{day} 00:00:00" for day in days]
+    assert found == [(n, day, f"{times[n]}.000001", times[n]) for n, day in enumerate(days)]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Numbers = npt.NDArray[np.int64]
-NAN_BOUNDS = {"none": (None, None), "infinite": (-np.inf, np.inf)}
+NAN_BOUNDS = {"none": (None, None), "nan": (-np.inf, np.nan), "infinite": (-np.inf, np.inf)}
 COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")
 
 

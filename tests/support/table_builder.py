@@ -67,7 +67,7 @@ class TableBuilder:
         metadata: None for no metadata table, `log` for log blocks only, `base` for base HFiles.
         start: the time before the first instant.
         compression: the codec of base files.
-        nan_bounds: statistics of a float column with a NaN: `none` or `infinite`.
+        nan_bounds: statistics of a float column with a NaN: `none`, `nan` or `infinite`.
     """
 
     def __init__(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from lakedex.errors import CommitConflict
+from lakedex.storage import local, local_files
 from lakedex.storage.address import StorageAddress
 from tests.support.history import Commit, History, create, write_history, writer_of
+from tests.support.killing import die
 from tests.support.write_shapes import Shape
 
 ATTEMPTS = 60
@@ -21,6 +25,33 @@ def make_table(shape: Shape, path: str) -> None:
 def write_one(shape: Shape, path: str, commit: Commit, options: dict[str, str]) -> None:
     """One write."""
     commit.write(shape, writer_of(StorageAddress.of(path), options))
+
+
+def write_through_temps(
+    shape: Shape, path: str, commit: Commit, options: dict[str, str], die_at: int, said: str
+) -> None:
+    """One write as on a file system that cannot make files without a name.
+
+    Dies when so many files have been written and the next one has not got its name; tells in the
+    file `said` how many there are.
+    """
+    count = 0
+
+    def counted(publish: Callable[..., None]) -> Callable[..., None]:
+        def publish_or_die(*arguments: Any) -> None:
+            nonlocal count
+            if count == die_at:
+                die()
+            count += 1
+            publish(*arguments)
+
+        return publish_or_die
+
+    local_files._NAMELESS = 0
+    local.publish_new = counted(local_files.publish_new)
+    local.publish_over = counted(local_files.publish_over)
+    write_one(shape, path, commit, options)
+    Path(said).write_text(str(count), encoding="utf-8")
 
 
 def write_until_done(

@@ -4,6 +4,9 @@ Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int3
 are of version 1. A column that holds NaN has no statistics: Arrow would leave NaN out of the range,
 and Spark, to which NaN is the largest number, would then skip the row group. A float column with
 -0.0 has no dictionary: Spark looks for 0.0 in it bit by bit, and would skip the row group as well.
+
+One footer entry is Spark's own: its version. Spark 3 refuses dates before 1582 and times before
+1900 in files that do not name one, as they might be in the calendar of Spark 2.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import keys
 
 _WRITER_MODEL = "avro"
+_SPARK_OF_TODAYS_CALENDAR = "3.5.0"
 
 
 def write_base_file(
@@ -130,6 +134,7 @@ def _entries(
         keys.MAX_RECORD_KEY: max_key,
         keys.AVRO_SCHEMA: avro_schema_text,
         keys.WRITER_MODEL: _WRITER_MODEL,
+        keys.SPARK_VERSION: _SPARK_OF_TODAYS_CALENDAR,
     }
     return {key: value.encode("utf-8") for key, value in values.items() if value is not None}
 

@@ -138,6 +138,8 @@ def _finish_pending(
         except (CorruptFile, FileMissing):
             store.discard(time, Action.COMPACTION)
             continue
+        for partition in {group.partition for group in slices}:
+            store.storage.remove_leftovers(partition)
         inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
         if pending.state is State.REQUESTED:
             store.storage.create(store.path_of(inflight), b"")

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from lakedex.config import keys as names
@@ -49,8 +48,6 @@ def spill_entries(job: SpillJob, groups: Sequence[FileSlice]) -> list[KeyNote]:
             keys = records.keys.cast(pa.large_string()).cast(pa.string())
             rows = pa.table([keys, pa.repeat(path, len(keys)), records.values], schema=ENTRY_SCHEMA)
             buckets = shards_of(keys, job.shards) % job.buckets
-            for bucket in np.unique(buckets).tolist():
-                own = rows.filter(pa.array(buckets == bucket))
-                notes.append(KeyNote(bucket, writer.add(own)))
+            notes += [KeyNote(*put) for put in writer.add_by_number(rows, buckets)]
     writer.finish()
     return notes

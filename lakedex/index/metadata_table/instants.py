@@ -90,6 +90,7 @@ class MetadataStore:
                 parsed = parse_data_file(name, 0)
                 if parsed is not None and parsed.instant_time == time:
                     self.storage.delete(f"{partition}/{name}")
+            self.storage.remove_leftovers(partition)
         self.forget(time, action)
 
     def forget(self, time: str, action: Action) -> None:

@@ -35,12 +35,13 @@ from lakedex.timeline import (
     write_instant,
 )
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.markers import MarkerKind, create_marker
+from lakedex.txn.places import marker_folder
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
 from lakedex.write.target import StoredSchema, WriteSchema
 
-_TEMP_FOLDER = ".hoodie/.temp"
 _PLAN_VERSION = 2
 
 
@@ -107,7 +108,7 @@ def run_compaction(
     )
     completed = Instant(instant, Action.COMPACTION, State.COMPLETED)
     write_instant(storage, config, completed, _as_json(metadata))
-    storage.delete_folder(f"{_TEMP_FOLDER}/{instant}")
+    storage.delete_folder(marker_folder(instant))
     return len(slices)
 
 
@@ -140,8 +141,8 @@ def _merge_slice(task: _Task) -> WriteStat:
     name = base_file_name(current.file_id, task.token, task.instant, "parquet")
     data = encode_base_file(task.facts, with_file_name(rows, name)).data
     path = current.path_of(name)
-    kind = "CREATE" if current.base is None else "MERGE"
-    _create(storage, f"{_TEMP_FOLDER}/{task.instant}/{path}.marker.{kind}", b"")
+    kind = MarkerKind.CREATE if current.base is None else MarkerKind.MERGE
+    create_marker(storage, task.instant, path, kind)
     _create(storage, path, data)
     size = storage.size(path)
     return WriteStat(

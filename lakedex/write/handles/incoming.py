@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS, ReadContext
-from lakedex.filegroup.context import DELETED_FLAG, OPERATION
+from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
 from lakedex.filegroup.log_changes import ordering_values
 from lakedex.format.spill import Segment, read_segments
 from lakedex.merge import Entries
@@ -22,7 +21,6 @@ from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
-_DELETE_OPERATION = "D"
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Incoming:
             keys=one_array(rows[KEY]),
             ordering=tuple(ordering_values(values) for values in raw),
             is_delete=flagged | removal,
-            is_unconditional=removal | (flagged & _without_ordering(raw, rows.num_rows)),
+            is_unconditional=removal | (flagged & without_ordering(raw, rows.num_rows)),
             is_tombstone=removal,
         )
 
@@ -91,7 +89,7 @@ class IncomingReader:
         return Incoming(
             rows,
             is_removal=_mask(spilled[DELETE]),
-            is_flagged=_flagged(rows),
+            is_flagged=marked_deleted(rows),
             is_here=_mask(here),
             is_live=_mask(here) & _mask(spilled[LIVE]),
         )
@@ -136,24 +134,3 @@ def _with_meta(
 
 def _mask(values: pa.ChunkedArray) -> Mask:
     return values.fill_null(pa.scalar(value=False)).to_numpy().astype(np.bool_)
-
-
-def _flagged(rows: pa.Table) -> Mask:
-    """Rows that a reader takes for deletes, by a column of the table."""
-    flagged = np.zeros(rows.num_rows, dtype=np.bool_)
-    if DELETED_FLAG in rows.column_names:
-        flagged |= rows[DELETED_FLAG].to_numpy() == np.True_
-    if OPERATION in rows.column_names:
-        flagged |= pc.equal(rows[OPERATION], _DELETE_OPERATION).to_numpy() == np.True_
-    return flagged
-
-
-def _without_ordering(columns: Sequence[pa.ChunkedArray], count: int) -> Mask:
-    """Rows that carry no ordering value: null, or Hudi's default, the int 0."""
-    without = np.ones(count, dtype=np.bool_)
-    for values in columns:
-        missing = values.is_null()
-        if pa.types.is_int32(values.type):
-            missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
-        without &= missing.to_numpy().astype(np.bool_)
-    return without

@@ -12,11 +12,11 @@ from lakedex.config import format_properties
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant import Action, Instant, State, file_name
+from lakedex.txn.markers import MarkerKind, marker_path
 from lakedex.txn.places import writer_path
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import GroupWork
 
-_TEMP_FOLDER = ".hoodie/.temp"
 _METAFILE = ".hoodie_partition_metadata"
 _ACTIONS = (
     Action.COMMIT,
@@ -86,9 +86,9 @@ class Publisher:
         self._storage.make_durable(self._published)
 
     def _marker(self, group: GroupWork) -> str:
-        kind = "CREATE" if group.is_log or group.current is None else "MERGE"
-        name = group.path_of(f"{group.file_name}.marker.{kind}")
-        return f"{_TEMP_FOLDER}/{self._facts.instant}/{name}"
+        is_first = group.is_log or group.current is None
+        kind = MarkerKind.CREATE if is_first else MarkerKind.MERGE
+        return marker_path(self._facts.instant, group.path_of(group.file_name), kind)
 
     def _mark_partition(self, group: GroupWork) -> None:
         """Without this file Hudi does not see the folder when it lists."""

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.filegroup.context import DELETED_FLAG
+from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS
+from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
     PLACES,
@@ -79,7 +79,7 @@ def tag_bucket(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) ->
     own = flat(rows[PARTITION]).take(pa.array(row))
     here = mask_of(pc.equal(flat(places[PARTITION]), own))
     live = mask_of(places[LIVE])
-    gone = _deletes(rows)
+    gone = mask_of(rows[DELETE]) | marked_deleted(rows)
     elsewhere = _look_elsewhere(facts, plan, rows, places, row, live & ~here & ~gone[row])
     live = live & ~elsewhere.missing
     targets = _targets(plan, row, here, live, gone, elsewhere.late)
@@ -107,13 +107,6 @@ def _without_closed(places: pa.Table, closed: frozenset[str]) -> pa.Table:
     names = group_names(places[PARTITION], places[FILE_ID])
     is_closed = mask_of(pc.is_in(names, value_set=pa.array(sorted(closed), pa.string())))
     return places.filter(pa.array(mask_of(places[LIVE]) | ~is_closed))
-
-
-def _deletes(rows: pa.Table) -> Mask:
-    gone = mask_of(rows[DELETE])
-    if DELETED_FLAG in rows.column_names:
-        gone = gone | mask_of(rows[DELETED_FLAG])
-    return gone
 
 
 def _partition_columns(facts: TableFacts, rows: pa.Table) -> list[str]:
@@ -211,7 +204,9 @@ def _assembled(
         for name in partition_columns:
             tagged = _with(tagged, name, _replaced(tagged[name], elsewhere.stored[name], stored))
     tagged = tagged.append_column(TAGS[0], flat(places[FILE_ID]).take(known))
-    return tagged.append_column(TAGS[1], pa.array(live))
+    tagged = tagged.append_column(TAGS[1], pa.array(live))
+    twice = flat(places[TWICE]).take(known).fill_null(pa.scalar(value=False))
+    return tagged.append_column(TAGS[2], twice)
 
 
 def _replaced(own: pa.ChunkedArray, stored: pa.ChunkedArray, at: Positions) -> pa.ChunkedArray:

@@ -171,6 +171,8 @@ def _matched(
         pa.array([file_slice.partition for file_slice in slices], pa.string()).take(owners),
         pa.array([file_slice.file_id for file_slice in slices], pa.string()).take(owners),
         pa.array(live[hits]),
+        # Each copy is a place of its own until they are put together.
+        pa.repeat(pa.scalar(value=False), len(hits)),
     ]
     return pa.table(columns, schema=PLACES), incoming.bucket[at[hits]]
 
@@ -178,14 +180,7 @@ def _matched(
 def _spilled(
     spill: SpillWriter, places: pa.Table, owners: npt.NDArray[np.int64]
 ) -> list[tuple[int, Segment]]:
-    order = np.argsort(owners, kind="stable")
-    ordered = places.take(pa.array(order))
-    buckets, starts = np.unique(owners[order], return_index=True)
-    ends = np.append(starts[1:], len(owners))[: len(starts)]
-    return [
-        (bucket, spill.add(ordered.slice(start, end - start)))
-        for bucket, start, end in zip(buckets.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    ]
+    return spill.add_by_number(places, owners)
 
 
 def _key_columns(context: ReadContext) -> list[str]:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION
+from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION, TWICE
 
 Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -18,6 +18,7 @@ PLACES = pa.schema(
         pa.field(PARTITION, pa.string()),
         pa.field(FILE_ID, pa.string()),
         pa.field(LIVE, pa.bool_()),
+        pa.field(TWICE, pa.bool_()),
     ]
 )
 """One row for each file group that holds a key; not live where a log deleted it."""
@@ -52,11 +53,13 @@ def group_names(partitions: pa.ChunkedArray, file_ids: pa.ChunkedArray) -> pa.Ar
 
 
 def distinct(places: pa.Table) -> pa.Table:
-    """Each place once; it is live if one of its mentions is."""
+    """Each place once; it is live if one of its mentions is, and held twice if several are."""
     if places.num_rows == 0:
         return places
     grouped = places.group_by([KEY, PARTITION, FILE_ID], use_threads=False)
-    return grouped.aggregate([(LIVE, "max")]).rename_columns(PLACES.names).cast(PLACES)
+    found = grouped.aggregate([(LIVE, "max"), (LIVE, "sum")]).rename_columns(PLACES.names)
+    twice = pc.greater(found[TWICE], 1)
+    return found.set_column(PLACES.get_field_index(TWICE), PLACES.field(TWICE), twice).cast(PLACES)
 
 
 def row_of_place(places: pa.Table, rows: pa.Table, *, per_partition: bool) -> Positions:

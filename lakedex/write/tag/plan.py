@@ -53,9 +53,9 @@ def plan_tagging(
     Raises:
         IndexUnusable: the table's record index cannot be read, or is of the other kind.
     """
-    if index.uses_record_index and RECORD_INDEX not in snapshot.config.metadata_partitions:
+    if RECORD_INDEX not in snapshot.config.metadata_partitions:
         # The write that asks for the index makes it; until then keys are found in the files.
-        index = WriteIndex.GLOBAL_SIMPLE if index.is_global else WriteIndex.SIMPLE
+        index = index.without_record_index
     slices: Sequence[FileSlice] = snapshot.slices
     if not index.is_global:
         own = frozenset(partitions)
@@ -128,11 +128,18 @@ def _record_index(
 def global_record_index(snapshot: Snapshot) -> RecordIndexAccess | None:
     """Where the record index over the whole table lies; None where there is none to be read."""
     definition = snapshot.definitions.get(RECORD_INDEX)
+    if definition is not None and definition.is_partitioned:
+        return None
+    return all_index_groups(snapshot)
+
+
+def all_index_groups(snapshot: Snapshot) -> RecordIndexAccess | None:
+    """Every file group of the record index, whichever its kind; None where there is none."""
     metadata = snapshot.metadata
     if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
         return None
     groups = tuple(metadata.groups(RECORD_INDEX))
-    if not groups or (definition is not None and definition.is_partitioned):
+    if not groups:
         return None
     return RecordIndexAccess(_visible(metadata, snapshot, groups), groups=groups)
 

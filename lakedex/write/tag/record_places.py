@@ -107,9 +107,9 @@ def _places(records: pa.Table) -> pa.Table:
     first = np.unique(codes, return_index=True)[1]
     names = _spelled(pa.table(columns).take(pa.array(first)))
     partitions = pc.struct_field(payload, "partitionName").fill_null("")
-    live = pa.repeat(pa.scalar(value=True), len(payload))
+    live, twice = (pa.repeat(pa.scalar(value=each), len(payload)) for each in (True, False))
     spelled = pa.array(names, pa.string()).take(pa.array(codes))
-    return pa.table([flat(records["key"]), partitions, spelled, live], schema=PLACES)
+    return pa.table([flat(records["key"]), partitions, spelled, live, twice], schema=PLACES)
 
 
 _ID_PARTS = ("fileIdHighBits", "fileIdLowBits", "fileIndex", "fileId", "fileIdEncoding")

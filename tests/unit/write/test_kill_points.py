@@ -217,16 +217,27 @@ def test_writes_killed_at_random_times_are_whole_or_nothing(tmp_path):
         cow_upsert(tmp_path / "cow" / "table"),
         mor_upsert_and_compaction(tmp_path / "mor" / "table"),
     ]
+    # The first child waits for the server that it is forked from.
+    seconds_of(scenes[0], tmp_path / "timed")
+    lengths = [seconds_of(scene, tmp_path / "timed") for scene in scenes]
     draw = random.Random(os.environ.get("LAKEDEX_SEED"))
     for number in range(RANDOM_KILLS):
         scene = scenes[number % len(scenes)]
         arguments = copied(scene, tmp_path / "killed")
         child = start(write_one, *arguments)
-        moment = draw.random() * 0.5
+        moment = draw.random() * lengths[number % len(scenes)]
         time.sleep(moment)
         child.kill()
         finish(child)
         assert_unharmed(scene, arguments[1], f"after {moment:.3f} s")
+
+
+def seconds_of(scene: Scene, folder: Path) -> float:
+    """How long the write takes in a process of its own, here and now."""
+    arguments = copied(scene, folder)
+    begun = time.monotonic()
+    assert finish(start(write_one, *arguments)) == 0
+    return time.monotonic() - begun
 
 
 def test_a_table_whose_making_is_killed_can_be_made_again(tmp_path):

@@ -1,0 +1,118 @@
+"""Whether every key of a table stands once, as commits note it for the writers after them.
+
+A record index knows one place of a key. A plain insert may put the key into the table again, and a
+delete must find that copy too. So each commit to a table whose writers go by the record index says
+whether keys are still unique; where they may not be, or where another writer said nothing, entries
+and rows are counted, and only if the two differ a delete looks for its keys in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakedex.engine import Engine
+from lakedex.filegroup import FileSlice, ReadContext, count_rows
+from lakedex.format.parquet.footer import read_footer
+from lakedex.index.metadata_table.group_reader import GroupReader
+from lakedex.index.metadata_table.partitions import metadata_partition
+from lakedex.timeline import Timeline, instant_key
+from lakedex.write.facts import TableFacts
+from lakedex.write.tag.record_places import FOLDER, RECORD_INDEX, RecordIndexAccess
+
+_NOTE = "lakedex.keys.unique"
+_UNIQUE = "true"
+_LOG_COMPACT = "LOG_COMPACT"
+
+
+def noted_unique(timeline: Timeline) -> bool:
+    """Whether the newest write says that keys are unique; compactions and clusterings say nothing.
+
+    They move rows and neither add nor remove any.
+    """
+    done = sorted(
+        timeline.write_instants(),
+        key=lambda instant: instant_key(instant.completion_time or instant.requested_time),
+    )
+    for instant in reversed(done):
+        summary = timeline.commit_summary(instant)
+        if _NOTE in summary.extra:
+            return summary.extra[_NOTE] == _UNIQUE
+        moves_only = summary.compacted or summary.operation_type == _LOG_COMPACT
+        if not (moves_only or summary.is_clustering):
+            return False
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class AddedKeys:
+    """What a write knows of the keys that it adds, and of those that were there."""
+
+    looked_up: bool
+    """Whether the rows' keys were looked for, so that none is added that is there."""
+    reduced: bool
+    """Whether the rows were reduced to one a key."""
+    counted_unique: bool = False
+    """Whether keys were found to be unique when the write began."""
+
+    def note(self, timeline: Timeline, *, is_alone: bool, was_first: bool) -> Mapping[str, str]:
+        """What the commit says of the keys.
+
+        Args:
+            timeline: The table's timeline just before the commit.
+            is_alone: Whether no other rows are in the table.
+            was_first: Whether nobody has committed since the write began.
+
+        Example:
+            >>> AddedKeys(looked_up=True, reduced=True).note(None, is_alone=True, was_first=True)
+            {'lakedex.keys.unique': 'true'}
+        """
+        if is_alone:
+            unique = self.reduced
+        elif not self.looked_up:
+            unique = False
+        else:
+            unique = (self.counted_unique and was_first) or noted_unique(timeline)
+        return {_NOTE: _UNIQUE if unique else "false"}
+
+
+def counted_unique(
+    engine: Engine, facts: TableFacts, index: RecordIndexAccess, slices: Sequence[FileSlice]
+) -> bool:
+    """Whether the record index has as many entries as the slices have rows.
+
+    Every row's key has an entry, so no key stands twice then.
+    """
+    count = max(1, min(len(index.groups) + len(slices), engine.parallelism * 2))
+    tasks = [
+        _Task(facts, index, index.groups[at::count], tuple(slices[at::count]))
+        for at in range(count)
+    ]
+    answers = engine.map("count the keys", _count, tasks)
+    return sum(entries for entries, _ in answers) == sum(rows for _, rows in answers)
+
+
+@dataclass(frozen=True)
+class _Task:
+    facts: TableFacts
+    index: RecordIndexAccess
+    groups: tuple[FileSlice, ...]
+    slices: tuple[FileSlice, ...]
+
+
+def _count(task: _Task) -> tuple[int, int]:
+    """Entries of some groups of the index, and rows of some slices of the table."""
+    context = task.facts.read_context()
+    folder, described = context.storage.sub(FOLDER), metadata_partition(RECORD_INDEX)
+    readers = (GroupReader(folder, described, group, task.index.visible) for group in task.groups)
+    return (
+        sum(reader.live_count() for reader in readers),
+        sum(_rows(context, current) for current in task.slices),
+    )
+
+
+def _rows(context: ReadContext, current: FileSlice) -> int:
+    if current.logs or current.base is None:
+        return count_rows(context, current)
+    path = current.path_of(current.base.name)
+    return read_footer(context.storage.source(path, current.base.size_bytes)).row_count

@@ -1,0 +1,76 @@
+"""Rows without an ordering value: refused, but for deletes, which then need none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lakedex.errors import InvalidInput
+from lakedex.write.row_versions import unversioned_deletes
+from tests.support.write_lab import SCHEMA, Lab, row, source
+
+MARKED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
+VERBS = ["upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table"]
+INDEXES = ["SIMPLE", "GLOBAL_RECORD_LEVEL_INDEX"]
+
+
+def marked(key: str, version: int | None, *, gone: bool = False) -> dict:
+    return row(key, "p", version) | {"_hoodie_is_deleted": gone}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_row_without_ordering_value_is_refused(tmp_path: Path, kind: str, verb: str) -> None:
+    # Hudi takes such a row and fails later: merging it, or in every reader of its log.
+    lab = Lab(tmp_path, kind)
+    lab.writer.upsert(source([row("a", "p", 5)]))
+    for rows in (
+        [row("a", "p", None)],
+        [row("b", "p", None)],
+        [row("b", "p", 7), row("b", "p", None)],
+    ):
+        with pytest.raises(InvalidInput, match="the ordering column 'ver' is null in 1 of"):
+            getattr(lab.writer, verb)(source(rows))
+    lab.holds([row("a", "p", 5)])
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", INDEXES)
+def test_a_marked_delete_without_ordering_value_deletes_whatever_is_there(
+    tmp_path: Path, kind: str, index: str
+) -> None:
+    lab = Lab(tmp_path, kind, index, schema=MARKED)
+    lab.writer.upsert(source([marked(key, 5) for key in "abcd"], MARKED))
+    changes = [
+        marked("a", None, gone=True),
+        marked("b", 9),
+        marked("b", None, gone=True),
+        marked("c", 4, gone=True),
+        marked("e", None, gone=True),
+    ]
+    result = lab.writer.upsert(source(changes, MARKED))
+    assert result.deleted == 2
+    lab.holds([row("c", "p", 5), row("d", "p", 5)])
+    lab.writer.upsert(source([marked("a", 1)], MARKED))
+    lab.holds([row("a", "p", 1), row("c", "p", 5), row("d", "p", 5)])
+
+
+def test_commit_time_ordering_needs_no_value(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, ordering=())
+    lab.writer.upsert(source([row("a", "p", 5)]))
+    lab.writer.upsert(source([row("a", "p", None)]))
+    lab.holds([row("a", "p", None)])
+
+
+def test_of_several_ordering_columns_a_delete_has_all_or_none() -> None:
+    rows = pa.table(
+        {"u": [1, None, None], "v": [None, None, 3], "_hoodie_is_deleted": [True, True, False]}
+    )
+    with pytest.raises(InvalidInput, match="'u' is null in 1 of 3 rows"):
+        unversioned_deletes(rows, ["u", "v"])
+    assert unversioned_deletes(rows.slice(1, 1), ["u", "v"]).tolist() == [True]
+    with pytest.raises(InvalidInput, match="'v' is null in 1 of 1 rows"):
+        unversioned_deletes(rows.slice(0, 1), ["u", "v"])
+    assert unversioned_deletes(rows, []).tolist() == [False] * 3
