@@ -54,10 +54,11 @@ def spilled(root: Path) -> list[str]:
     return sorted(files_below(root, _SPILL))
 
 
-def count_of_newest_base_files(root: Path) -> int:
-    """The rows in the newest committed base file of every file group.
+def newest_base_files(root: Path) -> list[Path]:
+    """The newest committed base file of every file group.
 
-    That is `count(*)` of a copy-on-write table whose file groups were never replaced.
+    That is a copy-on-write table as an engine sees it that lists folders, as long as no file group
+    was replaced.
     """
     times = {
         path.name.partition("_")[0]
@@ -72,7 +73,12 @@ def count_of_newest_base_files(root: Path) -> int:
         group = path.parent.as_posix(), file_id
         if time in times and newest.get(group, ("", path))[0] < time:
             newest[group] = time, path
-    return sum(pq.read_metadata(path).num_rows for _, path in newest.values())
+    return [path for _, path in newest.values()]
+
+
+def count_of_newest_base_files(root: Path) -> int:
+    """`count(*)` by these files."""
+    return sum(pq.read_metadata(path).num_rows for path in newest_base_files(root))
 
 
 def _unnamed(root: Path) -> set[str]:
