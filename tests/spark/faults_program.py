@@ -11,8 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-from pyspark.sql.types import StructType
-
 import lakedex
 from lakedex.spark.arrow_map import map_batches
 from tests.spark import sabotage
@@ -44,12 +42,24 @@ def main(folder: Path, executor_python: str, rows: int, width: int, *steps: str)
     told = {}
     for step in steps:
         spark.sparkContext.setJobGroup(step, step)
-        wait_for_executors(spark)
+        warm_up(spark)
         started = time.monotonic()
         told[step] = STEPS[step](lake, folder, rows, width)
         told[step]["seconds"] = round(time.monotonic() - started, 1)
     print(json.dumps(told))
     spark.stop()
+
+
+def warm_up(spark):
+    """Let both executors be there, with a Python that has the package loaded."""
+    wait_for_executors(spark)
+
+    def load_package(_task):
+        import lakedex.write.handles  # noqa: F401, PLC0415 - runs on an executor
+
+        time.sleep(0.3)
+
+    spark.sparkContext.parallelize(range(2), 2).foreach(load_package)
 
 
 def load(lake, folder, rows, width):
@@ -67,7 +77,7 @@ def upsert(lake, folder, rows, width):
     """An upsert into log files; the JVM of one executor is killed."""
     table = create(lake, folder / "mor", "mor")
     table.bulk_insert(small(lake.spark, 0, SMALL_ROWS, 1), options=SMALL_FILES)
-    wait_for_executors(lake.spark)
+    warm_up(lake.spark)
     changes = small(lake.spark, SMALL_ROWS // 2, SMALL_ROWS + 1000, 2)
     with sabotage.in_mid_write(folder / "mor", sabotage.kill_an_executor) as seen:
         return answer(table.upsert(changes), seen)
@@ -77,7 +87,7 @@ def delete(lake, folder, rows, width):
     """A delete; the Python of a task is killed."""
     table = lake.table(str(folder / "mor"))
     gone = small(lake.spark, 0, SMALL_ROWS // 3, 3)
-    with sabotage.in_mid_write(folder / "mor", sabotage.kill_a_python_worker) as seen:
+    with sabotage.in_mid_write(folder / "mor", sabotage.kill_the_worker) as seen:
         return answer(table.delete(gone), seen)
 
 
@@ -96,9 +106,9 @@ def zombie(lake, folder, rows, width):
     root = folder / "cow"
     table = lake.table(str(root))
     changes = small(lake.spark, SMALL_ROWS // 2, SMALL_ROWS + 1000, 2)
-    with sabotage.in_mid_write(root, sabotage.leave_one_stopped) as seen:
+    with sabotage.in_mid_write(root, sabotage.leave_it_stopped) as seen:
         done = table.upsert(changes)
-    (pid,) = seen["deed"]
+    (pid,) = seen["stopped"]
     was_stopped = sabotage.is_stopped(pid)
     before = files_of(root)
     sabotage.resume([pid])
@@ -155,7 +165,7 @@ def generated(spark, rows, width):
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
     numbers = spark.range(0, rows, 1, PARTS)
-    return map_batches(numbers, payloads, StructType.fromDDL(COLUMNS))
+    return map_batches(numbers, payloads, spark.createDataFrame([], COLUMNS).schema)
 
 
 def small(spark, first, last, ver):

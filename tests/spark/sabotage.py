@@ -19,34 +19,37 @@ _PATIENCE_S = 60.0
 _GLANCE_S = 0.002
 _IDLE_S = 1.0
 
-Deed = Callable[[], Any]
+Deed = Callable[[int], tuple[int, ...]]
+"""Gets the Python worker that is most at work, and answers those that stay stopped."""
 
 
 @contextmanager
-def in_mid_write(table: Path, deed: Deed, *, markers: int = 2) -> Iterator[dict[str, Any]]:
+def in_mid_write(table: Path, deed: Deed) -> Iterator[dict[str, Any]]:
     """Do a deed in the middle of the write that the `with` block does.
 
     Args:
         table: The folder of the table.
-        deed: Called when so many markers are there, with all Python workers stopped.
-        markers: How many files must have been begun.
+        deed: Called when a first file is there, with all Python workers stopped.
 
     Yields:
-        What is known of that moment once it is over: `files`, the files of the write that were
-        there, and `deed`, the answer of the deed.
+        What is known of that moment once it is over: `files`, how many files of the write were
+        there, and `stopped`, the processes that stayed so.
     """
-    seen: dict[str, Any] = {}
+    seen: dict[str, Any] = {"files": 0, "stopped": ()}
     is_over = threading.Event()
 
     def watch() -> None:
-        begun: list[str] = []
-        while len(begun) < markers and not is_over.is_set():
-            time.sleep(_GLANCE_S)
-            begun = _marked(table)
+        before: dict[int, int] = {}
+        while not seen["files"] and not is_over.wait(_GLANCE_S):
+            marked = _marked(table)
+            if marked and not before:
+                before.update((pid, _ticks(pid)) for pid in python_workers())
+            seen["files"] = sum((table / path).exists() for path in marked)
         stopped = stop(python_workers())
         seen["files"] = sum((table / path).exists() for path in _marked(table))
-        seen["deed"] = deed()
-        resume(pid for pid in stopped if pid not in seen.get("deed", ()))
+        busiest = max(stopped, key=lambda pid: _ticks(pid) - before.get(pid, 0))
+        seen["stopped"] = deed(busiest)
+        resume(pid for pid in stopped if pid not in seen["stopped"])
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -57,22 +60,22 @@ def in_mid_write(table: Path, deed: Deed, *, markers: int = 2) -> Iterator[dict[
         watcher.join(_PATIENCE_S)
 
 
-def kill_an_executor() -> tuple[int, ...]:
-    """Kill the JVM of the executor whose Python worked most just now."""
-    jvms = sorted(executors(), key=lambda jvm: -sum(_ticks(pid) for pid in _below(jvm)))
-    os.kill(jvms[0], signal.SIGKILL)
+def kill_an_executor(worker: int) -> tuple[int, ...]:
+    """Kill the JVM of the executor that a Python worker belongs to."""
+    (jvm,) = (jvm for jvm in executors() if worker in _below(jvm))
+    os.kill(jvm, signal.SIGKILL)
     return ()
 
 
-def kill_a_python_worker() -> tuple[int, ...]:
-    """Kill the Python worker that worked most."""
-    os.kill(_busiest(), signal.SIGKILL)
+def kill_the_worker(worker: int) -> tuple[int, ...]:
+    """Kill the Python worker."""
+    os.kill(worker, signal.SIGKILL)
     return ()
 
 
-def leave_one_stopped() -> tuple[int, ...]:
-    """Let the Python worker that worked most stay stopped, and answer its process id."""
-    return (_busiest(),)
+def leave_it_stopped(worker: int) -> tuple[int, ...]:
+    """Let the Python worker stay stopped."""
+    return (worker,)
 
 
 def executors() -> list[int]:
@@ -126,10 +129,6 @@ def _marked(table: Path) -> list[str]:
         inner = Path(folder).relative_to(table / ".hoodie" / ".temp").parts[1:]
         found += ["/".join((*inner, name.partition(".marker.")[0])) for name in names]
     return found
-
-
-def _busiest() -> int:
-    return max(python_workers(), key=_ticks)
 
 
 def _below(root: int) -> list[int]:

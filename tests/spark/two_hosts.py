@@ -41,7 +41,7 @@ SPECULATION = {
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.quantile": "0.1",
-    "spark.speculation.minTaskRuntime": "300ms",
+    "spark.speculation.minTaskRuntime": "1s",
     "spark.speculation.efficiency.enabled": "false",
 }
 

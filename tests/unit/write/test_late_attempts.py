@@ -23,7 +23,12 @@ from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.late_attempts import ENDED_AS_REFUSED, JobFailed, LateEngine, StopAt
-from tests.support.plain_listing import count_of_newest_base_files, data_files, strays
+from tests.support.plain_listing import (
+    count_of_newest_base_files,
+    data_files,
+    files_below,
+    strays,
+)
 
 SCHEMA = pa.schema([("id", pa.string()), ("ver", pa.int64()), ("p", pa.string())])
 INDEX = {
@@ -33,6 +38,7 @@ INDEX = {
     "hoodie.metadata.global.record.level.index.max.filegroup.count": "1",
 }
 WRITE, RECORD_INDEX = "write the files", "write the record index"
+COMPACTION = "compact the metadata table"
 STOPS = {
     "before its marker": StopAt(folder=".hoodie/.temp/"),
     "before its file": StopAt(folder="p=x/", suffix="parquet"),
@@ -172,6 +178,31 @@ def test_one_of_the_record_index_leaves_and_takes_nothing_either(tmp_path, end, 
     engine.wake()
     assert strays(root) == []
     assert_holds(root, expected)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_one_of_a_compaction_that_another_writer_finished_changes_nothing(
+    tmp_path, fails, is_after
+):
+    root = tmp_path / "t"
+    address = table_at(root, "mor")
+    upsert(address, 0, 40, 1)
+    stop = StopAt(folder=".hoodie/metadata/", suffix=".hfile", is_after=is_after)
+    engine = LateEngine(COMPACTION, stop, fails=fails)
+    writer = TableWriter(address, engine, {"hoodie.metadata.compact.max.delta.commits": "1"})
+    if fails:
+        # The write itself is committed then, and what it began is left to the next one.
+        with pytest.raises(JobFailed):
+            writer.upsert(rows(20, 60, 2))
+        upsert(address, 60, 61, 2)
+    else:
+        writer.upsert(rows(20, 61, 2))
+    before = files_below(root)
+    engine.wake()
+    assert files_below(root) == before
+    assert strays(root) == []
+    assert_holds(root, keys(0, 20, 1) | keys(20, 61, 2))
 
 
 def opened(root: Path) -> tuple[Storage, TableConfig]:
