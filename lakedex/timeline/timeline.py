@@ -138,6 +138,19 @@ class Timeline:
         first = self.first_active
         return first is not None and instant_key(requested_time) < instant_key(first.requested_time)
 
+    def has_completed(self, requested_time: str) -> bool:
+        """Whether an instant completed, be it active or archived.
+
+        Unlike `is_committed_write` this takes no old instant on trust: the archive is asked.
+        """
+        instant = self._by_time.get(requested_time)
+        if instant is not None:
+            return instant.is_completed
+        first = self.first_active
+        if first is None or instant_key(requested_time) > instant_key(first.requested_time):
+            return False
+        return self._archived.find(requested_time) is not None
+
     def completion_time(self, requested_time: str) -> str | None:
         """When an instant completed, from the active timeline, else from the archive.
 

@@ -121,10 +121,11 @@ def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | 
 
 def forget(storage: Storage, instant: str) -> None:
     """Remove what an instant kept outside of the table: markers, spill files, signs of life."""
+    # The writer first: an attempt that outlives its write looks for it, after it made a marker.
+    storage.delete(writer_path(instant))
     storage.delete_folder(marker_folder(instant))
     storage.delete_folder(spill_folder(instant))
     storage.delete(heartbeat_path(instant))
-    storage.delete(writer_path(instant))
 
 
 def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:

@@ -7,7 +7,6 @@ serves one Spark context.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.executor_python import executor_python_path
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
@@ -30,7 +31,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
+collect_ignore_glob = [] if find_spec("pyspark") else ["*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,9 +85,8 @@ def setting(spark) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def executor_python() -> str:
-    """The Python of executors, with pyarrow and numpy only; `make` makes it if it is not there."""
-    subprocess.run(["make", ".venv-executor/.ready"], cwd=ROOT, check=True, capture_output=True)
-    return str(ROOT / ".venv-executor" / "bin" / "python")
+    """The Python of executors, with pyarrow and numpy only."""
+    return executor_python_path()
 
 
 @pytest.fixture(scope="session")

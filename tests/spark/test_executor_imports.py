@@ -6,10 +6,17 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 import pytest
 
+from lakedex.engine import LocalEngine
 from lakedex.spark.shipping import package_zip
+from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
 
 # Every module with a worker that an engine or a row source is handed.
 WORKER_MODULES = [
@@ -72,6 +79,26 @@ def test_an_object_store_without_its_package_is_told(on_executor):
         "except StorageError as error: print(error)\n"
     )
     assert told.strip() == "s3:// needs the package obstore, which is not installed"
+
+
+def test_a_late_attempt_can_ask_whether_its_file_is_in_the_table(on_executor, tmp_path):
+    address = StorageAddress.of(str(tmp_path / "t"))
+    schema = pa.schema([("id", pa.string()), ("p", pa.string())])
+    create_table(address.open(), TableSpec("t", schema, "id", None, "p", "cow"))
+    rows = pa.table({"id": ["a"], "p": ["x"]}, schema=schema)
+    written = TableWriter(address, LocalEngine(1)).insert(ArrowRowSource(rows))
+    (path,) = (tmp_path / "t" / "p=x").glob("*.parquet")
+    told = on_executor(
+        "from lakedex.storage.address import StorageAddress\n"
+        "from lakedex.write.handles.late_file import is_in_table\n"
+        "from lakedex.write.handles.work import GroupWork\n"
+        f"storage = StorageAddress.of({str(tmp_path / 't')!r}).open()\n"
+        f"for instant in ({written.instant!r}, '99990101000000000'):\n"
+        f"    for name in ({path.name!r}, 'other.parquet'):\n"
+        "        group = GroupWork('p=x', 'f-0', None, (), None, name, False)\n"
+        "        print(is_in_table(storage, instant, group))\n"
+    )
+    assert told.split() == ["True", "False", "False", "False"]
 
 
 def test_the_zip_is_made_once_and_holds_compiled_modules():

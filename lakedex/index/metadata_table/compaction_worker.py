@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakedex.config import keys as names
-from lakedex.errors import StorageError
 from lakedex.filegroup.names import base_file_name
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
@@ -22,6 +21,7 @@ from lakedex.index.metadata_table.group_files import (
 )
 from lakedex.index.metadata_table.group_merge import merged_records
 from lakedex.index.metadata_table.group_reader import GroupReader
+from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
@@ -55,8 +55,11 @@ def _compact(storage: Storage, job: CompactionJob, group: FileSlice) -> GroupFil
     if builder.first_key is not None and builder.last_key is not None:
         info |= {MIN_KEY: builder.first_key, MAX_KEY: builder.last_key}
     data = builder.finish(file_info=info)
-    if not storage.exists(job.pending_path):
-        raise StorageError(f"the compaction {job.instant} is not pending any more")
     name = base_file_name(group.file_id, TOKEN, job.instant, EXTENSION)
-    size = publish(storage, f"{group.partition}/{name}", data)
-    return GroupFile(group.partition, group.file_id, name, size, builder.entry_count, is_log=False)
+
+    def write() -> GroupFile:
+        size = publish(storage, f"{group.partition}/{name}", data)
+        counts = size, builder.entry_count
+        return GroupFile(group.partition, group.file_id, name, *counts, is_log=False)
+
+    return write_while_pending(storage, job.instant, job.pending_path, write)

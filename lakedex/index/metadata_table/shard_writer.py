@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import keys as names
-from lakedex.errors import InvalidInput, StorageError
+from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, read_segments
 from lakedex.index.metadata_table.group_files import (
     TOKEN,
@@ -26,6 +27,7 @@ from lakedex.index.metadata_table.group_files import (
     write_log,
 )
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
+from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
 from lakedex.storage.address import StorageAddress
@@ -114,15 +116,19 @@ def _write(
     storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
     written = []
     for change in _changes(keys, numbers, file_ids, deleted, values_of):
-        _check_pending(storage, job)
-        if job.as_base:
-            if len(change.keys):
-                written.append(write_base(storage, job.partition, job.instant, change))
-        else:
-            # The groups of a new data partition have their first log of this very instant.
-            token = f"{bucket}-1-0" if job.is_partitioned else TOKEN
-            written.append(write_log(storage, job.partition, job.instant, change, token=token))
+        if job.as_base and not len(change.keys):
+            continue
+        publish = partial(_publish, storage, job, bucket, change)
+        written.append(write_while_pending(storage, job.instant, job.pending_path, publish))
     return written
+
+
+def _publish(storage: Storage, job: ShardJob, bucket: int, change: GroupChange) -> GroupFile:
+    if job.as_base:
+        return write_base(storage, job.partition, job.instant, change)
+    # The groups of a new data partition have their first log of this very instant.
+    token = f"{bucket}-1-0" if job.is_partitioned else TOKEN
+    return write_log(storage, job.partition, job.instant, change, token=token)
 
 
 def _group_numbers(
@@ -194,11 +200,6 @@ def _winners(keys: pa.Array, deleted: _Mask) -> tuple[_Ints, _Ints]:
     winner[run[entries]] = entries
     first = np.flatnonzero(np.concatenate(([True], ~repeated)))
     return winner[winner >= 0], first[winner < 0]
-
-
-def _check_pending(storage: Storage, job: ShardJob) -> None:
-    if not storage.exists(job.pending_path):
-        raise StorageError(f"{job.instant} is not pending any more: {job.partition} is left alone")
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

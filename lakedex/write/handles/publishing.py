@@ -2,8 +2,9 @@
 
 A task may run twice, at the same time too. All attempts write the same bytes under the same name,
 so who comes second finds the file there and is done. An attempt that outlives its write must leave
-nothing: of one that was rolled back nobody would ever remove the file, and one that is committed
-may have been cleaned away since.
+nothing, and take nothing away: of a write that was rolled back nobody would ever remove the file;
+of one that is committed the file may be the table's, or may have been cleaned away since. So every
+attempt looks whether its write goes on, after its file is there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
 from lakedex.txn.places import writer_path
 from lakedex.write.facts import TableFacts
+from lakedex.write.handles.late_file import is_in_table
 from lakedex.write.handles.work import GroupWork
 
 _METAFILE = ".hoodie_partition_metadata"
@@ -50,31 +52,24 @@ class Publisher:
         """Put a group's file into the table and answer its size.
 
         Raises:
-            CommitConflict: the write has ended; if it was rolled back the file is not in the table.
+            CommitConflict: the write has ended; the file is in the table only if it belongs there.
         """
         self._require_writer()
         marker = self._marker(group)
         is_own = self._create(marker, b"", durable=False)
-        if group.current is None:
-            self._mark_partition(group)
         try:
+            if group.current is None:
+                self._mark_partition(group)
             self._require_pending()
+            path = group.path_of(group.file_name)
+            is_first = self._create(path, data, durable=False)
+            self._require_going_on(group)
         except CommitConflict:
             if is_own:
                 self._storage.delete(marker)
             raise
-        path = group.path_of(group.file_name)
-        is_first = self._create(path, data, durable=False)
         self._published.append(path)
-        if not is_first:
-            return self._storage.size(path)
-        try:
-            # The rollback may have looked for files just before this one was there.
-            self._require_pending()
-        except CommitConflict:
-            self._storage.delete(path)
-            raise
-        return len(data)
+        return len(data) if is_first else self._storage.size(path)
 
     def finish(self) -> None:
         """Force all files of the task to the disk, before the commit can name them.
@@ -102,6 +97,16 @@ class Publisher:
             self._published.append(path)
         self._known_partitions.add(group.partition)
 
+    def _require_going_on(self, group: GroupWork) -> None:
+        """Look once more, now that the file is there: its write may have ended just before."""
+        try:
+            self._require_pending()
+            self._require_writer()
+        except CommitConflict:
+            if not is_in_table(self._storage, self._facts.instant, group):
+                self._storage.delete(group.path_of(group.file_name))
+            raise
+
     def _require_pending(self) -> None:
         for number, path in enumerate(self._inflight):
             if self._storage.exists(path):
@@ -115,8 +120,7 @@ class Publisher:
     def _require_writer(self) -> None:
         """Refuse to go on when the write has ended either way.
 
-        The inflight file of a committed write stays, so it is no sign of that. The other way round,
-        a file that is in the table already must not be deleted for this: it may be committed.
+        The inflight file of a committed write stays until it is archived, so it is no sign of that.
         """
         if not self._storage.exists(writer_path(self._facts.instant)):
             raise CommitConflict(
