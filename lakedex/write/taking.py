@@ -28,6 +28,7 @@ from lakedex.write.operation import Operation
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+from lakedex.write.windowed.day_window import check_partitions
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ def take_rows(
         counts.update(answer.rows_by_partition)
         for bucket, segment in answer.segments:
             by_bucket[bucket].append(segment)
+    if target.options.window is not None and not operation.is_delete:
+        check_partitions(config, target.options.window, counts)
     return Taken(
         buckets=tuple(tuple(segments) for segments in by_bucket),
         rows=sum(counts.values()),
