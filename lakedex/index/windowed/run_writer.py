@@ -111,8 +111,10 @@ def _older(storage: Storage, job: RunJob, shard: int, groups: pa.Table) -> Itera
             for cells in open_run(storage, file).scan_batches():
                 rows, numbers, states = entries_in(file, cells)
                 at = _rows_of(groups, pa.array(numbers))
-                dead = (states == DEAD) & (run.sequence < based[np.maximum(at, 0)])
-                kept = np.flatnonzero((at >= 0) & ~dead)
+                # Not left out: it hides an older entry that says that the record is there.
+                void = (states == DEAD) & (run.sequence < based[np.maximum(at, 0)])
+                states = np.where(void, GONE, states)
+                kept = np.flatnonzero(at >= 0)
                 keys = cells.keys.cast(pa.string()).take(pa.array(rows[kept]))
                 found = _entries(keys, numbers[kept], states[kept], order)
                 yield found if fits else _of_shard(found, keys, job.shards, shard)
