@@ -69,7 +69,7 @@ def find_keys(storage: Storage, runs: tuple[Run, ...], groups: pa.Table, keys: p
 
 def open_run(storage: Storage, file: RunFile) -> HFileReader:
     """A file of a run, open for reading."""
-    return HFileReader(storage.sub(FOLDER).source(file.path, file.size_bytes))
+    return HFileReader(storage.source(f"{FOLDER}/{file.path}", file.size_bytes))
 
 
 def entries_in(file: RunFile, cells: Cells) -> tuple[Ints, Ints, Ints]:

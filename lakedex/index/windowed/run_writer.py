@@ -84,6 +84,8 @@ def write_shard(job: RunJob, shard: int) -> RunFile | None:
     """Write one shard; None where it has no entries."""
     storage = job.address.open()
     groups = read_groups(storage, job.groups)
+    if not groups.num_rows:
+        return None
     parts = [*_older(storage, job, shard, groups), *_noted(storage, job, shard, groups)]
     entries = pa.concat_tables([_ENTRY.empty_table(), *parts])
     entries = _last_of_each(job, entries)

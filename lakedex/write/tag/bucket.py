@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakedex.filegroup.context import DELETED_FLAG
 from lakedex.format.spill import read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
     PLACES,
@@ -95,7 +95,8 @@ def _find(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.T
         found = read_segments(storage, segments)
         places = PLACES.empty_table() if found is None else found
         if plan.window is not None:
-            places = pa.concat_tables([places, windowed_places(storage, plan.window, rows)])
+            known = windowed_places(storage, plan.window, flat(rows[KEY]))
+            places = pa.concat_tables([places, known])
         places = distinct(places)
         return _without_closed(places, plan.closed) if plan.closed else places
     if plan.record_index is None or plan.slices is None or not rows.num_rows:

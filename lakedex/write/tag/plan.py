@@ -13,6 +13,7 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.windowed.lookup import WindowAccess
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
@@ -23,6 +24,7 @@ from lakedex.write.tag.hint_reading import with_hints
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
 from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.windowed_places import ask_first
 from lakedex.write.windowed.tagging import plan_windowed_lookup
 
 _DASHES_IN_PARTITION_GROUP = 4
@@ -70,7 +72,10 @@ def plan_tagging(  # noqa: PLR0913 (keywords)
     if window is not None:
         found_out = plan_windowed_lookup(facts, snapshot, window, slices)
         searched, known = found_out.searched, found_out.access
-    if searched and not index.uses_record_index:
+        if known is not None and searched and index.is_global:
+            buckets = _without_found(engine, facts, known, buckets, matches)
+            known = None
+    if searched and any(buckets) and not index.uses_record_index:
         worker = partial(find_matches, facts, index, buckets)
         tasks = lookup_tasks(searched, engine.parallelism)
         if use_metadata and index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM):
@@ -93,6 +98,24 @@ def plan_tagging(  # noqa: PLR0913 (keywords)
         closed=frozenset(f"{group.partition}/{group.file_id}" for group in pending),
         window=known,
     )
+
+
+def _without_found(
+    engine: Engine,
+    facts: TableFacts,
+    window: WindowAccess,
+    buckets: Sequence[Sequence[Segment]],
+    matches: list[list[Segment]],
+) -> list[list[Segment]]:
+    """Ask the windowed index first, and answer the keys that it does not find, by bucket."""
+    asked = [number for number, segments in enumerate(buckets) if segments]
+    tasks = [tuple(buckets[number]) for number in asked]
+    answers = engine.map("find keys in the index", partial(ask_first, facts, window), tasks)
+    rest: list[list[Segment]] = [[] for _ in buckets]
+    for number, answer in zip(asked, answers, strict=True):
+        matches[number].append(answer.places)
+        rest[number] = [] if answer.rest is None else [answer.rest]
+    return rest
 
 
 def _record_index(
