@@ -111,6 +111,19 @@ def test_the_window_moves_with_the_newest_day_and_forgets_when_it_is_compacted(t
     assert found.size_bytes > 0
 
 
+def test_an_index_is_compacted_to_nothing_when_the_table_is_emptied(tmp_path):
+    path = tmp_path / "t"
+    writer = make(path)
+    for value in (1, 2, 3):
+        writer.upsert(rows((f"k{value}", 1, value)))
+    writer.delete_partitions([day_of(1)])
+    state = state_of(str(path))
+    assert (state.runs, state.groups) == ((), {})
+    writer.upsert(rows(("k1", 1, 5)))
+    assert held(path) == [("k1", 1, 5)]
+    assert_whole(path)
+
+
 def test_keys_outside_of_the_window_are_looked_up(tmp_path):
     path = tmp_path / "t"
     writer = make(path, days=1)
