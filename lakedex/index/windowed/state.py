@@ -18,8 +18,8 @@ from lakedex.errors import CorruptFile
 from lakedex.filegroup import FileSliceId
 
 VERSION = 1
-_MOST_RUNS = 100_000
 _DIGEST_BYTES = 16
+_LINE_END = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class WindowState:
 
     Example:
         >>> state = WindowState(1, "20260102030405678", 5, (), {})
-        >>> WindowState.decode(state.encode(), path="state.json") == state
+        >>> WindowState.decode(state.encode(), path="state") == state
         True
     """
 
@@ -84,7 +84,7 @@ class WindowState:
         return (file for run in self.runs for file in run.files if file is not None)
 
     def encode(self) -> bytes:
-        """The state as JSON."""
+        """The state as a line with its checksum, and JSON."""
         groups: dict[str, dict[str, list[Any]]] = {}
         for place, group in self.groups.items():
             entry = [group.number, group.based, group.digest]
@@ -102,7 +102,8 @@ class WindowState:
             "runs": runs,
             "groups": groups,
         }
-        return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+        text = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
+        return _checksum(text) + _LINE_END + text
 
     @classmethod
     def decode(cls, data: bytes, *, path: str) -> WindowState:
@@ -111,15 +112,19 @@ class WindowState:
         Raises:
             CorruptFile: it is no such state.
         """
+        checksum, _, text = data.partition(_LINE_END)
+        # A changed digit would make another group of a covered one.
+        if checksum != _checksum(text):
+            raise CorruptFile(path, 0, expected="its checksum", actual=checksum[:40])
         try:
-            content = json.loads(data)
+            content = json.loads(text)
             if content["version"] != VERSION:
                 raise CorruptFile(path, 0, expected=f"version {VERSION}", actual=content["version"])
             return cls(
                 _number(content["sequence"]),
                 _text(content["instant"]),
                 _number(content["nextNumber"]),
-                tuple(map(_run, content["runs"][:_MOST_RUNS])),
+                tuple(map(_run, content["runs"])),
                 {
                     FileSliceId(_text(partition), _text(file_id)): _group(*entry)
                     for partition, groups in content["groups"].items()
@@ -138,8 +143,11 @@ def digest_of(names: Iterable[str]) -> str:
         >>> digest_of(["b", "a"]) == digest_of(["a", "b"]), len(digest_of(["a"]))
         (True, 32)
     """
-    joined = "\n".join(sorted(names)).encode()
-    return hashlib.blake2b(joined, digest_size=_DIGEST_BYTES).hexdigest()
+    return _checksum("\n".join(sorted(names)).encode()).decode()
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest().encode()
 
 
 def _run(entry: list[Any]) -> Run:

@@ -1,6 +1,6 @@
 """Where a windowed record index lies, which of its states counts, and what may be removed.
 
-    .hoodie/.lakedex/windowed_record_index/<sequence>-<instant>/state.json
+    .hoodie/.lakedex/windowed_record_index/<sequence>-<instant>/state
                                                                /run-<shard>-<attempt>.hfile
 
 A state belongs to a commit and counts when that is completed: what a writer left that died, or that
@@ -20,7 +20,7 @@ from lakedex.timeline.instant_time import is_instant_time
 
 NAME = "windowed_record_index"
 FOLDER = f".hoodie/.lakedex/{NAME}"
-STATE_FILE = "state.json"
+STATE_FILE = "state"
 _SEQUENCE_DIGITS = 12
 log = logging.getLogger("lakedex")
 

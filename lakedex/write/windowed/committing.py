@@ -83,7 +83,7 @@ def commit_window(
     cover = _covered(scope, plan, change, old, new.sequence, drop_outside=is_due)
     new = replace(new, next_number=cover.next_number, groups=cover.groups)
     job = _job(engine, replace(facts, committed=committed), scope, change, cover, old, is_due)
-    files = engine.map("write the index", partial(write_shard, job), range(job.shards))
+    files = engine.map("write the index", partial(write_shard, job), list(range(job.shards)))
     runs = () if is_due else old.runs
     if any(files):
         runs = (*runs, Run(new.sequence, tuple(files)))

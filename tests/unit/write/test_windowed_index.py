@@ -242,7 +242,9 @@ def test_a_rollback_of_the_newest_commit_leaves_the_index_right(tmp_path):
     assert_whole(kept)
 
 
-@pytest.mark.parametrize("damage", ["no state", "half a state", "no run", "longer run"])
+@pytest.mark.parametrize(
+    "damage", ["no state", "half a state", "a changed digit", "no run", "longer run"]
+)
 def test_an_index_that_is_not_whole_is_made_anew(tmp_path, damage):
     path = tmp_path / "t"
     writer = make(path)
@@ -253,6 +255,8 @@ def test_an_index_that_is_not_whole_is_made_anew(tmp_path, damage):
         state.unlink()
     elif damage == "half a state":
         state.write_bytes(state.read_bytes()[:40])
+    elif damage == "a changed digit":
+        state.write_bytes(state.read_bytes().replace(b'"nextNumber":3', b'"nextNumber":4'))
     elif damage == "no run":
         run.unlink()
     else:
