@@ -15,7 +15,7 @@ from tests.support.history import Commit, History, create, writer_of
 from tests.support.windowed import stranger
 from tests.support.write_shapes import Shape
 
-EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "9")) // 3 + 1
+EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "9")) // 3
 STEPS = 10
 INDEXES = ("GLOBAL_RECORD_LEVEL_INDEX", "RECORD_LEVEL_INDEX")
 

@@ -87,9 +87,10 @@ def test_a_history_leaves_the_rows_of_the_model_to_every_reader(shape, tmp_path)
     path = str(tmp_path / "table")
     history = History(shape, rows=80)
     writer = writer_of(create(shape, path))
-    for commit in history.commits(12):
+    for number, commit in enumerate(history.commits(12)):
         commit.write(shape, writer)
-        assert_holds(path, history.model, verify=False)
+        if number % 4 == 3:
+            assert_holds(path, history.model, verify=False)
     assert_holds(path, history.model)
     found = rows_in(pa.Table.from_batches(HudiTable(path).read()), history.model.columns)
     assert not differences(found, history.model.answers(history.model.columns))
@@ -102,7 +103,7 @@ def test_the_window_moves_with_the_newest_day_and_forgets_when_it_is_compacted(t
     for day in range(1, 8):
         writer.upsert(rows((f"k{day}", day, 1), (f"l{day}", day, 1)))
         assert covered_partitions(str(path)) >= {day_of(max(1, day - 1)), day_of(day)}
-        assert_whole(path)
+    assert_whole(path)
     # The last commit was the second that compacted the index.
     assert covered_partitions(str(path)) == {day_of(day) for day in (6, 7)}
     assert entry_count(path) == 4
