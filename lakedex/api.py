@@ -18,6 +18,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
+from lakedex.index.windowed.catalog import list_windowed
 from lakedex.prune import PlanOptions, Report, plan
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.services.verifying import VerifyReport, verify
@@ -176,9 +177,9 @@ class Table:
 
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size."""
-        return list_indexes(
-            self._snapshot.config, self._snapshot.definitions, self._snapshot.metadata
-        )
+        view = self._snapshot
+        found = list_indexes(view.config, view.definitions, view.metadata)
+        return [*found, *list_windowed(view.storage, view.timeline.is_committed_write)]
 
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data.

@@ -93,8 +93,11 @@ def resolve_metadata(
     index: WriteIndex,
     *,
     record_index_partitioned: bool | None,
+    is_windowed: bool = False,
 ) -> MetadataOptions:
     """The metadata options of one write; `settings` are the kept ones with the given over them.
+
+    A windowed record index is no part of the metadata table, but kept in step with it.
 
     Raises:
         InvalidInput: an option would drop a partition, or two options contradict each other.
@@ -106,9 +109,13 @@ def resolve_metadata(
             f"{options.METADATA_ENABLE.name}=false would drop the metadata table of {config.name}"
         )
     scope = _record_index_scope(
-        config, settings, given, index, partitioned=record_index_partitioned
+        config,
+        settings,
+        given,
+        None if is_windowed else index,
+        partitioned=record_index_partitioned,
     )
-    if not enabled and scope is not None:
+    if not enabled and (scope is not None or is_windowed):
         raise InvalidInput(
             f"{options.METADATA_ENABLE.name}=false leaves no room for a record index"
         )
@@ -177,7 +184,7 @@ def _record_index_scope(
     config: TableConfig,
     settings: Mapping[str, str],
     given: Mapping[str, str],
-    index: WriteIndex,
+    index: WriteIndex | None,
     *,
     partitioned: bool | None,
 ) -> RecordIndexScope | None:
@@ -199,12 +206,12 @@ def _record_index_scope(
     return stored
 
 
-def _wanted_scope(settings: Mapping[str, str], index: WriteIndex) -> RecordIndexScope | None:
+def _wanted_scope(settings: Mapping[str, str], index: WriteIndex | None) -> RecordIndexScope | None:
     asked = {
         RecordIndexScope.GLOBAL: options.GLOBAL_RECORD_INDEX.value(settings),
         RecordIndexScope.PARTITIONED: options.PARTITIONED_RECORD_INDEX.value(settings),
     }
-    if index.uses_record_index:
+    if index is not None and index.uses_record_index:
         own = RecordIndexScope.GLOBAL if index.is_global else RecordIndexScope.PARTITIONED
         asked[own] = True
     wanted = [scope for scope, flag in asked.items() if flag]

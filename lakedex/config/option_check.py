@@ -9,13 +9,10 @@ from functools import cache
 from lakedex.config.ignored_options import IGNORED, is_ignored
 from lakedex.config.restated_options import RESTATED, is_timebased
 from lakedex.config.write_option_names import OBEYED
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 
 CONFLICT_RETRIES = "hoodie.write.num.retries.on.conflict.failures"
-WINDOW_OPTIONS = ("lakedex.record.index.window.days", "lakedex.record.index.window.outside")
-"""A record index of the newest partitions only: it would have to be kept where no other engine
-takes a key that it lacks for a key that is not in the table."""
-_PREFIX = "hoodie."
+_PREFIXES = ("hoodie.", "lakedex.")
 _CUTOFF = 0.6
 
 
@@ -29,11 +26,8 @@ def check_option_names(names: Iterable[str], *, also: Collection[str] = ()) -> N
 
     Raises:
         InvalidInput: naming the unknown option and the nearest one that exists.
-        UnsupportedFeature: the option is one of a windowed record index.
     """
     for name in names:
-        if name in WINDOW_OPTIONS:
-            raise UnsupportedFeature(f"{name} (a record index of the newest partitions only)")
         if not is_known(name) and name not in also:
             raise InvalidInput(f"no option is called {name[:200]!r}{_advice(name, also)}")
 
@@ -54,8 +48,8 @@ def _own_names() -> frozenset[str]:
 
 
 def _advice(name: str, also: Collection[str]) -> str:
-    if not name.startswith(_PREFIX):
-        return f"; options start with {_PREFIX!r}"
+    if not name.startswith(_PREFIXES):
+        return f"; options start with {_PREFIXES[0]!r}"
     known = sorted(_own_names() | IGNORED | set(also))
     near = difflib.get_close_matches(name[:200], known, n=1, cutoff=_CUTOFF)
     return f"; did you mean {near[0]!r}?" if near else ""

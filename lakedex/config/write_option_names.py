@@ -1,4 +1,4 @@
-"""The options that a write obeys, with Hudi's names and defaults."""
+"""The options that a write obeys, with Hudi's names and defaults, and a few of our own."""
 
 from __future__ import annotations
 
@@ -20,6 +20,13 @@ SIMPLE_UPDATE_PARTITION: Final = FlagOption("hoodie.simple.index.update.partitio
 BLOOM_UPDATE_PARTITION: Final = FlagOption("hoodie.bloom.index.update.partition.path", "true")
 BLOOM_USE_METADATA: Final = FlagOption("hoodie.bloom.index.use.metadata", "true")
 RECORD_UPDATE_PARTITION: Final = FlagOption("hoodie.record.index.update.partition.path", "false")
+
+# A record index of the newest days only, which Hudi has not.
+RECORD_INDEX_WINDOW_DAYS: Final = NumberOption("lakedex.record.index.window.days", "", most=100_000)
+RECORD_INDEX_WINDOW_FORMAT: Final = TextOption("lakedex.record.index.window.format", "yyyy-MM-dd")
+RECORD_INDEX_WINDOW_OUTSIDE: Final = ChoiceOption(
+    "lakedex.record.index.window.outside", "lookup", choices=("lookup", "insert")
+)
 
 # Base files.
 SMALL_FILE_LIMIT: Final = NumberOption("hoodie.parquet.small.file.limit", "104857600", least=0)

@@ -23,6 +23,7 @@ from lakedex.config.metadata_options import (
 )
 from lakedex.config.option_check import check_option_names
 from lakedex.config.option_values import FlagOption, TextOption, flag_text
+from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
 from lakedex.config.table_config import TableConfig
 from lakedex.config.write_index import WriteIndex
@@ -32,6 +33,9 @@ _FIXED: tuple[TextOption, ...] = (
     options.SIMPLE_UPDATE_PARTITION,
     options.BLOOM_UPDATE_PARTITION,
     options.RECORD_UPDATE_PARTITION,
+    options.RECORD_INDEX_WINDOW_DAYS,
+    options.RECORD_INDEX_WINDOW_FORMAT,
+    options.RECORD_INDEX_WINDOW_OUTSIDE,
     options.COLUMN_STATS_COLUMNS,
     options.COLUMN_STATS_MOST_COLUMNS,
     options.COLUMN_STATS_GROUPS,
@@ -115,6 +119,15 @@ class WriteOptions:
     lock: LockOptions
     fixed: Mapping[str, str]
     """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
+    window: RecordIndexWindow | None = None
+    """Where the record index knows the newest days only."""
+
+    @property
+    def lookup_index(self) -> WriteIndex:
+        """How keys are found that no windowed index knows; else the write index itself."""
+        if self.window is None:
+            return self.index_type
+        return WriteIndex.GLOBAL_BLOOM if self.index_type.is_global else WriteIndex.BLOOM
 
     @classmethod
     def resolve(
@@ -141,6 +154,9 @@ class WriteOptions:
         check_restated(config, given)
         index = _write_index(config, kept, given, partitioned=record_index_partitioned)
         fixed = _fixed_settings(config, kept, given)
+        window = resolve_window(config, kept, given, index)
+        if window is not None:
+            fixed |= window.kept()
         settings = {**kept, **_by_newest_name(given), **fixed}
         metadata = resolve_metadata(
             config,
@@ -148,6 +164,7 @@ class WriteOptions:
             _by_newest_name(given),
             index,
             record_index_partitioned=record_index_partitioned,
+            is_windowed=window is not None,
         )
         for partition in metadata.partitions:
             # How an index that is there was built is not ours to say.
@@ -170,6 +187,7 @@ class WriteOptions:
             metadata=metadata,
             lock=_lock(settings),
             fixed=fixed,
+            window=window,
         )
 
     def kept(self) -> dict[str, str]:

@@ -17,10 +17,12 @@ from lakedex.config.keygen_type import (
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
+from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of
 from lakedex.keys.generator import KeyGenerator
+from lakedex.keys.partition_days import PartitionDays
 from lakedex.schema import avro_schema
 from lakedex.schema.defaults import with_defaults
 from lakedex.schema.storable import check_reserved, storable_schema
@@ -101,6 +103,9 @@ class TableSpec:
         KeyGenerator.of(config, schema)
         options = WriteOptions.resolve(config, {}, given)
         options.metadata.check_columns(schema.names)
+        if options.window is not None:
+            name = RECORD_INDEX_WINDOW_FORMAT.name
+            PartitionDays.of(config, options.window.date_format, option=name)
         chosen = {name: value for name, value in given.items() if is_write_option(name)}
         return ResolvedSpec(config, options, {**chosen, **options.kept()})
 

@@ -30,6 +30,7 @@ from lakedex.write.operation import Operation
 from lakedex.write.shared_keys import check_inserted_keys
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
+from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Outcome:
     """Settings that the table keeps for its next writer."""
     added_keys: AddedKeys | None = None
     """None where writers do not go by the record index, which knows one place of a key."""
+    window: WindowPlan | None = None
+    """The windowed record index, where there is one."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -107,6 +110,8 @@ def commit_outcome(
                 next_time=scope.next_time,
                 new_partition_groups=max(1, outcome.plan.record_shards),
             )
+        if outcome.window is not None:
+            commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
         write_own_properties(scope.storage, outcome.kept)
         scope.check()
         return metadata
@@ -178,6 +183,14 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
+    )
+
+
+def _window_change(outcome: Outcome) -> WindowChange:
+    return WindowChange(
+        [file for answer in outcome.answers for file in answer.files],
+        frozenset(current.id for current in outcome.replaced),
+        outcome.notes,
     )
 
 

@@ -30,6 +30,7 @@ from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+from lakedex.write.windowed.day_window import check_partitions
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ def take_rows(
         for bucket, segment in answer.segments:
             by_bucket[bucket].append(segment)
     parts = tuple(part for answer in answers for part in answer.parts)
+    if target.options.window is not None and not operation.is_delete:
+        check_partitions(config, target.options.window, counts)
     return Taken(
         parts=parts,
         buckets=tuple(tuple(segments) for segments in by_bucket),

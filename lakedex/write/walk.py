@@ -17,6 +17,7 @@ from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice
+from lakedex.index.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
@@ -42,6 +43,7 @@ from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_rows
 from lakedex.write.target import StoredSchema
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
+from lakedex.write.windowed.committing import WindowPlan
 
 log = logging.getLogger("lakedex")
 
@@ -187,6 +189,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         replaced=tuple(replaced),
         kept={**target.kept, **target.options.kept()},
         added_keys=_added_keys(write, found_unique=unique),
+        window=_window(target),
     )
     if not any(answer.files for answer in done) and not replaces:
         return result
@@ -211,6 +214,13 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     return result
 
 
+def _window(target: Target) -> WindowPlan | None:
+    options = target.options
+    if options.window is None:
+        return None
+    return WindowPlan(options.window, options.metadata.compact_after)
+
+
 def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     files = [file for answer in outcome.answers for file in answer.files]
     return replace(
@@ -227,7 +237,10 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
 
 def _facts(write: _Write, snapshot: Snapshot, plan: MetadataPlan) -> TableFacts:
     options, taken = write.target.options, write.taken
-    is_bloom = options.index_type in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    is_bloom = options.lookup_index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    shards, buckets = plan.record_shards or 1, plan.note_buckets
+    if options.window is not None and not plan.has_record_index:
+        shards = buckets = shards_for(taken.rows)
     return TableFacts(
         address=write.target.address,
         config=snapshot.config,
@@ -240,8 +253,8 @@ def _facts(write: _Write, snapshot: Snapshot, plan: MetadataPlan) -> TableFacts:
         stat_columns=plan.stat_columns,
         has_bloom_index=plan.has("bloom_filters"),
         bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
-        note_buckets=plan.note_buckets,
-        note_shards=plan.record_shards or 1,
+        note_buckets=buckets,
+        note_shards=shards,
     )
 
 
@@ -284,7 +297,7 @@ def _tag(write: _Write, facts: TableFacts, *, every_copy: bool) -> list[TagAnswe
         return []
     if taken.parts:
         return [TagAnswer(taken.parts, looked_up=0, found=0)]
-    index, looks_up = options.index_type, write.operation.looks_up
+    index, looks_up = options.lookup_index, write.operation.looks_up
     tag_plan = None
     if every_copy:
         index = index.without_record_index
@@ -297,6 +310,8 @@ def _tag(write: _Write, facts: TableFacts, *, every_copy: bool) -> list[TagAnswe
             update_partition_path=options.update_partition_path,
             buckets=taken.buckets,
             partitions=taken.partitions,
+            use_metadata=options.bloom.use_metadata,
+            window=None if every_copy else options.window,
         )
     tasks = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
     run = target.engine.map_small if _is_small(taken, tag_plan) else target.engine.map
@@ -341,7 +356,7 @@ def _replaced(
 def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing:
     to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
     # A row that was not looked for may be of a key that is there, and a log would merge the two.
-    looked_up = write.operation.looks_up and write.target.options.index_type.uses_record_index
+    looked_up = write.operation.looks_up and write.target.options.lookup_index.uses_record_index
     new_in_logs = to_logs and looked_up
     return Placing(
         to_logs=to_logs,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -95,12 +95,19 @@ class HudiJudge:
         problem = differences(self.read(predicate), self.expected(model, test))
         assert not problem, f"Hudi, {predicate}: {problem}"
 
-    def write(self, rows: Collection[Row], operation: str, folder: Path) -> None:
+    def write(
+        self,
+        rows: Collection[Row],
+        operation: str,
+        folder: Path,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         """Let Hudi write rows."""
         source = folder / f"rows-{operation}-{len(list(folder.iterdir()))}.parquet"
         pq.write_table(arrow_rows(self.shape, rows), source)
         frame = self.spark.read.parquet(str(source))
         options = hudi_options(self.shape) | {"hoodie.datasource.write.operation": operation}
+        options |= dict(more or {})
         frame.write.format("hudi").options(**options).mode("append").save(self.path)
 
     def assert_metadata_is_valid(self, model: Model) -> None:

@@ -23,6 +23,7 @@ WORKER_MODULES = [
     "lakedex.index.metadata_table.compaction",
     "lakedex.index.metadata_table.entry_spilling",
     "lakedex.index.metadata_table.shard_writer",
+    "lakedex.index.windowed.run_writer",
     "lakedex.spark.engine",
     "lakedex.spark.row_source",
     "lakedex.spark.slice_reading",
@@ -33,7 +34,9 @@ WORKER_MODULES = [
     "lakedex.write.replaced_keys",
     "lakedex.write.shared_keys",
     "lakedex.write.tag",
+    "lakedex.write.tag.windowed_places",
     "lakedex.write.tag_stage",
+    "lakedex.write.windowed.slice_keys",
 ]
 
 

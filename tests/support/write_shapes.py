@@ -74,6 +74,8 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     ),
     "nonpartitioned": (Place("", "eu", "oslo"),),
     "timestamp": tuple(Place(f"2024/01/0{day + 1}", "eu", "oslo", day) for day in range(3)),
+    # For tables with a window only: the newest day comes first, so that it is there from the start.
+    "daily": tuple(Place(f"2024-03-0{day}", "eu", f"2024-03-0{day}") for day in (9, 8, 5)),
 }
 
 
@@ -89,9 +91,12 @@ class Shape:
     table_type: str
     index: str
     key_style: str
+    window_days: int = 0
+    """Of a record index of the newest days; 0 where it knows all."""
 
     def __str__(self) -> str:
-        return f"{self.table_type}-{self.index.lower()}-{self.key_style}"
+        window = f"-{self.window_days}days" if self.window_days else ""
+        return f"{self.table_type}-{self.index.lower()}-{self.key_style}{window}"
 
     @property
     def is_global(self) -> bool:
@@ -117,7 +122,7 @@ class Shape:
     @property
     def marks_deletes(self) -> bool:
         """Whether rows can say themselves that they are deleted."""
-        return self.key_style in ("simple", "hive", "nonpartitioned")
+        return self.key_style in ("simple", "hive", "nonpartitioned", "daily")
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -144,7 +149,7 @@ class Shape:
     @property
     def has_record_index(self) -> bool:
         """Whether the metadata table knows the place of every key."""
-        return "RECORD_LEVEL" in self.index
+        return "RECORD_LEVEL" in self.index and not self.window_days
 
     @property
     def properties(self) -> dict[str, str]:
@@ -152,6 +157,9 @@ class Shape:
         found = {"hoodie.index.type": self.index} | SMALL_INDEXES
         if self.index in MOVES:
             found[MOVES[self.index]] = "true"
+        if self.window_days:
+            found["lakedex.record.index.window.days"] = str(self.window_days)
+            return found | self.key_properties
         if self.index == "GLOBAL_RECORD_LEVEL_INDEX":
             found["hoodie.metadata.global.record.level.index.enable"] = "true"
         if self.index == "RECORD_LEVEL_INDEX":

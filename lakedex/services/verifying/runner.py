@@ -7,6 +7,9 @@ from contextlib import suppress
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.windowed.store import NAME as WINDOWED
+from lakedex.index.windowed.store import open_window
+from lakedex.services.verifying import windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data
 from lakedex.services.verifying.entries import astray_groups
@@ -33,7 +36,8 @@ def verify(
     if not snapshot.is_latest:
         raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
     findings = Findings()
-    names = _chosen(snapshot, indexes)
+    window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
+    names = _chosen(snapshot, indexes, [] if window is None else [WINDOWED])
     metadata = snapshot.metadata
     if metadata is None:
         if snapshot.metadata_problem:
@@ -50,6 +54,9 @@ def verify(
     subject = Subject(snapshot, metadata, findings, time_zone)
     live = [name for name in names if name in snapshot.config.metadata_partitions]
     checks = [check for name in live if (check := _started(name, subject)) is not None]
+    if window is not None and WINDOWED in names:
+        findings.checked[WINDOWED] += 0
+        checks.append(windowed_record_index.start(WINDOWED, subject, window))
     for name in sorted({*names} - {*live}):
         building = name in snapshot.config.metadata_partitions_inflight
         state = "is still being built" if building else "is defined, but not live"
@@ -61,9 +68,10 @@ def verify(
     return findings.report()
 
 
-def _chosen(snapshot: Snapshot, indexes: Sequence[str] | None) -> list[str]:
+def _chosen(snapshot: Snapshot, indexes: Sequence[str] | None, beside: Sequence[str]) -> list[str]:
+    """The names to verify; `beside` are those of indexes outside of the metadata table."""
     config = snapshot.config
-    known = {*config.metadata_partitions, *config.metadata_partitions_inflight}
+    known = {*config.metadata_partitions, *config.metadata_partitions_inflight, *beside}
     with suppress(LakedexError):
         known |= {*snapshot.definitions}
     if indexes is None:

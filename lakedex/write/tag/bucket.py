@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TWICE
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
     PLACES,
@@ -30,6 +30,7 @@ from lakedex.write.tag.places import (
 from lakedex.write.tag.record_places import record_places
 from lakedex.write.tag.stored_rows import late_rows, read_stored
 from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.windowed_places import windowed_places
 
 _NOWHERE = -1
 
@@ -92,7 +93,11 @@ def _find(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.T
     if not plan.index.uses_record_index:
         segments = plan.matches[bucket] if plan.matches else ()
         found = read_segments(storage, segments)
-        places = distinct(PLACES.empty_table() if found is None else found)
+        places = PLACES.empty_table() if found is None else found
+        if plan.window is not None:
+            known = windowed_places(storage, plan.window, flat(rows[KEY]))
+            places = pa.concat_tables([places, known])
+        places = distinct(places)
         return _without_closed(places, plan.closed) if plan.closed else places
     if plan.record_index is None or plan.slices is None or not rows.num_rows:
         return PLACES.empty_table()

@@ -6,12 +6,14 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
+from lakedex.config.record_index_window import RecordIndexWindow
 from lakedex.config.write_index import WriteIndex
 from lakedex.engine import Engine
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.windowed.lookup import WindowAccess
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
@@ -22,12 +24,14 @@ from lakedex.write.tag.hint_reading import with_hints
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
 from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag.windowed_places import ask_first
+from lakedex.write.windowed.tagging import plan_windowed_lookup
 
 _DASHES_IN_PARTITION_GROUP = 4
 """`record-index-<escaped partition>-0000-0`; the escape leaves no dash in a partition."""
 
 
-def plan_tagging(
+def plan_tagging(  # noqa: PLR0913 (keywords)
     engine: Engine,
     facts: TableFacts,
     snapshot: Snapshot,
@@ -37,6 +41,7 @@ def plan_tagging(
     buckets: Sequence[Sequence[Segment]],
     partitions: Sequence[str],
     use_metadata: bool = True,
+    window: RecordIndexWindow | None = None,
 ) -> TagPlan:
     """Find out what `tag_bucket` needs; SIMPLE and BLOOM lookups run here, in workers.
 
@@ -49,6 +54,7 @@ def plan_tagging(
         buckets: The spilled rows; all rows of a key are in one bucket.
         partitions: The partition paths that the rows have.
         use_metadata: Whether BLOOM lookups ask the metadata table before footers.
+        window: Where a windowed record index knows some slices; the others are looked through.
 
     Raises:
         IndexUnusable: the table's record index cannot be read, or is of the other kind.
@@ -62,9 +68,16 @@ def plan_tagging(
         slices = [file_slice for file_slice in slices if file_slice.partition in own]
     access = _record_index(snapshot, index, partitions) if index.uses_record_index else None
     matches: list[list[Segment]] = [[] for _ in buckets]
-    if slices and not index.uses_record_index:
+    searched, known = slices, None
+    if window is not None:
+        found_out = plan_windowed_lookup(facts, snapshot, window, slices)
+        searched, known = found_out.searched, found_out.access
+        if known is not None and searched and index.is_global:
+            buckets = _without_found(engine, facts, known, buckets, matches)
+            known = None
+    if searched and any(buckets) and not index.uses_record_index:
         worker = partial(find_matches, facts, index, buckets)
-        tasks = lookup_tasks(slices, engine.parallelism)
+        tasks = lookup_tasks(searched, engine.parallelism)
         if use_metadata and index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM):
             prefix = f"{facts.scratch}/filters-{uuid.uuid4().hex}"
             tasks = with_hints(snapshot, tasks, SpillWriter(facts.address.open(), prefix))
@@ -83,7 +96,26 @@ def plan_tagging(
         slices=catalog,
         # A deleted record comes back in a new base file, which would hide the service's one.
         closed=frozenset(f"{group.partition}/{group.file_id}" for group in pending),
+        window=known,
     )
+
+
+def _without_found(
+    engine: Engine,
+    facts: TableFacts,
+    window: WindowAccess,
+    buckets: Sequence[Sequence[Segment]],
+    matches: list[list[Segment]],
+) -> list[list[Segment]]:
+    """Ask the windowed index first, and answer the keys that it does not find, by bucket."""
+    asked = [number for number, segments in enumerate(buckets) if segments]
+    tasks = [tuple(buckets[number]) for number in asked]
+    answers = engine.map("find keys in the index", partial(ask_first, facts, window), tasks)
+    rest: list[list[Segment]] = [[] for _ in buckets]
+    for number, answer in zip(asked, answers, strict=True):
+        matches[number].append(answer.places)
+        rest[number] = [] if answer.rest is None else [answer.rest]
+    return rest
 
 
 def _record_index(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.format.spill import Segment
+from lakedex.index.windowed.lookup import WindowAccess
 from lakedex.write.tag.record_places import RecordIndexAccess
 
 
@@ -22,5 +23,7 @@ class TagPlan:
     """None also while the table has no rows."""
     slices: Segment | None = None
     """The catalog of the snapshot's slices, where a worker may need one."""
+    window: WindowAccess | None = None
+    """A windowed record index, whose places come to those in `matches`."""
     closed: frozenset[str] = frozenset()
     """Groups (see `group_names`) that take nothing back which their logs deleted."""

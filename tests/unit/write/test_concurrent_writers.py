@@ -24,7 +24,8 @@ QUICK = {"hoodie.write.lock.wait_time_ms_between_retry": "20"}
 COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 MOR = Shape("mor", "GLOBAL_SIMPLE", "simple")
 PER_PARTITION = Shape("cow", "BLOOM", "simple")
-CROWDS = [(2, PER_PARTITION), (2, MOR), (4, COW), (4, MOR)]
+WINDOWED = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "daily", 2)
+CROWDS = [(2, PER_PARTITION), (2, MOR), (4, COW), (4, MOR), (2, WINDOWED)]
 BEGUN = ".inflight"
 
 

@@ -21,6 +21,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import TableNotFound
+from lakedex.index.windowed.store import FOLDER
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.paths import is_side_file
 from tests.support import killing
@@ -35,6 +36,7 @@ POINTS_A_SCENARIO = 12
 RANDOM_KILLS = int(os.environ.get("LAKEDEX_RANDOM_KILLS", "12"))
 COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 MOR = Shape("mor", "BLOOM", "simple")
+WINDOWED = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "daily", 2)
 DATA_FILE = re.compile(r".*_([0-9]{17,})(?:\.parquet|\.hfile|\.log\..*)")
 LEFT_OVER_FOLDERS = (".temp", ".heartbeat", ".lakedex/spill", ".lakedex/writers")
 
@@ -124,6 +126,12 @@ def recovery(path: Path) -> Scene:
     return scene
 
 
+def windowed_upsert(path: Path) -> Scene:
+    """The index is compacted by the write that dies, and has files that nobody needs any more."""
+    options = {"hoodie.metadata.compact.max.delta.commits": "3"}
+    return prepare(WINDOWED, path, lambda history: history.mixture(12), commits=4, options=options)
+
+
 SCENES = {
     scene.__name__: scene
     for scene in (cow_upsert, mor_upsert_and_compaction, insert_overwrite, first_commit, recovery)
@@ -149,6 +157,30 @@ def test_a_write_killed_at_any_change_is_whole_or_nothing(scene, tmp_path):
         arguments = copied(scene, tmp_path / "killed")
         assert kill(arguments, number, after=after) == -9, where
         assert_unharmed(scene, arguments[1], where)
+
+
+def test_a_write_killed_while_it_changes_the_windowed_index_leaves_nothing_that_counts(tmp_path):
+    scene = windowed_upsert(tmp_path / "scene" / "table")
+    changes = changes_of(write_one, *copied(scene, tmp_path / "count"), result=tmp_path / "seen")
+    windowed = [
+        number for number, change in enumerate(changes) if "/windowed_record_index/" in change
+    ]
+    verbs = {changes[number].split()[0] for number in windowed}
+    assert verbs == {"create", "replace", "delete", "delete_folder"}
+    points = [(number, after) for number in windowed for after in (False, True)]
+    for number, after in points if EVERY else sample(points, 4):
+        where = f"{'after' if after else 'before'} {number}: {changes[number]}"
+        arguments = copied(scene, tmp_path / "killed")
+        assert kill(arguments, number, after=after) == -9, where
+        assert_unharmed(scene, arguments[1], where)
+        assert_states_are_of_commits(Path(arguments[1]))
+
+
+def assert_states_are_of_commits(path: Path) -> None:
+    """Two commits later nothing is there of the one that died."""
+    done = {instant.requested_time for instant in lakedex.open(str(path)).timeline.write_instants()}
+    folders = [folder for folder in (path / FOLDER).iterdir() if any(folder.iterdir())]
+    assert {folder.name.partition("-")[2] for folder in folders} <= done
 
 
 def sample(points: list, count: int) -> list:

@@ -1,0 +1,170 @@
+"""A windowed record index follows a commit: under the lock, before the commit is completed.
+
+What the write noted becomes a run of entries, and the state of the index after the commit is put
+beside it. Slices of the window that the index does not know, because another writer changed them
+or because the window is new, are read and added. After so many runs all of them become one, without
+what has left the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from lakedex.config.record_index_window import RecordIndexWindow
+from lakedex.engine import Engine
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.windowed.run_writer import (
+    NoteSource,
+    RunJob,
+    note_rows,
+    shards_for,
+    write_shard,
+)
+from lakedex.index.windowed.state import CoveredGroup, Run, WindowState, digest_of
+from lakedex.index.windowed.store import FOLDER, STATE_FILE, open_window, remove_unused
+from lakedex.index.written import KeyNote
+from lakedex.timeline import Action, Timeline
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.transaction import CommitScope
+from lakedex.write.facts import TableFacts
+from lakedex.write.handles.work import WrittenFile
+from lakedex.write.row_size import stored_rows
+from lakedex.write.windowed.day_window import DayWindow
+from lakedex.write.windowed.slice_keys import note_slices
+from lakedex.write.windowed.tagging import spill_groups
+
+_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """The window of a table, and when its index is compacted."""
+
+    window: RecordIndexWindow
+    most_runs: int
+
+
+@dataclass(frozen=True)
+class WindowChange:
+    """What a write did."""
+
+    files: Sequence[WrittenFile]
+    replaced: frozenset[FileSliceId]
+    notes: tuple[KeyNote, ...]
+
+
+@dataclass
+class _Cover:
+    """What is covered after the commit, as it is found out."""
+
+    groups: dict[FileSliceId, CoveredGroup] = field(default_factory=dict)
+    unknown: list[FileSlice] = field(default_factory=list)
+    """Slices before the commit whose keys must be read."""
+    next_number: int = 1
+
+
+def commit_window(
+    engine: Engine,
+    facts: TableFacts,
+    scope: CommitScope,
+    plan: WindowPlan,
+    change: WindowChange,
+) -> None:
+    """Bring the index to what the table will be when the running commit completes."""
+    committed = CommittedInstants.of(scope.timeline)
+    stored = open_window(scope.storage, committed)
+    if not _others_write(scope.timeline, facts.instant):
+        remove_unused(scope.storage, stored)
+    old = stored.state or WindowState(0, "", 1)
+    new = WindowState(old.sequence + 1, facts.instant, old.next_number, old.runs)
+    is_due = len(old.runs) >= plan.most_runs
+    cover = _covered(scope, plan, change, old, new.sequence, drop_outside=is_due)
+    new = replace(new, next_number=cover.next_number, groups=cover.groups)
+    job = _job(engine, replace(facts, committed=committed), scope, change, cover, old, is_due)
+    files = engine.map("write the index", partial(write_shard, job), list(range(job.shards)))
+    runs = () if is_due else old.runs
+    if any(files):
+        runs = (*runs, Run(new.sequence, tuple(files)))
+    new = replace(new, runs=runs)
+    scope.storage.replace(f"{FOLDER}/{new.folder}/{STATE_FILE}", new.encode())
+
+
+def _job(
+    engine: Engine,
+    facts: TableFacts,
+    scope: CommitScope,
+    change: WindowChange,
+    cover: _Cover,
+    old: WindowState,
+    is_due: bool,  # noqa: FBT001 (a fact, not a mode)
+) -> RunJob:
+    noted = NoteSource(change.notes, facts.note_shards, facts.note_buckets)
+    entries = note_rows([noted])
+    entries += sum(run.entries for run in old.runs) if is_due else 0
+    entries += stored_rows(scope.snapshot) if cover.unknown else 0
+    shards = shards_for(entries)
+    read = NoteSource(note_slices(engine, facts, cover.unknown, shards), shards, shards)
+    sequence = old.sequence + 1
+    return RunJob(
+        address=facts.address,
+        folder=WindowState(sequence, facts.instant, 1).folder,
+        sequence=sequence,
+        shards=shards,
+        groups=spill_groups(scope.storage, facts.scratch, cover.groups),
+        older=old.runs if is_due else (),
+        sources=(read, noted),
+        forget_from=0 if is_due else old.next_number,
+    )
+
+
+def _covered(
+    scope: CommitScope,
+    plan: WindowPlan,
+    change: WindowChange,
+    old: WindowState,
+    sequence: int,
+    *,
+    drop_outside: bool,
+) -> _Cover:
+    """Which groups are covered after the commit, with numbers for those that are new to it."""
+    before = {each.id: each for each in scope.snapshot.slices if each.id not in change.replaced}
+    written: dict[FileSliceId, list[WrittenFile]] = {}
+    for file in change.files:
+        written.setdefault(FileSliceId(file.partition, file.file_id), []).append(file)
+    places = before.keys() | written.keys()
+    days = DayWindow.of(scope.snapshot.config, plan.window, {place.partition for place in places})
+    cover = _Cover(next_number=old.next_number)
+    for place in sorted(places):
+        current, files = before.get(place), written.get(place, [])
+        known = _known(old.groups, current)
+        if not days.holds(place.partition) and (known is None or drop_outside):
+            continue
+        if known is None:
+            known = CoveredGroup(cover.next_number, 0, "")
+            cover.next_number += 1
+            if current is not None:
+                cover.unknown.append(current)
+        is_based = any(not file.is_log for file in files)
+        names = {file.name for file in files}
+        if current is not None and not is_based:
+            names.update(current.file_names)
+        based = sequence if is_based else known.based
+        cover.groups[place] = CoveredGroup(known.number, based, digest_of(names))
+    return cover
+
+
+def _known(
+    groups: Mapping[FileSliceId, CoveredGroup], current: FileSlice | None
+) -> CoveredGroup | None:
+    """The group as the index knows it, if it has not changed since."""
+    if current is None:
+        return None
+    known = groups.get(current.id)
+    return known if known is not None and known.digest == digest_of(current.file_names) else None
+
+
+def _others_write(timeline: Timeline, instant: str) -> bool:
+    """Whether another write goes on, which may read files of an older state."""
+    return any(each.requested_time != instant for each in timeline.pending_of(*_WRITES))
