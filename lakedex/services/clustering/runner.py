@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 
 from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.clustering.plan import Regrouping, regroup, requested
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
@@ -146,15 +147,18 @@ class _Run:
                 if share
             ]
             done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
-        replaced = tuple(each for group in self._groups for each in group.slices)
+            replaced = tuple(each for group in self._groups for each in group.slices)
+            # Every key stays: the entry of its new place takes that of the old one.
+            notes = tuple(note for answer in done for note in answer.notes)
+            if plan.has_record_index:
+                notes = moved_keys(target.engine, facts, snapshot, replaced, notes)
         outcome = Outcome(
             facts=facts,
             stored=stored.columns,
             schema=schema,
             plan=plan,
             answers=tuple(done),
-            # Every key stays; an entry of its new place takes that of the old one.
-            notes=tuple(note for answer in done for note in answer.notes),
+            notes=notes,
             replaced=replaced,
             kept={**target.kept, **target.options.kept()},
         )

@@ -76,8 +76,10 @@ def _matching(
     layout = partition_layout(snapshot.config)
     values = [layout.values(path, types) for path in partitions]
     for partition, row in zip(partitions, values, strict=True):
+        texts = layout.texts(partition)
         for name in types:
-            if not row[name].known:
+            # The folder of nulls tells no value, which is as good as null here.
+            if not row[name].known and texts.get(name) is not None:
                 raise InvalidInput(
                     f"the partition {partition!r} does not tell its value of {name!r}; name "
                     "partitions by their paths (hoodie.clustering.plan.strategy.partition.selected)"
