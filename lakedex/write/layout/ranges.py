@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakedex.write.layout.cuts import cut_sorted
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.ranks import Ints, joined, joint_ranks
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The first rows of all ranges but the first, found from a sample.
+    """The least values of all ranges but the first, found from a sample.
 
     Example:
         >>> keys = pa.array(["a", "b", "c", "d"])
@@ -31,12 +32,9 @@ class Ranges:
     @classmethod
     def of(cls, order: RowOrder, sample: pa.Table, count: int) -> Ranges:
         """About `count` ranges with as many sample rows in each."""
-        rows = len(sample)
-        sorted_rows = order.positions(sample)
-        firsts = np.unique(np.arange(1, count) * rows // count) if rows else np.array([], int)
-        chosen = pa.array(sorted_rows[firsts[firsts > 0]], pa.int64())
-        columns = order.sort_columns(sample, sample)
-        return cls(order, sample, tuple(column.take(chosen) for column in columns))
+        in_order = pa.array(order.positions(sample))
+        columns = [column.take(in_order) for column in order.sort_columns(sample, sample)]
+        return cls(order, sample, cut_sorted(columns, count))
 
     def numbers(self, rows: pa.Table) -> Ints:
         """The number of each row's range.
