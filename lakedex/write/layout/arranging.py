@@ -21,8 +21,8 @@ from lakedex.write.layout.parts import Part
 from lakedex.write.layout.sampling import SampleTask, take_sample
 from lakedex.write.layout.spreading import Cut, SpreadTask, spread_rows
 
-_SAMPLED_A_FILE = 200
-_LEAST_SAMPLE = 20_000
+_SAMPLED_A_FILE = 300
+_LEAST_SAMPLE = 5_000
 _MOST_SAMPLE = 500_000
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20

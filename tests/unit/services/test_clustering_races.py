@@ -108,6 +108,31 @@ def test_new_rows_are_written_beside_a_clustering(shape, tmp_path):
     assert past.to_arrow().equals(before), "an open snapshot stays what it was"
 
 
+@pytest.mark.parametrize("is_added_before", [True, False])
+def test_a_key_that_came_and_was_clustered_meanwhile_is_noticed(is_added_before, tmp_path):
+    """Two writers of one new key: the first one's row is in a file of the clustering by then."""
+    history = begin(COW, tmp_path)
+    address = StorageAddress.of(str(tmp_path))
+    row = history.new_rows(1)[0]
+    fresh = Commit("upsert", (row,))
+
+    def happens() -> None:
+        if is_added_before:
+            fresh.write(COW, writer_of(address))
+        cluster_table(writer_of(address), "n")
+
+    mine = Commit("upsert", (row._replace(ver=row.ver + 1),))
+    own_files = {"hoodie.parquet.small.file.limit": "0"}
+    late = writer_of(address, own_files, Interrupted(WRITING, happens))
+    if is_added_before:
+        with pytest.raises(CommitConflict, match="another writer inserted the key"):
+            mine.write(COW, late)
+        history.apply(fresh)
+    else:
+        history.apply(mine).write(COW, late)
+    assert_holds(str(tmp_path), history.model)
+
+
 def test_a_clustering_loses_to_a_writer_that_does_not_heed_it(tmp_path, monkeypatch):
     """As Hudi's SparkAllowUpdateStrategy lets a writer do."""
     history = begin(MOR, tmp_path)
