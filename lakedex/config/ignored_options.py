@@ -49,9 +49,8 @@ _WRITE: Final = """
     hoodie.write.num.rows.to.sample
     hoodie.auto.commit hoodie.auto.adjust.lock.configs hoodie.avro.schema
     hoodie.avro.schema.validate hoodie.avro.schema.external.transformation hoodie.write.schema
-    hoodie.schema.on.read.enable hoodie.combine.before.delete hoodie.bulkinsert.sort.mode
+    hoodie.schema.on.read.enable hoodie.combine.before.delete
     hoodie.bulkinsert.user.defined.partitioner.class
-    hoodie.bulkinsert.user.defined.partitioner.sort.columns
     hoodie.copyonwrite.insert.split.size hoodie.copyonwrite.insert.auto.split
     hoodie.record.size.estimation.threshold hoodie.record.size.estimator.class
     hoodie.merge.small.file.group.candidates.limit hoodie.merge.data.validation.enabled
@@ -150,8 +149,7 @@ _SERVICES: Final = """
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
     hoodie.clustering.schedule.inline hoodie.clustering.updates.strategy
     hoodie.clustering.rollback.pending.replacecommit.on.conflict
-    hoodie.clustering.preserve.commit.metadata hoodie.clustering.execution.strategy.class
-    hoodie.layout.optimize.enable hoodie.layout.optimize.strategy
+    hoodie.clustering.execution.strategy.class hoodie.layout.optimize.enable
     hoodie.layout.optimize.curve.build.method hoodie.layout.optimize.data.skipping.enable
     hoodie.layout.optimize.build.curve.sample.size
     hoodie.savepoint.user hoodie.savepoint.comments

@@ -38,6 +38,34 @@ COMPRESSION: Final = ChoiceOption(
     choices=("snappy", "gzip", "zstd", "lz4_raw", "uncompressed"),
 )
 
+# How rows are laid out.
+BULK_SORT_MODE: Final = ChoiceOption(
+    "hoodie.bulkinsert.sort.mode",
+    "NONE",
+    choices=(
+        "NONE",
+        "GLOBAL_SORT",
+        "PARTITION_SORT",
+        "PARTITION_PATH_REPARTITION",
+        "PARTITION_PATH_REPARTITION_AND_SORT",
+    ),
+)
+BULK_SORT_COLUMNS: Final = NamesOption(
+    "hoodie.bulkinsert.user.defined.partitioner.sort.columns", ""
+)
+LAYOUT_STRATEGY: Final = ChoiceOption(
+    "hoodie.layout.optimize.strategy", "linear", choices=("linear", "z-order", "hilbert")
+)
+CLUSTERING_COLUMNS: Final = NamesOption("hoodie.clustering.plan.strategy.sort.columns", "")
+CLUSTERING_FILE_SIZE: Final = NumberOption(
+    "hoodie.clustering.plan.strategy.target.file.max.bytes", "125829120", least=1024
+)
+CLUSTERING_SMALL_FILES: Final = NumberOption(
+    "hoodie.clustering.plan.strategy.small.file.limit", "9" * 18, least=0
+)
+CLUSTERING_PARTITIONS: Final = NamesOption("hoodie.clustering.plan.strategy.partition.selected", "")
+CLUSTERING_KEEPS_META: Final = FlagOption("hoodie.clustering.preserve.commit.metadata", "true")
+
 # Duplicates in the input.
 COMBINE_BEFORE_INSERT: Final = FlagOption("hoodie.combine.before.insert", "false")
 COMBINE_BEFORE_UPSERT: Final = FlagOption("hoodie.combine.before.upsert", "true")

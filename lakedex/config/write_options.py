@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakedex.config import write_option_names as options
+from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -116,6 +117,7 @@ class WriteOptions:
     insert_duplicates: InsertDuplicates
     bloom: BloomOptions
     metadata: MetadataOptions
+    layout: LayoutOptions
     lock: LockOptions
     fixed: Mapping[str, str]
     """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
@@ -185,6 +187,7 @@ class WriteOptions:
             insert_duplicates=_insert_duplicates(settings),
             bloom=_bloom(settings),
             metadata=metadata,
+            layout=LayoutOptions.resolve(settings),
             lock=_lock(settings),
             fixed=fixed,
             window=window,

@@ -14,6 +14,7 @@ from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.index.catalog import IndexInfo
 from lakedex.prune import Report
+from lakedex.services.clustering import cluster_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
@@ -76,9 +77,18 @@ class SparkTable:
         """Insert rows whose key is new, and update the records of the others."""
         return self._writer(options).upsert(self._source(rows))
 
-    def bulk_insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
-        """Add rows in files of their own; for large first loads."""
-        return self._writer(options).bulk_insert(self._source(rows))
+    def bulk_insert(
+        self, rows: Rows, *, sort_by: str | Sequence[str] = (), options: Options = None
+    ) -> WriteResult:
+        """Add rows in files of their own; for large first loads.
+
+        Args:
+            rows: The rows.
+            sort_by: Columns that queries filter by: each file of a partition then has a range of
+                its own, and the others are not read.
+            options: Write options of this call.
+        """
+        return self._writer(options).bulk_insert(self._source(rows), sort_by)
 
     def delete(self, rows_or_condition: Rows | str, *, options: Options = None) -> WriteResult:
         """Delete the records that rows name by their keys, or for which a condition is true.
@@ -106,6 +116,26 @@ class SparkTable:
         """Take whole partitions away, named by their paths such as `city=Oslo`."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
         return self._writer(options).delete_partitions(names)
+
+    def cluster(
+        self,
+        by: str | Sequence[str] = (),
+        strategy: str | None = None,
+        where: str | None = None,
+        *,
+        options: Options = None,
+    ) -> WriteResult:
+        """Lay the rows out anew, so that filters on some columns read few files.
+
+        Args:
+            by: The column or columns.
+            strategy: `linear` sorts by the first column, then by the next; `zorder` and `hilbert`
+                leave out files for a filter on any of them.
+            where: A condition on partition columns; only these partitions are laid out anew.
+            options: Write options of this call, such as
+                `hoodie.clustering.plan.strategy.target.file.max.bytes`.
+        """
+        return cluster_table(self._writer(options), by, strategy, where, time_zone=self._time_zone)
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.

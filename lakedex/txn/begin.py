@@ -38,9 +38,11 @@ def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions)
     return LockedTable(storage, config, clock, lock.check, heartbeat)
 
 
-def take_instant(table: LockedTable, action: Action, operation: str) -> tuple[Instant, Heartbeat]:
+def take_instant(
+    table: LockedTable, action: Action, operation: str, plan: bytes | None = None
+) -> tuple[Instant, Heartbeat]:
     """A new instant that is requested, and its heartbeat, which beats before it is seen."""
-    body = _requested_body(action, operation)
+    body = _requested_body(action, operation) if plan is None else plan
     table.check()
     for _ in range(_TIME_ATTEMPTS):
         instant = Instant(table.clock.next(), action, State.REQUESTED)

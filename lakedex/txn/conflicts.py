@@ -67,6 +67,7 @@ def group_conflict(
     commits: Collection[Commit],
     touched: Collection[FileSliceId],
     rewritten: Collection[FileSliceId],
+    own: str | None = None,
 ) -> str | None:
     """A file group that both this write and another one changed, in words.
 
@@ -75,6 +76,7 @@ def group_conflict(
         commits: the writes that completed since this one began.
         touched: the file groups that this write changes.
         rewritten: those of them that got a new base file.
+        own: the time of this write, which may be a clustering itself.
     """
     ours, ours_rewritten = frozenset(touched), frozenset(rewritten)
     for instant, metadata in commits:
@@ -86,9 +88,16 @@ def group_conflict(
         shared = ours_rewritten.intersection(_compacted_groups(now, instant))
         if shared:
             return _words(min(shared), f"the pending compaction {instant.requested_time}")
+    return clustering_conflict(now, ours, own=own)
+
+
+def clustering_conflict(
+    now: Timeline, touched: Collection[FileSliceId], *, own: str | None = None
+) -> str | None:
+    """A file group that a write changes and a pending clustering takes away, in words."""
     for instant in now.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
-        shared = ours.intersection(_clustered_groups(now, instant))
-        if shared:
+        shared = frozenset(touched).intersection(_clustered_groups(now, instant))
+        if shared and instant.requested_time != own:
             return _words(min(shared), f"the pending clustering {instant.requested_time}")
     return None
 

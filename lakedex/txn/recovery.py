@@ -4,7 +4,9 @@ Under the lock of the table:
 
 * rollbacks that were begun are finished;
 * pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
-  writers that may live are left alone, and so is every pending table service;
+  writers that may live are left alone;
+* a clustering of a dead lakedex process is rolled back, plan and all: what it was to replace is
+  free again. Table services of others stay pending, as their plans may be run by anyone later;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
 """
@@ -55,10 +57,10 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         timeline = table.timeline()
     undone = [
         instant
-        for instant in timeline.pending_of(*_WRITES)
+        for instant in timeline.pending_of(*_WRITES, Action.CLUSTERING)
         if instant.requested_time not in in_work
         and not _is_alive(table, left, instant)
-        and not _is_clustering(timeline, instant)
+        and not _is_service_of_others(timeline, left, instant)
     ]
     for instant in undone:
         _log.warning(
@@ -132,8 +134,13 @@ def _may_be_resumed(
     return rollback.requested_time in left.life.writers or not _is_alive(table, left, rollback)
 
 
-def _is_clustering(timeline: Timeline, instant: Instant) -> bool:
-    """Whether a pending replacecommit is a table service, as in tables of older versions."""
+def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant) -> bool:
+    """Whether it is a clustering that no lakedex process began.
+
+    In tables of older versions such a one pends as replacecommit.
+    """
+    if instant.action is Action.CLUSTERING:
+        return instant.requested_time not in left.life.writers
     if instant.action is not Action.REPLACECOMMIT:
         return False
     try:

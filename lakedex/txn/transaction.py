@@ -117,14 +117,17 @@ class Transaction:
         action: Action,
         operation: str,
         options: TransactionOptions | None = None,
+        plan: Callable[[Snapshot], bytes] | None = None,
     ) -> Transaction:
         """Take an instant time for a write, and put it on the timeline.
 
         Args:
             address: Where the table lies.
-            action: COMMIT, DELTACOMMIT or REPLACECOMMIT.
+            action: COMMIT, DELTACOMMIT, REPLACECOMMIT or CLUSTERING.
             operation: The operation by its name in commit metadata, such as UPSERT.
             options: How patient to be.
+            plan: Called under the lock with the table as of the beginning; answers the content of
+                the requested file. When it raises, nothing is put on the timeline.
 
         Raises:
             CommitConflict: other writers held the lock all the time.
@@ -139,7 +142,8 @@ class Transaction:
             table = locked_table(storage, lock, chosen.heartbeat)
             recover(table)
             snapshot = Snapshot.open(storage)
-            instant, heartbeat = take_instant(table, action, operation)
+            body = None if plan is None else plan(snapshot)
+            instant, heartbeat = take_instant(table, action, operation, body)
         return cls(storage, snapshot, instant, lock, heartbeat, chosen)
 
     @property
@@ -243,7 +247,11 @@ class Transaction:
             or property_conflict(self._config, table.config)
             or restore_conflict(self.snapshot.timeline, timeline)
             or group_conflict(
-                timeline, concurrent, groups, groups if rewritten is None else rewritten
+                timeline,
+                concurrent,
+                groups,
+                groups if rewritten is None else rewritten,
+                own=self.instant,
             )
         )
         if problem is not None:

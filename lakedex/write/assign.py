@@ -16,6 +16,8 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name, log_file_name
 from lakedex.format.spill import Segment
 from lakedex.write.handles.work import GroupWork
+from lakedex.write.layout.arranging import Arranged
+from lakedex.write.layout.order import RowOrder
 from lakedex.write.parts import TaggedPart
 
 _TASKS_PER_CORE = 2
@@ -45,7 +47,7 @@ class FileSizes:
 
 
 @dataclass
-class _Group:
+class Group:
     """What a file group is going to get."""
 
     partition: str
@@ -54,9 +56,11 @@ class _Group:
     is_log: bool
     segments: list[Segment] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
+    order: RowOrder | None = None
 
     @property
     def cost(self) -> int:
+        """About how much work it is to write, in bytes."""
         rows = sum(count for _, count in self.ranges)
         held = 0 if self.current is None else self.current.size_bytes
         spilled = sum(
@@ -87,9 +91,9 @@ def assign(
     slices: Mapping[FileSliceId, FileSlice],
     sizes: FileSizes,
     placing: Placing,
-) -> list[_Group]:
+) -> list[Group]:
     """The file groups to write with the rows of each."""
-    groups: dict[FileSliceId, _Group] = {}
+    groups: dict[FileSliceId, Group] = {}
     new: dict[str, list[Segment]] = defaultdict(list)
     for part in parts:
         if part.file_id is None:
@@ -97,7 +101,7 @@ def assign(
             continue
         place = FileSliceId(part.partition, part.file_id)
         if place not in groups:
-            groups[place] = _Group(
+            groups[place] = Group(
                 part.partition, part.file_id, slices[place], is_log=placing.to_logs
             )
         if part.needs_base:
@@ -112,7 +116,7 @@ def assign(
     return list(groups.values())
 
 
-def share_out(groups: Sequence[_Group], instant: str, parallelism: int) -> list[list[GroupWork]]:
+def share_out(groups: Sequence[Group], instant: str, parallelism: int) -> list[list[GroupWork]]:
     """The groups as tasks of about the same cost, with the names of the files to write."""
     total = sum(group.cost for group in groups)
     waves = 1 if total < _SMALL_BYTES else _TASKS_PER_CORE
@@ -138,20 +142,39 @@ def share_out(groups: Sequence[_Group], instant: str, parallelism: int) -> list[
                 ranges=tuple(group.ranges),
                 file_name=name,
                 is_log=group.is_log,
+                order=group.order,
             )
         )
     return shares
 
 
+def arranged_groups(files: Iterable[Arranged], order: RowOrder) -> list[Group]:
+    """A new file group for each range of rows, whose file is sorted."""
+    groups = []
+    for file in files:
+        group = Group(file.partition, f"{uuid.uuid4()}-0", None, is_log=False, order=order)
+        for segment in file.segments:
+            _add(group, segment, 0, segment.rows)
+        groups.append(group)
+    return groups
+
+
+def sort_new(groups: Iterable[Group], order: RowOrder) -> None:
+    """Have the rows of new file groups sorted."""
+    for group in groups:
+        if group.current is None:
+            group.order = order
+
+
 def _small_groups(
     slices: Mapping[FileSliceId, FileSlice],
-    groups: Mapping[FileSliceId, _Group],
+    groups: Mapping[FileSliceId, Group],
     sizes: FileSizes,
     placing: Placing,
     partitions: Container[str],
-) -> dict[str, list[_Group]]:
+) -> dict[str, list[Group]]:
     """The groups that may take new rows by partition, those first that are written anyway."""
-    found: dict[str, list[tuple[bool, int, _Group]]] = defaultdict(list)
+    found: dict[str, list[tuple[bool, int, Group]]] = defaultdict(list)
     for place, current in slices.items():
         if place.partition not in partitions or current.base is None or place in placing.closed:
             continue
@@ -161,7 +184,7 @@ def _small_groups(
         is_touched = group is not None
         if group is None:
             is_log = placing.new_in_logs and place not in placing.with_deletes
-            group = _Group(place.partition, place.file_id, current, is_log=is_log)
+            group = Group(place.partition, place.file_id, current, is_log=is_log)
         found[place.partition].append((not is_touched, current.size_bytes, group))
     return {
         partition: [group for _, _, group in sorted(entries, key=lambda entry: entry[:2])]
@@ -172,14 +195,14 @@ def _small_groups(
 def _place(
     partition: str,
     segments: Sequence[Segment],
-    small: Sequence[_Group],
+    small: Sequence[Group],
     sizes: FileSizes,
     placing: Placing,
-) -> Iterator[_Group]:
+) -> Iterator[Group]:
     """Groups that take the new rows of a partition."""
     left = sum(segment.rows for segment in segments)
     row_bytes = max(sizes.row_bytes, 1.0)
-    room: list[tuple[_Group, int]] = []
+    room: list[tuple[Group, int]] = []
     for group in small:
         if not left:
             break
@@ -193,11 +216,11 @@ def _place(
     count = -(-left // most)
     for number in range(count):
         rows = left * (number + 1) // count - left * number // count
-        room.append((_Group(partition, f"{uuid.uuid4()}-0", None, is_log=False), rows))
+        room.append((Group(partition, f"{uuid.uuid4()}-0", None, is_log=False), rows))
     yield from _pour(segments, room)
 
 
-def _takes(group: _Group, held: int, new_bytes: float, sizes: FileSizes, placing: Placing) -> bool:
+def _takes(group: Group, held: int, new_bytes: float, sizes: FileSizes, placing: Placing) -> bool:
     """Whether a group takes new rows, in a log or by being written anew if that is worth it."""
     if group.is_log and placing.new_in_logs:
         place = FileSliceId(group.partition, group.file_id)
@@ -209,7 +232,7 @@ def _takes(group: _Group, held: int, new_bytes: float, sizes: FileSizes, placing
     return True
 
 
-def _pour(segments: Sequence[Segment], room: Sequence[tuple[_Group, int]]) -> Iterator[_Group]:
+def _pour(segments: Sequence[Segment], room: Sequence[tuple[Group, int]]) -> Iterator[Group]:
     """Fill groups one after the other with the rows of segments in their order."""
     rest = iter(segments)
     segment, start = next(rest, None), 0
@@ -226,6 +249,6 @@ def _pour(segments: Sequence[Segment], room: Sequence[tuple[_Group, int]]) -> It
         yield group
 
 
-def _add(group: _Group, segment: Segment, start: int, count: int) -> None:
+def _add(group: Group, segment: Segment, start: int, count: int) -> None:
     group.segments.append(segment)
     group.ranges.append((start, count))

@@ -25,14 +25,17 @@ class Operation:
     """Whether keys are looked up, so that rows find the record they change."""
     fills_small: bool = True
     replaces: Replaces = Replaces.NOTHING
+    sorts: bool = False
+    """Whether rows are sorted, where options say so."""
 
 
 UPSERT = Operation("UPSERT", looks_up=True)
 INSERT = Operation("INSERT")
-BULK_INSERT = Operation("BULK_INSERT", fills_small=False)
+BULK_INSERT = Operation("BULK_INSERT", fills_small=False, sorts=True)
 DELETE = Operation("DELETE", is_delete=True, looks_up=True)
 INSERT_OVERWRITE = Operation("INSERT_OVERWRITE", fills_small=False, replaces=Replaces.PARTITIONS)
 INSERT_OVERWRITE_TABLE = Operation(
     "INSERT_OVERWRITE_TABLE", fills_small=False, replaces=Replaces.TABLE
 )
+CLUSTER = Operation("CLUSTER", fills_small=False)
 DELETE_PARTITION = Operation("DELETE_PARTITION", replaces=Replaces.PARTITIONS)

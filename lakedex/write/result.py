@@ -30,7 +30,7 @@ class WriteResult:
     """How many of the incoming keys were in the table."""
     index_lookups: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by step: intake, begin, tag, assign, write, index, commit, services."""
+    """Seconds by step: intake, begin, tag, assign, layout, write, commit, services."""
 
     @property
     def index_hit_rate(self) -> float | None:
@@ -39,9 +39,11 @@ class WriteResult:
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())
+        changed = f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted"
+        if self.operation == "CLUSTER":
+            changed = f"{self.rows_in} rows of {self.file_groups_replaced} file groups"
         return (
-            f"{self.operation} {self.instant or '(nothing to do)'}: {self.inserted} inserted, "
-            f"{self.updated} updated, {self.deleted} deleted; {self.files} files, "
+            f"{self.operation} {self.instant or '(nothing to do)'}: {changed}; {self.files} files, "
             f"{self.bytes_written} bytes in {total:.2f} s"
         )
 

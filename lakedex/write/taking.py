@@ -23,6 +23,7 @@ from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.write.bulk_order import BulkOrder
 from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation
@@ -63,6 +64,8 @@ class Taken:
     schema: WriteSchema
     stored: pa.Schema
     """The table's columns when the rows were taken in."""
+    order: BulkOrder | None = None
+    """How the rows are to be sorted."""
 
 
 def take_rows(
@@ -86,6 +89,7 @@ def take_rows(
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
     schema = WriteSchema.of(columns, stored)
+    order = BulkOrder.of(target.options.layout, schema.full) if operation.sorts else None
     if source is not None:
         _check_columns(config, source.schema, target.options, operation)
     if source is None:
@@ -133,6 +137,7 @@ def take_rows(
         partitions=tuple(sorted(counts)),
         schema=schema,
         stored=stored.columns,
+        order=order,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lakedex.config import write_option_names as names_of
 from lakedex.config.option_check import CONFLICT_RETRIES
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine, LocalEngine
@@ -54,9 +55,18 @@ class TableWriter:
         """Add rows without looking for their keys."""
         return self._run(kinds.INSERT, rows)
 
-    def bulk_insert(self, rows: RowSource) -> WriteResult:
-        """Add rows in files of their own; for large first loads."""
-        return self._run(kinds.BULK_INSERT, rows)
+    def bulk_insert(self, rows: RowSource, sort_by: str | Sequence[str] = ()) -> WriteResult:
+        """Add rows in files of their own; for large first loads.
+
+        With `sort_by` each file of a partition has a range of its own in the order of these
+        columns (`hoodie.layout.optimize.strategy` says how several become one order).
+        """
+        names = [sort_by] if isinstance(sort_by, str) else list(sort_by)
+        if not names:
+            return self._run(kinds.BULK_INSERT, rows)
+        sorts = {names_of.BULK_SORT_COLUMNS.name: ",".join(map(str, names))}
+        sorts[names_of.BULK_SORT_MODE.name] = "GLOBAL_SORT"
+        return self.with_options(sorts)._run(kinds.BULK_INSERT, rows)
 
     def delete(self, rows: RowSource) -> WriteResult:
         """Delete the records whose key columns (and partition columns) the rows name.
@@ -96,21 +106,28 @@ class TableWriter:
         partitions: Sequence[str] = (),
         seen: CommittedInstants | None = None,
     ) -> WriteResult:
+        return run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
+
+    def target(self) -> Target:
+        """The table as a write is told of it, with all options resolved.
+
+        Raises:
+            InvalidInput: an option is wrong.
+            UnsupportedFeature: the table is one that is only read.
+        """
         storage = self._address.open()
         snapshot = Snapshot.open(storage)
         check_writable(snapshot)
         definition = snapshot.definitions.get("record_index")
         kept = read_own_properties(storage)
-        options = WriteOptions.resolve(
+        chosen = WriteOptions.resolve(
             snapshot.config,
             kept,
             self._options,
             record_index_partitioned=None if definition is None else definition.is_partitioned,
         )
-        target = Target(
-            self._address, self._engine, options, kept, _retries({**kept, **self._options})
-        )
-        return run_write(target, operation, rows, partitions=partitions, seen=seen)
+        retries = _retries({**kept, **self._options})
+        return Target(self._address, self._engine, chosen, kept, retries)
 
 
 def _retries(options: Mapping[str, str]) -> int:

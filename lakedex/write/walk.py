@@ -9,34 +9,42 @@ that loses a conflict may be tried again from `begin` on, without reading its in
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakedex.config import TableType
-from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates
 from lakedex.errors import CommitConflict
-from lakedex.filegroup import FileSlice
-from lakedex.index.windowed.run_writer import shards_for
+from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.conflicts import pending_groups
+from lakedex.txn.conflicts import clustering_conflict, pending_groups
 from lakedex.txn.transaction import Transaction
-from lakedex.write.assign import FileSizes, Placing, assign, share_out
+from lakedex.write.assign import (
+    FileSizes,
+    Group,
+    Placing,
+    arranged_groups,
+    assign,
+    share_out,
+    sort_new,
+)
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.due import compact_metadata
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.log_deletes import groups_with_deletes
-from lakedex.write.metadata_plan import MetadataPlan, plan_metadata
+from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation, Replaces
+from lakedex.write.parts import TaggedPart
 from lakedex.write.replaced_keys import note_replaced_keys
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
+from lakedex.write.table_facts import table_facts
 from lakedex.write.tag.plan import all_index_groups, global_record_index, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
@@ -50,8 +58,6 @@ log = logging.getLogger("lakedex")
 _ROWS_A_TAG_TASK = 25_000
 _SMALL_BYTES = 16 << 20
 """Rows and index entries that the driver looks through sooner than it starts a job."""
-_LOOSE_ERROR_RATE = 1e-4
-"""For filters that no writer of the table asks."""
 
 
 def run_write(
@@ -138,23 +144,21 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     if StoredSchema.of(snapshot).columns != taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     plan = plan_metadata(snapshot, target.options.metadata, taken.schema.columns, rows=taken.rows)
-    facts = _facts(write, snapshot, plan)
+    facts = table_facts(
+        target,
+        snapshot,
+        taken.schema,
+        plan,
+        instant=write.transaction.instant,
+        scratch=write.scratch,
+        rows=taken.rows,
+    )
     with clock.step("tag"):
         unique = _are_keys_unique(write, facts)
         answers = _tag(write, facts, every_copy=not unique)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
-        parts = [part for answer in answers for part in answer.parts]
-        replaced_ids = {current.id for current in replaced}
-        slices = {
-            current.id: current for current in snapshot.slices if current.id not in replaced_ids
-        }
-        groups = assign(
-            parts,
-            slices,
-            _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts)),
-            _placing(write, snapshot, {part.partition for part in parts if part.file_id is None}),
-        )
+        groups = _assigned(write, facts, answers, replaced)
         shares = share_out(groups, facts.instant, target.engine.parallelism)
     looked_up = sum(answer.looked_up for answer in answers) if write.operation.looks_up else 0
     hits = sum(answer.found for answer in answers)
@@ -221,6 +225,23 @@ def _window(target: Target) -> WindowPlan | None:
     return WindowPlan(options.window, options.metadata.compact_after)
 
 
+def _assigned(
+    write: _Write, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
+) -> list[Group]:
+    """The file groups to write; none of them may be under a clustering."""
+    snapshot = write.transaction.snapshot
+    parts = [part for answer in answers for part in answer.parts]
+    replaced_ids = {current.id for current in replaced}
+    slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
+    groups = _groups(write, facts, parts, slices)
+    touched = {FileSliceId(group.partition, group.file_id) for group in groups}
+    problem = clustering_conflict(snapshot.timeline, touched | replaced_ids)
+    if problem is not None:
+        # It would lose at its commit; nothing is to be written for that.
+        raise CommitConflict(f"{problem}; write again when that is done")
+    return groups
+
+
 def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     files = [file for answer in outcome.answers for file in answer.files]
     return replace(
@@ -232,29 +253,6 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
         files=len(files),
         bytes_written=sum(file.size for file in files),
         file_groups_replaced=len(outcome.replaced),
-    )
-
-
-def _facts(write: _Write, snapshot: Snapshot, plan: MetadataPlan) -> TableFacts:
-    options, taken = write.target.options, write.taken
-    is_bloom = options.lookup_index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
-    shards, buckets = plan.record_shards or 1, plan.note_buckets
-    if options.window is not None and not plan.has_record_index:
-        shards = buckets = shards_for(taken.rows)
-    return TableFacts(
-        address=write.target.address,
-        config=snapshot.config,
-        schema=taken.schema.full,
-        schema_text=taken.schema.full_text,
-        instant=write.transaction.instant,
-        committed=CommittedInstants.of(snapshot.timeline),
-        scratch=write.scratch,
-        compression=options.compression,
-        stat_columns=plan.stat_columns,
-        has_bloom_index=plan.has("bloom_filters"),
-        bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
-        note_buckets=buckets,
-        note_shards=shards,
     )
 
 
@@ -351,6 +349,27 @@ def _replaced(
         return snapshot.slices
     named = {*partitions, *write.taken.partitions}
     return tuple(current for current in snapshot.slices if current.partition in named)
+
+
+def _groups(
+    write: _Write,
+    facts: TableFacts,
+    parts: Sequence[TaggedPart],
+    slices: Mapping[FileSliceId, FileSlice],
+) -> list[Group]:
+    """The file groups to write, with the rows of each."""
+    snapshot, order = write.transaction.snapshot, write.taken.order
+    sizes = _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts))
+    new = [part for part in parts if part.file_id is None]
+    placing = _placing(write, snapshot, {part.partition for part in new})
+    if order is None or not order.across_files:
+        groups = assign(parts, slices, sizes, placing)
+        if order is not None:
+            sort_new(groups, order.order)
+        return groups
+    placed = [part for part in parts if part.file_id is not None]
+    arranged = order.arranged(write.target.engine, facts, new, sizes)
+    return assign(placed, slices, sizes, placing) + arranged_groups(arranged, order.order)
 
 
 def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing:

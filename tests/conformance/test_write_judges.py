@@ -19,7 +19,7 @@ from tests.support.row_model import Model, assert_holds, differences, rows_in
 from tests.support.write_shapes import judged_shapes
 
 ROWS = int(os.environ.get("LAKEDEX_JUDGED_ROWS", "600"))
-COMMITS = 16
+COMMITS = 17
 LOOKED_AT = (6, 11, COMMITS)
 SHAPES = judged_shapes()
 

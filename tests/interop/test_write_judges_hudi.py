@@ -23,7 +23,7 @@ from tests.support.write_jobs import write_whole_history
 from tests.support.write_shapes import Shape, judged_shapes
 
 ROWS = int(os.environ.get("LAKEDEX_JUDGED_ROWS", "5000"))
-COMMITS = 16
+COMMITS = 17
 FILES = {"hoodie.parquet.max.file.size": "131072", "hoodie.parquet.small.file.limit": "65536"}
 SHAPES = judged_shapes()
 

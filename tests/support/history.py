@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lakedex.engine import Engine, LocalEngine
+from lakedex.services.clustering import cluster_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.write.row_source import ArrowRowSource
@@ -41,10 +42,13 @@ class Commit:
     condition: str = ""
     partitions: tuple[str, ...] = ()
     kind: str = ""
+    strategy: str = ""
 
     def write(self, shape: Shape, writer: TableWriter) -> None:
         """Do it."""
-        if self.verb == "delete_where":
+        if self.verb == "cluster":
+            cluster_table(writer, self.columns, self.strategy)
+        elif self.verb == "delete_where":
             writer.delete_where(self.condition)
         elif self.verb == "delete_partitions":
             writer.delete_partitions(list(self.partitions))
@@ -115,6 +119,7 @@ class History:
             self.reinserts,
             self.moves,
             self.mixture,
+            self.cluster,
         ]
         self._random.shuffle(kinds)
         yield self.apply(self.insert(self.rows))
@@ -126,6 +131,8 @@ class History:
         """Change the model by a commit."""
         before = dict(self.model.live)
         model = self.model
+        if commit.verb == "cluster":
+            return commit
         if commit.verb == "delete_where":
             model.delete_where(dict(CONDITIONS)[commit.condition])
         elif commit.verb == "delete_partitions":
@@ -256,6 +263,13 @@ class History:
         kept = [self.late(row) for row in inside if self._random.random() < 0.6]
         fresh = [row.moved_to(place, self._ts(place)) for row in self.new_rows(count)]
         return Commit("insert_overwrite", (*kept, *fresh), kind="overwrite")
+
+    def cluster(self, count: int) -> Commit:
+        """The same rows in other files."""
+        del count
+        strategy = self._random.choice(("linear", "zorder", "hilbert"))
+        columns = ("n", "name", "price", "at")[: self._random.randrange(1, 5)]
+        return Commit("cluster", columns=columns, strategy=strategy, kind=f"cluster {strategy}")
 
     def conditional(self, count: int) -> Commit:
         del count

@@ -21,6 +21,7 @@ from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
+_COMMIT_TIME = META_COLUMNS[0]
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,10 @@ class IncomingReader:
             parts.append(rows if group.ranges is None else rows.slice(*group.ranges[number]))
         # One chunk a column: everything after is faster on them.
         spilled = pa.concat_tables(parts).combine_chunks()
+        if group.order is not None:
+            spilled = spilled.take(pa.array(group.order.positions(spilled))).combine_chunks()
+        if _COMMIT_TIME in spilled.column_names:
+            return _unchanged(spilled.select(self._task.facts.schema.names))
         first, self._first = self._first, self._first + spilled.num_rows
         facts = self._task.facts
         lead = f"{facts.instant}_{self._task.number}_"
@@ -102,6 +107,12 @@ class IncomingReader:
         if self._uses[segment] > 0 and table is not None:
             self._kept[segment] = table
         return table
+
+
+def _unchanged(rows: pa.Table) -> Incoming:
+    """Rows of the table itself, which only get another place."""
+    nothing = np.zeros(rows.num_rows, dtype=np.bool_)
+    return Incoming(rows, nothing, nothing, nothing, nothing)
 
 
 def with_file_name(rows: pa.Table, name: str) -> pa.Table:

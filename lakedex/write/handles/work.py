@@ -9,6 +9,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment
 from lakedex.index.written import BloomText, FileStatistics, KeyNote
 from lakedex.write.facts import TableFacts
+from lakedex.write.layout.order import RowOrder
 
 NO_COMMIT = "null"
 """How Hudi spells that a file has no predecessor."""
@@ -23,11 +24,13 @@ class GroupWork:
     current: FileSlice | None
     """What is there now; None for a new group."""
     segments: tuple[Segment, ...]
-    """The rows, in the form of `write.rows`, with tags."""
+    """The rows, in the form of `write.rows` with tags, or as file slices have them."""
     ranges: tuple[tuple[int, int], ...] | None
     """First row and number of rows in each segment; None takes all."""
     file_name: str
     is_log: bool
+    order: RowOrder | None = None
+    """How the rows are sorted; as they come without one."""
 
     def path_of(self, name: str) -> str:
         """The path of a file of this partition, relative to the table."""

@@ -14,7 +14,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -132,9 +132,27 @@ def windowed_upsert(path: Path) -> Scene:
     return prepare(WINDOWED, path, lambda history: history.mixture(12), commits=4, options=options)
 
 
+def clustering(path: Path) -> Scene:
+    """The same rows in other file groups, and the next write is to one that was to go."""
+    options = {"hoodie.clustering.plan.strategy.target.file.max.bytes": "6000"}
+    order = {"columns": ("n", "name"), "strategy": "zorder"}
+    scene = prepare(COW, path, lambda history: Commit("cluster", **order), options=options)
+    rows = tuple(row._replace(ver=row.ver + 1) for row in scene.before.live.values())
+    scene.last.upsert(rows)
+    scene.last_without.upsert(rows)
+    return replace(scene, next_commit=Commit("upsert", (*scene.next_commit.rows, *rows)))
+
+
 SCENES = {
     scene.__name__: scene
-    for scene in (cow_upsert, mor_upsert_and_compaction, insert_overwrite, first_commit, recovery)
+    for scene in (
+        cow_upsert,
+        mor_upsert_and_compaction,
+        insert_overwrite,
+        first_commit,
+        recovery,
+        clustering,
+    )
 }
 
 

@@ -1,0 +1,82 @@
+"""The options that say how rows are laid out: by bulk inserts, and by a clustering."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakedex.config import write_option_names as options
+from lakedex.errors import UnsupportedFeature
+
+
+class BulkSort(Enum):
+    """How a bulk insert sorts the rows of a partition."""
+
+    NONE = "none"
+    """As they come; every file is of one partition, whatever Hudi's repartitioning modes say."""
+    IN_FILES = "in files"
+    """The rows inside of each file."""
+    ACROSS_FILES = "across files"
+    """All of them, so that each file has a range of its own."""
+
+
+_SORTS = {"GLOBAL_SORT": BulkSort.ACROSS_FILES, "PARTITION_SORT": BulkSort.IN_FILES}
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    """How rows are laid out.
+
+    Example:
+        >>> LayoutOptions.resolve({"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}).bulk_sort
+        <BulkSort.ACROSS_FILES: 'across files'>
+    """
+
+    bulk_sort: BulkSort
+    bulk_columns: tuple[str, ...]
+    """What a bulk insert sorts by; the record key where none is named."""
+    strategy: str
+    """How several columns become one order: `linear`, `z-order` or `hilbert`."""
+    clustering_columns: tuple[str, ...]
+    clustering_file_bytes: int
+    clustering_most_bytes: int
+    """Only file groups that are smaller are clustered."""
+    clustering_partitions: tuple[str, ...]
+    """Only these partitions are clustered; none named means all."""
+    clustering_keeps_meta: bool
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> LayoutOptions:
+        """The options by their names; files of a clustering are as large as others unless told.
+
+        Raises:
+            InvalidInput: a value is wrong.
+        """
+        columns = options.BULK_SORT_COLUMNS.value(settings)
+        sort = _SORTS.get(options.BULK_SORT_MODE.value(settings), BulkSort.NONE)
+        if columns and sort is BulkSort.NONE:
+            # To Hudi these are the columns of a partitioner, which goes before the mode.
+            sort = BulkSort.ACROSS_FILES
+        told = options.CLUSTERING_FILE_SIZE.given(settings) is not None
+        size = options.CLUSTERING_FILE_SIZE if told else options.MAX_FILE_SIZE
+        return cls(
+            bulk_sort=sort,
+            bulk_columns=columns,
+            strategy=options.LAYOUT_STRATEGY.value(settings),
+            clustering_columns=options.CLUSTERING_COLUMNS.value(settings),
+            clustering_file_bytes=size.value(settings),
+            clustering_most_bytes=options.CLUSTERING_SMALL_FILES.value(settings),
+            clustering_partitions=options.CLUSTERING_PARTITIONS.value(settings),
+            clustering_keeps_meta=options.CLUSTERING_KEEPS_META.value(settings),
+        )
+
+    def require_kept_meta(self) -> None:
+        """Refuse a clustering that would make every row look newly written.
+
+        Raises:
+            UnsupportedFeature: the option asks for that.
+        """
+        if not self.clustering_keeps_meta:
+            name = options.CLUSTERING_KEEPS_META.name
+            raise UnsupportedFeature(f"{name}=false (rows keep their commit times)")

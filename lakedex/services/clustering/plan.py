@@ -1,0 +1,84 @@
+"""The plan of a clustering in the form that Hudi reads, executes and rolls back.
+
+Each partition is one group, as its rows are ordered as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lakedex.filegroup import FileSlice
+from lakedex.storage import Storage
+from lakedex.timeline import RequestedReplace
+from lakedex.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
+from lakedex.write.layout.order import RowOrder
+
+_STRATEGY_CLASS = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+_SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
+_LOG_SHARE = 0.35
+"""Of the bytes of a log file so much is left in a base file, by Hudi's experience."""
+_MB = float(1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Regrouping:
+    """The slices of one partition, and how many files shall take their rows."""
+
+    partition: str
+    slices: tuple[FileSlice, ...]
+    files: int
+
+
+def regroup(slices: Mapping[str, Sequence[FileSlice]], file_bytes: int) -> tuple[Regrouping, ...]:
+    """Files of about the given size for the rows of each partition."""
+    return tuple(
+        Regrouping(partition, tuple(own), max(1, -(-_base_bytes(own) // file_bytes)))
+        for partition, own in sorted(slices.items())
+    )
+
+
+def requested(storage: Storage, groups: Sequence[Regrouping], order: RowOrder) -> bytes:
+    """The content of the requested file."""
+    plan = ClusteringPlan(
+        groups=tuple(_group(storage, each) for each in groups),
+        strategy_class=_STRATEGY_CLASS,
+        strategy_params={_SORT_COLUMNS: ",".join(order.columns)},
+        extra={},
+        preserve_metadata=True,
+    )
+    return RequestedReplace("CLUSTER", plan, extra={}).encode()
+
+
+def _base_bytes(slices: Sequence[FileSlice]) -> int:
+    base = sum(each.base.size_bytes for each in slices if each.base is not None)
+    logs = sum(log.size_bytes for each in slices for log in each.logs)
+    return base + int(logs * _LOG_SHARE)
+
+
+def _group(storage: Storage, regrouping: Regrouping) -> ClusteringGroup:
+    slices = regrouping.slices
+    logs = [log.size_bytes for each in slices for log in each.logs]
+    read_mb = sum(each.size_bytes for each in slices) / _MB
+    written_mb = _base_bytes(slices) / _MB
+    return ClusteringGroup(
+        slices=tuple(_slice(storage, each) for each in slices),
+        output_file_groups=regrouping.files,
+        metrics={
+            "TOTAL_IO_MB": read_mb + written_mb,
+            "TOTAL_IO_READ_MB": read_mb,
+            "TOTAL_IO_WRITE_MB": written_mb,
+            "TOTAL_LOG_FILES": float(len(logs)),
+            "TOTAL_LOG_FILES_SIZE": float(sum(logs)),
+        },
+    )
+
+
+def _slice(storage: Storage, each: FileSlice) -> ClusteringSlice:
+    base = each.base
+    return ClusteringSlice(
+        file_id=each.file_id,
+        partition_path=each.partition,
+        data_file_address=None if base is None else f"{storage.root}/{each.path_of(base.name)}",
+        log_file_addresses=tuple(f"{storage.root}/{each.path_of(log.name)}" for log in each.logs),
+    )

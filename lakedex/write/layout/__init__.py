@@ -1,0 +1,1 @@
+"""Which rows go to which file and in which order, so that ranges of columns tell files apart."""

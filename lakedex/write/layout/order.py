@@ -1,0 +1,112 @@
+"""The order that rows are laid out in: by columns one after the other, or along a curve.
+
+Rows that are equal in it are ordered by their key, so that no value is too frequent to be divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.errors import InvalidInput
+from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
+from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
+from lakedex.write.rows import KEY
+
+
+class Strategy(Enum):
+    """How several columns become one order."""
+
+    LINEAR = "linear"
+    """By the first column, then by the second: best where filters name the first one."""
+    ZORDER = "zorder"
+    """Along a Z-order curve: filters on any of the columns leave out files."""
+    HILBERT = "hilbert"
+    """Along a Hilbert curve, which makes no jumps; dearer to compute than Z-order."""
+
+    @classmethod
+    def parse(cls, text: object) -> Strategy:
+        """A strategy by its name, in any case, with or without Hudi's hyphen.
+
+        Example:
+            >>> Strategy.parse("Z-ORDER")
+            <Strategy.ZORDER: 'zorder'>
+
+        Raises:
+            InvalidInput: there is none of this name.
+        """
+        if isinstance(text, cls):
+            return text
+        plain = text.strip().lower().replace("-", "") if isinstance(text, str) else ""
+        for strategy in cls:
+            if strategy.value == plain:
+                return strategy
+        known = ", ".join(strategy.value for strategy in cls)
+        raise InvalidInput(f"rows are laid out by one of {known}, not by {text!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The columns that rows are ordered by, and how.
+
+    Example:
+        >>> rows = pa.table({"x": [2, 1, 2], "_hoodie_record_key": ["b", "c", "a"]})
+        >>> RowOrder(("x",)).positions(rows).tolist()
+        [1, 2, 0]
+    """
+
+    columns: tuple[str, ...]
+    strategy: Strategy = Strategy.LINEAR
+
+    @classmethod
+    def of(cls, names: Sequence[object], strategy: Strategy, schema: pa.Schema) -> RowOrder:
+        """An order by columns of a table.
+
+        Raises:
+            InvalidInput: a column is not there, has no order, or stands there twice.
+        """
+        if not names:
+            raise InvalidInput("name at least one column to lay rows out by")
+        if len(names) > MOST_DIMENSIONS:
+            raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
+        for number, name in enumerate(names):
+            if not isinstance(name, str) or name not in schema.names:
+                raise InvalidInput(f"the table has no column {name!r} to lay rows out by")
+            if name in names[:number]:
+                raise InvalidInput(f"the column {name!r} stands twice in the order")
+            data_type = schema.field(name).type
+            if not has_order(data_type):
+                raise InvalidInput(f"rows cannot be sorted by {name!r}, which is {data_type}")
+        curve = strategy if len(names) > 1 else Strategy.LINEAR
+        return cls(tuple(map(str, names)), curve)
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that tell the order of rows."""
+        return list(dict.fromkeys((*self.columns, KEY)))
+
+    def sort_columns(self, rows: pa.Table, sample: pa.Table) -> list[pa.ChunkedArray]:
+        """Columns that rows are sorted by one after the other.
+
+        A place on a curve is one among the rows of a sample: only places by one sample compare.
+        """
+        if self.strategy is Strategy.LINEAR:
+            return [rows[name] for name in self.needed]
+        bits = bits_for(len(self.columns))
+        axes = [quantiles(rows[name], sample[name], bits) for name in self.columns]
+        curve = zorder if self.strategy is Strategy.ZORDER else hilbert
+        return [pa.chunked_array([curve(axes, bits)]), rows[KEY]]
+
+    def positions(self, rows: pa.Table) -> Ints:
+        """The rows of one file in their order, by number."""
+        first, *rest = self.sort_columns(rows, rows)
+        codes = ranks(first)
+        for column in rest:
+            if len(np.unique(codes)) == len(codes):
+                break
+            codes = joined(codes, ranks(column))
+        return np.argsort(codes, kind="stable")

@@ -1,0 +1,48 @@
+"""What the workers of a write are told, put together from options, snapshot and plan."""
+
+from __future__ import annotations
+
+from lakedex.config.write_index import WriteIndex
+from lakedex.index.windowed.run_writer import shards_for
+from lakedex.table import Snapshot
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write.facts import TableFacts
+from lakedex.write.metadata_plan import MetadataPlan
+from lakedex.write.taking import Target
+from lakedex.write.target import WriteSchema
+
+_LOOSE_ERROR_RATE = 1e-4
+"""For filters that no writer of the table asks."""
+
+
+def table_facts(
+    target: Target,
+    snapshot: Snapshot,
+    schema: WriteSchema,
+    plan: MetadataPlan,
+    *,
+    instant: str,
+    scratch: str,
+    rows: int,
+) -> TableFacts:
+    """The facts of the write of an instant that began with a snapshot."""
+    options = target.options
+    is_bloom = options.lookup_index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    shards, buckets = plan.record_shards or 1, plan.note_buckets
+    if options.window is not None and not plan.has_record_index:
+        shards = buckets = shards_for(rows)
+    return TableFacts(
+        address=target.address,
+        config=snapshot.config,
+        schema=schema.full,
+        schema_text=schema.full_text,
+        instant=instant,
+        committed=CommittedInstants.of(snapshot.timeline),
+        scratch=scratch,
+        compression=options.compression,
+        stat_columns=plan.stat_columns,
+        has_bloom_index=plan.has("bloom_filters"),
+        bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
+        note_buckets=buckets,
+        note_shards=shards,
+    )

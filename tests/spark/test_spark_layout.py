@@ -1,0 +1,64 @@
+"""Rows laid out by Spark jobs: clustering, and bulk inserts that sort."""
+
+from __future__ import annotations
+
+import pytest
+
+import lakedex
+from lakedex.errors import InvalidInput
+
+FILES = {
+    "hoodie.parquet.max.file.size": "12000",
+    "hoodie.clustering.plan.strategy.target.file.max.bytes": "12000",
+}
+
+
+def create(lake, path, **more):
+    return lake.create_table(
+        "laid_out",
+        "id string, x bigint, y bigint, city string",
+        path=path,
+        record_key="id",
+        partition_by="city",
+        properties={"hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX"},
+        **more,
+    )
+
+
+def frame(spark, count: int):
+    return spark.range(count).selectExpr(
+        "concat('k', id) id", "(id * 7919) % 4001 x", "(id * 104729) % 4003 y", "'oslo' city"
+    )
+
+
+def rows_of(table) -> set[tuple]:
+    return {tuple(row) for row in table.to_df().select("id", "x", "y", "city").collect()}
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_clustering_by_spark(lake, spark, tmp_path, table_type):
+    table = create(lake, tmp_path / "t", table_type=table_type)
+    table.bulk_insert(frame(spark, 4000), options=FILES)
+    table.upsert(frame(spark, 40).selectExpr("id", "x + 1 x", "y", "city"), options=FILES)
+    before = rows_of(table)
+    result = table.cluster(by=["x", "y"], strategy="hilbert", options=FILES)
+    assert result.rows_in == 4000
+    assert rows_of(table) == before
+    opened = lakedex.open(table.path)
+    assert len(opened.files()) > 6
+    for question in ("x between 1000 and 1020", "y between 3000 and 3020"):
+        assert len(opened.files(question)) <= len(opened.files()) * 0.7
+    assert table.verify().ok
+    assert table.cluster("x", where="city = 'rio'").instant is None
+    with pytest.raises(InvalidInput, match="no column 'nobody'"):
+        table.cluster(by="nobody")
+
+
+def test_a_sorted_bulk_insert_by_spark(lake, spark, tmp_path):
+    table = create(lake, tmp_path / "t")
+    table.bulk_insert(frame(spark, 4000).repartition(3), sort_by="x", options=FILES)
+    opened = lakedex.open(table.path)
+    assert len(opened.files()) > 6
+    assert len(opened.files("x = 2000")) == 1
+    assert rows_of(table) == {tuple(row) for row in frame(spark, 4000).collect()}
+    assert table.verify().ok
