@@ -1,0 +1,136 @@
+"""Catalyst filters to the predicate tree: true wherever Spark's filters are true.
+
+A query never fails for its filters. Whatever has no counterpart with exactly the same meaning
+becomes unknown, which keeps every file, and the reason is told. Where Spark would raise an error
+instead of giving a value, the files of the rows that raise it are kept too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakedex.errors import LakedexError
+from lakedex.expr.bind import bind_predicate
+from lakedex.expr.normal_form import normalise
+from lakedex.expr.spark_text import time_zone_of
+from lakedex.expr.tree import Expr, Unknown, all_of, any_of, children_of
+from lakedex.expr.truth import TRUE
+from lakedex.spark.catalyst.casts import cast
+from lakedex.spark.catalyst.columns import column, struct_field
+from lakedex.spark.catalyst.constants import constant
+from lakedex.spark.catalyst.functions import FUNCTIONS
+from lakedex.spark.catalyst.predicates import CONNECTIVES, PREDICATES
+from lakedex.spark.catalyst.terms import NotUnderstood, Rule, Surroundings, Term
+from lakedex.spark.catalyst.wire import FilterNode, read_filter_text
+
+_RULES: Mapping[str, Rule] = {
+    "AttributeReference": column,
+    "GetStructField": struct_field,
+    "Literal": constant,
+    "Cast": cast,
+    **FUNCTIONS,
+    **PREDICATES,
+    **CONNECTIVES,
+}
+_PLAIN_ZONES = frozenset(["UTC", "GMT", "Z"])
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedFilters:
+    """What is known of a scan's filters."""
+
+    predicate: Expr | None
+    """Bound and in normal form, ready for `lakedex.prune.plan`; None when it says nothing."""
+    unknown: tuple[str, ...]
+    """Why a part was not understood, once for every such part."""
+
+
+def translate_filters(text: str, columns: pa.Schema, session_zone: str) -> TranslatedFilters:
+    """The predicate that Spark's filters imply, and what was left out of it.
+
+    Args:
+        text: What `lakedex.jvm.FilterText.describe` made of the filters.
+        columns: The table's schema.
+        session_zone: `spark.sql.session.timeZone`.
+
+    Example:
+        >>> text = ('{"nodes": [{"k": "AttributeReference", "t": "int", "n": "a"},'
+        ...         ' {"k": "Literal", "t": "int", "v": "5"},'
+        ...         ' {"k": "GreaterThan", "t": "boolean", "c": [0, 1]}], "roots": [2]}')
+        >>> translate_filters(text, pa.schema([("a", pa.int32())]), "UTC").predicate.right.value
+        5
+    """
+    try:
+        given = read_filter_text(text)
+    except ValueError as error:
+        return TranslatedFilters(None, (f"filters that cannot be read: {error}",))
+    around = Surroundings(columns, _known_zone(session_zone), given.legacy_times)
+    terms: list[Term] = []
+    for node in given.nodes:
+        terms.append(_translated(node, [terms[child] for child in node.children], around))
+    parts = [
+        Unknown(root) if isinstance(root, str) else _settled(terms[root], around)
+        for root in given.roots
+    ]
+    reasons = tuple(reason for part in parts for reason in _reasons(part))
+    return _joined(parts, reasons)
+
+
+def _translated(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+    if node.kind not in CONNECTIVES:
+        unknown = next((child for child in children if child.unknown is not None), None)
+        if unknown is not None:
+            return unknown
+    try:
+        return _RULES.get(node.kind, _refused)(node, children, around)
+    except (NotUnderstood, LakedexError) as problem:
+        return Term(Unknown(str(problem)))
+    except Exception as problem:  # noqa: BLE001 - a query never fails for its filters
+        return Term(Unknown(f"{node.kind}: {type(problem).__name__}"))
+
+
+def _refused(node: FilterNode, _children: list[Term], _around: Surroundings) -> Term:
+    raise NotUnderstood(f"function {node.kind} {node.name}".strip())
+
+
+def _settled(term: Term, around: Surroundings) -> Expr:
+    """One conjunct in its normal form; a row for which Spark raises an error satisfies it."""
+    if term.unknown is not None:
+        return term.unknown
+    tree = any_of([term.expr, *term.failures]) if term.failures else term.expr
+    try:
+        zone = around.zone or "UTC"
+        return normalise(bind_predicate(tree, around.columns, time_zone=zone, case_sensitive=True))
+    except LakedexError as problem:
+        return Unknown(str(problem))
+    except Exception as problem:  # noqa: BLE001 - a query never fails for its filters
+        return Unknown(f"a filter that cannot be bound: {type(problem).__name__}")
+
+
+def _joined(parts: Sequence[Expr], reasons: tuple[str, ...]) -> TranslatedFilters:
+    kept: list[Expr] = [part for part in parts if not isinstance(part, Unknown)]
+    try:
+        predicate = normalise(all_of(kept)) if kept else TRUE
+    except LakedexError as problem:
+        return TranslatedFilters(None, (*reasons, str(problem)))
+    return TranslatedFilters(None if predicate == TRUE else predicate, reasons)
+
+
+def _known_zone(name: str) -> str | None:
+    """The zone, unless Java and Python may understand its name differently, as EST or PST."""
+    named = "/" in name or name in _PLAIN_ZONES or any(mark in name for mark in "+-")
+    return name if named and time_zone_of(name) is not None else None
+
+
+def _reasons(part: Expr) -> list[str]:
+    found: list[str] = []
+    pending: list[Expr] = [part]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Unknown):
+            found.append(node.reason)
+        pending.extend(reversed(children_of(node)))
+    return found
