@@ -9,10 +9,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from lakedex.expr.tree_text import tree_text
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.schemas import arrow_schema
 from tests.spark.filter_lab import ANSI, ZONE, FilterLab, conditions_above
-from tests.support.tree_text import tree_text
 
 DDL = (
     "b boolean, i8 byte, i int, l long, f float, d double, s string, y binary, n decimal(10,2), "

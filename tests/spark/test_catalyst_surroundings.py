@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.expr.tree_text import tree_text
 from lakedex.prune import PlanOptions, plan
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.schemas import arrow_schema
 from tests.spark.filter_lab import ANSI, ZONE, FilterLab, conditions_above
 from tests.spark.filter_zoo import FILES, write_zoo, zoo_rows
-from tests.support.tree_text import tree_text
 
 SCHEMA = pa.schema(
     [("i", pa.int64()), ("s", pa.string()), ("z", pa.timestamp("us", "UTC")), ("k", pa.int64())]

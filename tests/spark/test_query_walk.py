@@ -179,7 +179,7 @@ def test_widened_columns_are_read_by_our_reader(lake, tmp_path):
 
 def test_the_size_is_the_live_size(lake, table, view):
     plan = lake.spark.table(view)._jdf.queryExecution().optimizedPlan()
-    size = int(plan.stats().sizeInBytes().toString())
+    size = int(str(plan.stats().sizeInBytes()))
     assert size >= sum(each.size_bytes for each in lakedex.open(table.path).files())
 
 
