@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from py4j.protocol import Py4JError
@@ -42,15 +42,15 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             done.set_exception(error)
 
-    thread = InheritableThread(target=labelled, daemon=True)
-    thread.start()
+    InheritableThread(target=labelled, daemon=True).start()
     try:
-        thread.join()
+        # Not `join`: a thread whose join was interrupted says that it has ended.
+        wait([done])
     except BaseException:
         # The job may not have been handed in yet, so once may not be enough.
-        while thread.is_alive():
+        while not done.done():
             context.cancelJobsWithTag(tag)
-            thread.join(_POLL_S)
+            wait([done], _POLL_S)
         raise
     try:
         return done.result()
