@@ -19,6 +19,7 @@ from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
 from lakedex.write.result import WriteResult
@@ -178,6 +179,15 @@ class SparkTable:
     def reshard_index(self, index: str, file_groups: int) -> None:
         """Give the record index another number of file groups; the data is not read."""
         reshard_index(self._address, self._engine, index, file_groups)
+
+    def writer(self, options: Options = None) -> TableWriter:
+        """What writes the table, for statements that choose their rows from the table itself."""
+        return self._writer(options)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table as it is now."""
+        return self._open().snapshot
 
     @property
     def _time_zone(self) -> str:
