@@ -66,4 +66,8 @@ class LocalEngine:
         with ThreadPoolExecutor(min(self._parallelism, len(tasks))) as pool:
             return list(pool.map(worker, tasks))
 
-    map_small = map
+    def map_small(
+        self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
+    ) -> list[Answer]:
+        """As `map`: here all work is near."""
+        return self.map(label, worker, tasks)

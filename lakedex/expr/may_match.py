@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.expr.bounds import ColumnBounds
@@ -20,6 +21,12 @@ from lakedex.expr.exact_match import match_exactly
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.leaf_match import Subject, match_leaf
 from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
+
+_CASTS = {
+    "to_date": pa.date32(),
+    "date": pa.date32(),
+    "to_timestamp": pa.timestamp("us", "UTC"),
+}
 
 
 def may_match(
@@ -40,7 +47,6 @@ def may_match(
         used: Receives the keys of `bounds` that were consulted.
 
     Example:
-        >>> import pyarrow as pa
         >>> from lakedex.expr.bounds import exact_bounds
         >>> from lakedex.expr.tree import Compare, Op
         >>> city = Column(("city",), pa.string())
@@ -61,12 +67,14 @@ def may_match(
 def expression_key(expr: Expr) -> object:
     """What two scalar expressions have in common when they mean the same.
 
-    Types of columns and other names of functions do not count.
+    Types of columns and other names of functions do not count, and a function that is a cast is
+    that cast.
 
     Example:
-        >>> import pyarrow as pa
         >>> ts = Column(("ts",), pa.date32())
         >>> expression_key(Call("day", (ts,))) == expression_key(Call("dayofmonth", (ts,)))
+        True
+        >>> expression_key(Call("to_date", (ts,))) == expression_key(Cast(ts, pa.date32()))
         True
     """
     match expr:
@@ -74,6 +82,8 @@ def expression_key(expr: Expr) -> object:
             return ("column", path)
         case Literal(value):
             return ("literal", type(value).__name__, value)
+        case Call(name, (argument,)) if canonical_name(name) in _CASTS:
+            return ("cast", _CASTS[canonical_name(name)], expression_key(argument))
         case Call(name, arguments):
             return ("call", canonical_name(name), tuple(map(expression_key, arguments)))
         case Cast(child, kind):

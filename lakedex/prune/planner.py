@@ -7,8 +7,9 @@ does not know the predicate keeps every slice and says why; a query never fails 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,10 +37,25 @@ class PlanOptions:
 
 
 def plan(
-    snapshot: Snapshot, predicate: Expr | None, *, text: str = "", options: PlanOptions
+    snapshot: Snapshot,
+    predicate: Expr | None,
+    *,
+    text: str = "",
+    options: PlanOptions | None = None,
+    unknown: Sequence[str] = (),
 ) -> Report:
-    """The slices that may hold a row for which `predicate` (bound, in normal form) is true."""
-    return _Plan(snapshot, predicate, options).run(text)
+    """The slices that may hold a row for which a predicate is true.
+
+    Args:
+        snapshot: The table.
+        predicate: Bound and in normal form; None asks for everything.
+        text: How the report calls the predicate.
+        options: How to plan.
+        unknown: Why parts of the question are not in the predicate, as a translator told; the
+            report shows each reason and how often it was met.
+    """
+    report = _Plan(snapshot, predicate, options or PlanOptions()).run(text)
+    return replace(report, notes=report.notes + _not_understood(unknown)) if unknown else report
 
 
 class _Plan:
@@ -140,6 +156,14 @@ class _Plan:
             nothing = np.zeros(len(self._slices), dtype=np.bool_)
             reason = "the predicate is never true"
             self._step("predicate", "constant", lambda: (nothing, reason))
+
+
+def _not_understood(reasons: Sequence[str]) -> tuple[str, ...]:
+    return tuple(
+        f"not understood, so nothing is pruned by it: {reason}"
+        + (f" ({count} times)" if count > 1 else "")
+        for reason, count in Counter(reasons).items()
+    )
 
 
 def _masked(answer: Answer | str) -> tuple[Mask, str] | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakedex.filegroup import FileSlice
@@ -55,10 +55,6 @@ class Report:
     def bytes_left(self) -> int:
         """The bytes of the slices that are left to read."""
         return sum(file_slice.size_bytes for file_slice in self.files)
-
-    def with_notes(self, notes: tuple[str, ...]) -> Report:
-        """The report with more notes."""
-        return replace(self, notes=(*self.notes, *notes))
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from lakedex.expr.tree_text import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import PlanOptions, Report, plan
 from lakedex.spark.arrow_map import map_batches
@@ -22,6 +24,8 @@ from lakedex.spark.slice_reading import SliceReading
 from lakedex.timeline.committed import CommittedInstants
 
 _WAVES = 4
+_LONGEST = 300
+"""Characters of a predicate in a report."""
 _RECORD_KEY = META_COLUMNS[2]
 
 
@@ -34,10 +38,8 @@ def prune(pin: Pin, filters: str, time_zone: str) -> Report:
         told = translate_filters(filters, pin.snapshot.schema, time_zone)
         without = frozenset() if pin.spec.prunes else frozenset(["all"])
         options = PlanOptions(time_zone=time_zone, without=without)
-        text = "" if told.predicate is None else str(told.predicate)
-        report = plan(pin.snapshot, told.predicate, text=text, options=options)
-        notes = tuple(f"not understood: {reason}" for reason in told.unknown)
-        return report.with_notes(notes)
+        text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
+        return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
 
     return pin.planned(f"{time_zone} {filters}", make)
 

@@ -53,10 +53,14 @@ class TableServer:
 
     def __init__(self, tables: Tables) -> None:
         """Nothing is pinned yet."""
-        self._tables = tables
-        self._spark = tables.spark
+        self.use(tables)
         self._pins = Pins()
         self._watchers: list[list[tuple[Pin, Report]]] = []
+
+    def use(self, tables: Tables) -> None:
+        """Reach tables by the settings of this lake from now on."""
+        self._tables = tables
+        self._spark = tables.spark
 
     @contextmanager
     def watching(self) -> Iterator[list[tuple[Pin, Report]]]:
@@ -146,9 +150,12 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
     """Let the plans of a session reach its tables: classes, the callback, the rule that pins."""
     spark = tables.spark
     package = install_classes(spark)
-    server = TableServer(tables)
+    session = spark._jsparkSession.sessionUUID()
     with _lock:
-        _servers[spark._jsparkSession.sessionUUID()] = server
+        # A session that is attached again keeps its pins, and its older lakes go on.
+        server = _servers.get(session) or TableServer(tables)
+        server.use(tables)
+        _servers[session] = server
     verbs = ("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run")
     callback = Callback({verb: _handler(verb) for verb in verbs})
     listen(spark.sparkContext, package, callback)

@@ -14,6 +14,7 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
+from lakedex.write.layout.order import column_names
 from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
 from lakedex.write.result import WriteResult
@@ -61,7 +62,7 @@ class TableWriter:
         With `sort_by` each file of a partition has a range of its own in the order of these
         columns (`hoodie.layout.optimize.strategy` says how several become one order).
         """
-        names = [sort_by] if isinstance(sort_by, str) else list(sort_by)
+        names = column_names(sort_by)
         if not names:
             return self._run(kinds.BULK_INSERT, rows)
         sorts = {names_of.BULK_SORT_COLUMNS.name: ",".join(map(str, names))}
@@ -102,7 +103,7 @@ class TableWriter:
     def run(
         self,
         operation: Operation,
-        rows: RowSource,
+        rows: RowSource | None,
         *,
         partitions: Sequence[str] = (),
         seen: CommittedInstants | None = None,

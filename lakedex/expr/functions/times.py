@@ -92,7 +92,10 @@ def _unix_timestamp(arguments: Arguments) -> pa.Array:
         values = [array, pattern]
         arguments = Arguments(arguments.name, values, arguments.length, arguments.time_zone)
     instants, valid = _instants(arguments)
-    return array_of(instants // MICROS_PER_SECOND, valid, pa.int64())
+    seconds = instants // MICROS_PER_SECOND
+    # Spark cuts the fraction off here, also before 1970; a cast to BIGINT rounds down instead.
+    cut = (instants < 0) & (instants % MICROS_PER_SECOND != 0)
+    return array_of(seconds + cut, valid, pa.int64())
 
 
 def _instant_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:

@@ -24,7 +24,7 @@ from lakedex.write.due import compact_metadata
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Unarranged, arrange
-from lakedex.write.layout.order import RowOrder, Strategy
+from lakedex.write.layout.order import RowOrder, Strategy, column_names
 from lakedex.write.layout.parts import Part
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
@@ -67,9 +67,8 @@ def cluster_table(
     layout.require_kept_meta()
     clock = StepClock()
     snapshot = Snapshot.open(target.address.open())
-    names = [by] if isinstance(by, str) else list(by)
     order = RowOrder.of(
-        names or layout.clustering_columns,
+        column_names(by) or layout.clustering_columns,
         Strategy.parse(layout.strategy if strategy is None else strategy),
         WriteSchema.of(StoredSchema.of(snapshot).columns, StoredSchema.of(snapshot)).full,
     )

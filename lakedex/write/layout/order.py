@@ -110,3 +110,20 @@ class RowOrder:
                 break
             codes = joined(codes, ranks(column))
         return np.argsort(codes, kind="stable")
+
+
+def column_names(given: object) -> list[object]:
+    """One name or several, as a list.
+
+    Example:
+        >>> column_names("city"), column_names(("city", "ts"))
+        (['city'], ['city', 'ts'])
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Sequence):
+        raise InvalidInput(f"name a column or a list of columns, not {given!r}")
+    return list(given)

@@ -264,6 +264,8 @@ def test_bad_orders_leave_the_table_as_it_was(tmp_path):
     for by, strategy, where, part in (
         ((), None, None, "at least one column"),
         ("nobody", None, None, "no column 'nobody'"),
+        (3, None, None, "a column or a list of columns, not 3"),
+        (["n", 3], None, None, "no column 3"),
         ("n", "peano", None, "one of linear, zorder, hilbert"),
         ("n", None, "n > 3", "'n' is no partition column"),
         ("n", None, "city =", "condition|expected|ends|missing"),
@@ -288,7 +290,7 @@ def test_the_columns_of_the_options_are_taken(tmp_path):
         "hoodie.clustering.plan.strategy.sort.columns": "price,n",
         "hoodie.layout.optimize.strategy": "z-order",
     }
-    writer = writer_of(create(shape, path), options)
+    writer = writer_of(create(shape, path, options))
     history.apply(history.insert(60)).write(shape, writer)
     result = cluster_table(writer)
     plan = lakedex.open(str(path)).timeline.requested_replace(result.instant)

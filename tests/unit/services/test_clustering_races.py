@@ -26,23 +26,19 @@ CLUSTER = Commit("cluster", columns=("n",), strategy="linear")
 LAYING_OUT, WRITING = "lay out the rows", "write the files"
 
 
-class Interrupted:
+class Interrupted(LocalEngine):
     """An engine that lets something else happen before the first work of a kind."""
 
     def __init__(self, label: str, happens: Callable[[], None]) -> None:
-        self._engine = LocalEngine(1)
+        super().__init__(1)
         self._label = label
         self._happens: Callable[[], None] | None = happens
-
-    @property
-    def parallelism(self) -> int:
-        return self._engine.parallelism
 
     def map(self, label: str, worker: Any, tasks: Sequence[Any]) -> list[Any]:
         if label == self._label and self._happens is not None:
             happens, self._happens = self._happens, None
             happens()
-        return self._engine.map(label, worker, tasks)
+        return super().map(label, worker, tasks)
 
 
 def begin(shape: Shape, path: Path, rows: int = 60) -> History:
