@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
@@ -25,7 +26,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 
-_NAME = re.compile(r"[A-Za-z0-9_]+")
+_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _PATH_MARKS = re.compile(r"[/:\\]")
 
 
@@ -39,7 +40,6 @@ class Lake:
         self._spark = spark
         self._storage_options = dict(storage_options or {})
         self._engine = SparkEngine(spark.sparkContext)
-        self._paths: dict[str, str] = {}
         ship(spark.sparkContext)
         self._server, self._callback = serve(self)
         self._statements = Statements(self, self._callback)
@@ -67,7 +67,7 @@ class Lake:
         """Make a table without rows.
 
         Args:
-            name: What the table is called.
+            name: What the table is called in the session's catalog, such as `trips` or `db.trips`.
             schema: Its columns: a StructType, a DDL text such as `id int, at timestamp`, or an
                 Arrow schema.
             path: Where it shall lie; in the session's warehouse unless told.
@@ -83,18 +83,29 @@ class Lake:
             UnsupportedFeature: The table would need something that lakedex does not have.
         """
         _check_name(name)
-        url = warehouse_path(self._spark, name) if path is None else _text(path)
+        names = self._statements.names
+        identifier = names.identifier(names.parts(name))
+        if identifier is None or names.catalog.tableExists(identifier):
+            raise InvalidInput(
+                f"the catalog has a table or view {name!r} already, or no room for it"
+            )
+        url = names.default_path(identifier) if path is None else _text(path)
         spec = TableSpec(
-            name=name,
+            name=name.rpartition(".")[2],
             schema=any_schema(self._spark, schema),
             record_key=record_key,
             ordering=ordering,
             partition_by=partition_by or (),
             table_type=table_type,
             properties=properties or {},
+            database=str(identifier.database().get()),
         )
         table = self.make_table(url, spec)
-        self._paths[name] = url
+        try:
+            names.register(identifier, table.path)
+        except BaseException:
+            self.address(url).open().delete_folder(keys.META_FOLDER)
+            raise
         return table
 
     def sql(self, text: str) -> DataFrame:
@@ -126,7 +137,7 @@ class Lake:
         return table
 
     def table(self, name_or_path: str | PathLike[str]) -> SparkTable:
-        """A table by its name, if this lake made it or it lies in the warehouse, or by its path.
+        """A table by its name in the session's catalog, or in the warehouse, or by its path.
 
         Raises:
             TableNotFound: There is none.
@@ -175,12 +186,18 @@ class Lake:
         return self._statements.run(name)
 
     def _path_of(self, name: str) -> str:
-        return self._paths.get(name) or warehouse_path(self._spark, name)
+        found = None
+        if _NAME.fullmatch(name):
+            names = self._statements.names
+            found = names.find(names.parts(name))
+        return warehouse_path(self._spark, name) if found is None else found.path
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidInput(f"a table's name is letters, digits and underscores, not {name!r}")
+        raise InvalidInput(
+            f"a table's name is letters, digits and underscores (trips, db.trips), not {name!r}"
+        )
 
 
 def _text(path: str | PathLike[str]) -> str:

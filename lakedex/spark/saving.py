@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
+from lakedex.table.spec import TableSpec
 
 _OPERATION = "hoodie.datasource.write.operation"
 _INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
@@ -38,19 +40,8 @@ class TableMaker(Protocol):
     def table(self, name_or_path: str) -> SparkTable:
         """The table at a path."""
 
-    def create_table(
-        self,
-        name: str,
-        schema: object,
-        *,
-        path: str,
-        record_key: Sequence[str],
-        ordering: Sequence[str],
-        partition_by: Sequence[str],
-        table_type: str,
-        properties: Mapping[str, str],
-    ) -> SparkTable:
-        """Make a table."""
+    def make_table(self, path: str, spec: TableSpec) -> SparkTable:
+        """Make a table at a path."""
 
 
 def insert_rows(table: SparkTable, rows: DataFrame, *, overwrite: bool) -> None:
@@ -135,16 +126,16 @@ def _created(
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
     properties = {_HIVE_STYLE: "false", **options}
     name = options.get(keys.TABLE_NAME) or path.rstrip("/").rpartition("/")[2]
-    return lake.create_table(
-        name,
-        rows.schema,
-        path=path,
+    spec = TableSpec(
+        name=name,
+        schema=arrow_schema(rows.schema),
         record_key=told.record_key,
         ordering=told.ordering,
         partition_by=folders,
         table_type=told.table_type,
         properties=properties,
     )
+    return lake.make_table(path, spec)
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,24 @@ class Names:
         Raises:
             TableNotFound: There is none of ours.
         """
-        parser = self._spark._jsparkSession.sessionState().sqlParser()
-        parts = tuple(str(part) for part in listed(parser.parseMultipartIdentifier(text)))
-        found = self.find(parts)
+        found = self.find(self.parts(text))
         if found is None:
             raise TableNotFound(f"there is no Hudi table {text!r} in the session's catalog")
         return found
+
+    def parts(self, text: str) -> tuple[str, ...]:
+        """The parts of a name such as `db.trips`."""
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        return tuple(str(part) for part in listed(parser.parseMultipartIdentifier(text)))
+
+    def default_path(self, identifier: Any) -> str:  # noqa: ANN401 - a JVM object
+        """Where a table of the warehouse lies."""
+        return _path(self.catalog.defaultTablePath(identifier))
+
+    def register(self, identifier: Any, path: str) -> None:  # noqa: ANN401 - a JVM object
+        """Give the table at a path a name in the catalog."""
+        provider = _HUDI if _HUDI in self._providers else _OWN
+        self._spark.catalog.createTable(str(identifier.quotedString()), path=path, source=provider)
 
     def forget(self, identifier: Any) -> None:  # noqa: ANN401 - a JVM object
         """Take a name out of the catalog, with the folder if it lies in the warehouse."""
@@ -108,6 +120,9 @@ class Names:
 
 def location(entry: Any) -> str:  # noqa: ANN401 - a JVM object
     """Where the table of a catalog entry lies."""
-    uri = entry.location()
+    return _path(entry.location())
+
+
+def _path(uri: Any) -> str:  # noqa: ANN401 - a JVM object
     path = str(uri.getPath())
     return path if uri.getScheme() in (None, "file") else str(uri.toString())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import uuid
@@ -15,8 +16,10 @@ from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.callback import Callback
-from lakedex.spark.sql import changing, creating, inserting, merging
+from lakedex.spark.sql import altering, changing, creating, indexing, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement
+from lakedex.spark.sql.extra_statements import prepare_extra
+from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind
 from lakedex.spark.sql.time_travel import earlier_state
 
@@ -32,6 +35,10 @@ _HANDLERS: Mapping[str, Handler] = {
     "UpdateTable": changing.update,
     "DeleteFromTable": changing.delete,
     "MergeIntoTable": merging.merge,
+    "ShowPartitions": altering.show_partitions,
+    "CreateIndex": indexing.create,
+    "DropIndex": indexing.drop,
+    **dict.fromkeys(altering.HANDLED, altering.alter),
 }
 
 
@@ -50,6 +57,11 @@ class Statements:
             self._package.install(lake.spark._jsparkSession)
         except Py4JError as error:
             log.warning("Hudi's statements work through lake.sql only: %s", error)
+
+    @property
+    def names(self) -> Names:
+        """What names stand for in the session."""
+        return self._context.names
 
     def sql(self, text: str) -> DataFrame:
         """Run a statement; errors are lakedex's own where it was lakedex that refused."""
@@ -102,15 +114,17 @@ class Statements:
         if prepared is None:
             raise InvalidInput("the statement was given up; run it anew")
         rows = prepared.run()
-        return "" if rows is None else "\n".join(rows.toJSON().collect())
+        if rows is None:
+            return ""
+        return "\n".join(json.dumps(row.asDict(), default=str) for row in rows.collect())
 
     def earlier_state(self, node: Node) -> Any:  # noqa: ANN401 - a plan or nothing
         """The plan in the place of TIMESTAMP AS OF and its like."""
         return earlier_state(self._context, node)
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
-        if plan is None:
-            return None
+        if plan is None or kind(plan) == "Call":
+            return prepare_extra(self._context, text, is_parsed=plan is not None)
         layers: list[Node] = []
         while kind(plan) == "UnresolvedWith":
             layers.append(plan)
