@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ HUDI_CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
 KEY, PART, ORDER = "id", "part", "ver"
 
 
-class Engine:
+class Engine(ABC):
     """A way to write a table; `settings` are those of its Spark session."""
 
     jars: tuple[str, ...] = ()
@@ -22,14 +23,17 @@ class Engine:
         self.spark = spark
         self.folder = str(folder / "table")
 
+    @abstractmethod
     def load(self, rows: Any) -> None:
-        raise NotImplementedError
+        """Make the table of these rows."""
 
     def upsert(self, rows: Any) -> None:
-        raise NotImplementedError
+        """Update the rows that are there, and add the others."""
+        raise TypeError(f"{type(self).__name__} cannot upsert {rows}")
 
+    @abstractmethod
     def count(self) -> int:
-        raise NotImplementedError
+        """The rows of the table."""
 
 
 class Parquet(Engine):

@@ -9,6 +9,7 @@ import json
 import resource
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import lakedex
@@ -27,7 +28,7 @@ COLUMNS = "id string, ver bigint, p string, payload binary, crc bigint"
 SMALL_ROWS, SMALL_WIDTH = 30_000, 200
 SMALL_FILES = {"hoodie.parquet.max.file.size": "150000", "hoodie.parquet.small.file.limit": "0"}
 LARGE_FILES = {"hoodie.parquet.max.file.size": str(24 << 20)}
-SLOW_SECONDS = 6
+PATIENCE_S, HANGS_ON_S = 60, 3
 
 
 def main(folder: Path, executor_python: str, rows: int, width: int, *steps: str) -> None:
@@ -95,8 +96,8 @@ def slow(lake, folder, rows, width):
     """A load whose input has one attempt that hangs."""
     table = create(lake, folder / "cow", "cow")
     numbers = lake.spark.sparkContext.parallelize(range(SMALL_ROWS), PARTS)
-    hanging = numbers.mapPartitionsWithIndex(first_attempt_hangs).map(lambda number: (number,))
-    frame = lake.spark.createDataFrame(hanging, "n bigint")
+    hanging = numbers.mapPartitionsWithIndex(partial(first_attempt_hangs, str(folder / "through")))
+    frame = lake.spark.createDataFrame(hanging.map(lambda number: (number,)), "n bigint")
     done = table.bulk_insert(small_of(frame, 1), options=SMALL_FILES)
     return answer(done, {})
 
@@ -184,12 +185,19 @@ def small_of(frame, ver):
     )
 
 
-def first_attempt_hangs(number, part):
+def first_attempt_hangs(flag, number, part):
+    """One part whose first attempt goes on some time after the second is through."""
     from pyspark import TaskContext  # noqa: PLC0415 - runs on an executor
 
-    if number == 1 and TaskContext.get().attemptNumber() == 0:
-        time.sleep(SLOW_SECONDS)
-    return part
+    attempt = TaskContext.get().attemptNumber() if number == 1 else None
+    ends = time.monotonic() + PATIENCE_S
+    while attempt == 0 and not Path(flag).exists() and time.monotonic() < ends:
+        time.sleep(0.1)
+    if attempt == 0:
+        time.sleep(HANGS_ON_S)
+    yield from part
+    if attempt:
+        Path(flag).touch()
 
 
 def files_of(root):

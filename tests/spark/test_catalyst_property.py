@@ -25,7 +25,7 @@ from tests.spark.filter_zoo import FILES, write_zoo, zoo_rows
 from tests.spark.random_filters import random_filter
 
 VIEW = "filter_zoo"
-BATCH = 25
+BATCH = 16
 PARSER = "spark.sql.legacy.timeParserPolicy"
 
 

@@ -6,6 +6,10 @@ optimised plan. `?` is a part that was not understood, `-` that nothing is left 
 
 from __future__ import annotations
 
+import copy
+import json
+import random
+
 import pyarrow as pa
 import pytest
 
@@ -246,6 +250,24 @@ def test_a_constant_past_all_bounds_is_left_out(lab, schema):
 
 def optimised(lab, query):
     return lab.spark.sql(query)._jdf.queryExecution().optimizedPlan()
+
+
+def test_damaged_texts_are_never_an_error(lab, schema):
+    conditions = [
+        condition
+        for shape in ("i in (1,2,3) and z > t", "s like 'a_%' or year(z) = 2024", "n + 1 > 3.5")
+        for condition in conditions_above(optimised(lab, f"select * from shapes where {shape}"), 0)
+    ]
+    whole = json.loads(lab.describe(conditions))
+    dice = random.Random(5)
+    odd = [None, "", "x", -1, 10**30, [], [0], {}, True, "decimal(99,1)", "date", "InSet", 1e400]
+    for _ in range(400):
+        text = copy.deepcopy(whole)
+        for _ in range(dice.randint(1, 3)):
+            node = dice.choice(text["nodes"])
+            node[dice.choice([*node, "c", "v", "s", "u", "m"])] = dice.choice(odd)
+        found = translate_filters(json.dumps(text), schema, dice.choice(["UTC", "Nowhere/Else"]))
+        assert all(isinstance(reason, str) for reason in found.unknown)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def read_filter_text(text: str) -> FilterText:
         given = json.loads(text)
         nodes = tuple(_node(each, position) for position, each in enumerate(given["nodes"]))
         roots = tuple(root if isinstance(root, str) else int(root) for root in given["roots"])
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a text of filters: {error!r}") from error
     if any(not 0 <= root < len(nodes) for root in roots if isinstance(root, int)):
         raise ValueError("a filter points at a node that is not there")

@@ -2,6 +2,7 @@ package lakedex.jvm;
 
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -62,20 +63,13 @@ public final class FilterText {
     return new FilterText().all(filters);
   }
 
-  /** As `describe`, for callers that hold an instance. */
-  public String apply(scala.collection.Seq filters) {
-    return new FilterText().all(filters);
-  }
-
   private String all(scala.collection.Seq filters) {
     StringBuilder roots = new StringBuilder();
     scala.collection.Iterator each = filters.iterator();
     while (each.hasNext()) {
       List parts = operands((Expression) each.next(), And.class);
       for (int i = 0; i < parts.size(); i++) {
-        if (roots.length() > 0) {
-          roots.append(',');
-        }
+        roots.append(roots.length() == 0 ? "" : ",");
         root((Expression) parts.get(i), roots);
       }
     }
@@ -99,7 +93,7 @@ public final class FilterText {
         problem = "a filter that is too large";
       }
     } catch (RuntimeException error) {
-      problem = "a filter that cannot be read: " + error.getClass().getSimpleName();
+      problem = "a filter that cannot be read: " + simpleName(error.getClass());
     } catch (StackOverflowError error) {
       problem = "a filter that is nested too deeply";
     }
@@ -144,8 +138,11 @@ public final class FilterText {
     if (expression instanceof Or) {
       return operands(expression, Or.class);
     }
+    return listed(expression.children().iterator());
+  }
+
+  private static List listed(scala.collection.Iterator each) {
     List found = new ArrayList();
-    scala.collection.Iterator each = expression.children().iterator();
     while (each.hasNext()) {
       found.add(each.next());
     }
@@ -163,11 +160,7 @@ public final class FilterText {
         found.add(expression);
         continue;
       }
-      List sides = new ArrayList();
-      scala.collection.Iterator each = expression.children().iterator();
-      while (each.hasNext()) {
-        sides.add(each.next());
-      }
+      List sides = listed(expression.children().iterator());
       for (int i = sides.size() - 1; i >= 0; i--) {
         open.push(sides.get(i));
       }
@@ -205,7 +198,7 @@ public final class FilterText {
     if (expression instanceof InSubqueryExec && ((InSubqueryExec) expression).values().isDefined()) {
       return "InSet";
     }
-    return expression.getClass().getSimpleName();
+    return simpleName(expression.getClass());
   }
 
   private void names(Expression expression) {
@@ -218,7 +211,7 @@ public final class FilterText {
       name = ((StructType) struct.dataType()).fields()[ordinal].name();
     } else if (expression instanceof StaticInvoke) {
       StaticInvoke call = (StaticInvoke) expression;
-      name = call.staticObject().getSimpleName() + "." + call.functionName();
+      name = simpleName(call.staticObject()) + "." + call.functionName();
     } else if (expression instanceof Invoke) {
       name = ((Invoke) expression).functionName();
     }
@@ -237,16 +230,11 @@ public final class FilterText {
         single(found[0]);
       }
     } else if (expression instanceof InSet) {
-      list(((InSet) expression).hset().iterator());
+      list(listed(((InSet) expression).hset().iterator()));
     } else if (expression instanceof InSubqueryExec) {
       scala.Option found = ((InSubqueryExec) expression).values();
       if (found.isDefined()) {
-        Object[] given = (Object[]) found.get();
-        ArrayList all = new ArrayList();
-        for (int i = 0; i < given.length; i++) {
-          all.add(given[i]);
-        }
-        list(all.iterator());
+        list(Arrays.asList((Object[]) found.get()));
       }
     } else if (expression instanceof Like) {
       nodes.append(",\"e\":");
@@ -264,25 +252,15 @@ public final class FilterText {
     nullable(text);
   }
 
-  private void list(scala.collection.Iterator each) {
-    ArrayList all = new ArrayList();
-    while (each.hasNext()) {
-      all.add(each.next());
-    }
-    list(all.iterator());
-  }
-
-  private void list(java.util.Iterator each) {
+  private void list(List values) {
     boolean readable = true;
-    String separator = "";
     nodes.append(",\"s\":[");
-    while (each.hasNext() && nodes.length() - firstLength <= MOST_CHARACTERS) {
-      Object value = each.next();
+    for (int i = 0; i < values.size() && nodes.length() - firstLength <= MOST_CHARACTERS; i++) {
+      Object value = values.get(i);
       String text = valueText(value);
       readable = readable && (value == null || text != null);
-      nodes.append(separator);
+      nodes.append(i == 0 ? "" : ",");
       nullable(text);
-      separator = ",";
     }
     nodes.append(readable ? "]" : "],\"u\":1");
   }
@@ -331,7 +309,7 @@ public final class FilterText {
       if (part instanceof scala.Enumeration.Value) {
         return part.toString();
       }
-      if (part instanceof scala.Product && part.getClass().getSimpleName().endsWith("EvalContext")) {
+      if (part instanceof scala.Product && simpleName(part.getClass()).endsWith("EvalContext")) {
         return mode((scala.Product) part);
       }
     }
@@ -346,14 +324,19 @@ public final class FilterText {
     }
   }
 
+  /** As `getSimpleName`, which fails for some classes of Scala on old releases of Java. */
+  private static String simpleName(Class type) {
+    String name = type.getName();
+    int end = name.endsWith("$") ? name.length() - 1 : name.length();
+    int start = Math.max(name.lastIndexOf('.', end - 1), name.lastIndexOf('$', end - 1));
+    return name.substring(start + 1, end);
+  }
+
   private static String typeName(DataType type) {
     if (type instanceof StructType) {
       return "struct";
     }
-    if (type instanceof ArrayType) {
-      return "array";
-    }
-    return type instanceof MapType ? "map" : type.simpleString();
+    return type instanceof ArrayType ? "array" : type instanceof MapType ? "map" : type.simpleString();
   }
 
   /** The exact text of a value in Spark's internal form; null where there is none. */
@@ -368,10 +351,10 @@ public final class FilterText {
     if (value instanceof Float || value instanceof Double) {
       return Double.toString(((Number) value).doubleValue());
     }
-    if (value instanceof byte[]) {
-      return hex((byte[]) value);
+    if (value instanceof Number || value instanceof Boolean) {
+      return value.toString();
     }
-    return value instanceof Number || value instanceof Boolean ? value.toString() : null;
+    return value instanceof byte[] ? hex((byte[]) value) : null;
   }
 
   private static String hex(byte[] bytes) {

@@ -65,5 +65,6 @@ def _as_places(keys: pa.Array, groups: pa.Table, found: Found) -> pa.Table:
         flat(groups["partition"].take(at)),
         flat(groups["file_id"].take(at)),
         pa.array(found.is_live),
+        pa.repeat(pa.scalar(value=False), len(at)),
     ]
     return pa.table(columns, schema=PLACES)

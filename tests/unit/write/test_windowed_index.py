@@ -14,6 +14,7 @@ from hudi import HudiTable
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput, LakedexError
+from lakedex.index.windowed import run_writer
 from lakedex.index.windowed.entries import GONE, decode_entries, encode_entries
 from lakedex.index.windowed.lookup import open_run
 from lakedex.index.windowed.state import Run, RunFile
@@ -83,18 +84,23 @@ def assert_whole(path: Path) -> None:
     [Shape("mor", GLOBAL, "timestamp", 2), Shape("cow", "RECORD_LEVEL_INDEX", "daily", 2)],
     ids=str,
 )
-def test_a_history_leaves_the_rows_of_the_model_to_every_reader(shape, tmp_path):
+def test_a_history_leaves_the_rows_of_the_model_to_every_reader(shape, tmp_path, monkeypatch):
+    # Runs of several shards, and not all of them of the same number.
+    monkeypatch.setattr(run_writer, "_ENTRIES_A_SHARD", 30)
+    shards = set()
     path = str(tmp_path / "table")
     history = History(shape, rows=80)
     writer = writer_of(create(shape, path))
     for number, commit in enumerate(history.commits(12)):
         commit.write(shape, writer)
+        shards |= {len(run.files) for run in state_of(path).runs}
         if number % 4 == 3:
             assert_holds(path, history.model, verify=False)
     assert_holds(path, history.model)
     found = rows_in(pa.Table.from_batches(HudiTable(path).read()), history.model.columns)
     assert not differences(found, history.model.answers(history.model.columns))
     assert "record_index" not in lakedex.open(path).snapshot.config.metadata_partitions
+    assert len(shards) >= 2
 
 
 def test_the_window_moves_with_the_newest_day_and_forgets_when_it_is_compacted(tmp_path):
