@@ -14,9 +14,11 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql.assigning import check_storable, stored
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.copies import PARTITION, has_copies, touched_partitions
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
 from lakedex.spark.table import SparkTable
+from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
 
@@ -45,39 +47,76 @@ def _prepared(
 def _delete(context: Context, statement: Statement, named: NamedTable) -> None:
     plan = statement.plan
     table = context.open(named)
-    config = table.snapshot.config
     seen = table.writer().seen()
-    rows = context.plans.rows(plan.table()).filter(context.plans.column(plan.condition()))
-    wanted = {
-        name.partition(".")[0] for name in (*config.record_key_fields, *config.partition_fields)
-    }
-    keys = rows.select(*[f"`{name}`" for name in own_columns(table).names if name in wanted])
-    writer = table.writer(context.write_options())
-    writer.run(kinds.DELETE, DataFrameSource(keys), seen=seen)
+    condition = context.plans.column(plan.condition())
+    every = context.plans.rows(plan.table())
+    rows = every.filter(condition)
+    if has_copies(table, rows):
+        others = every.filter(~fn.coalesce(condition, fn.expr("false")))
+        _put_anew(context, table, others, rows, seen)
+    else:
+        config = table.snapshot.config
+        fields = (*config.record_key_fields, *config.partition_fields)
+        wanted = {name.partition(".")[0] for name in fields}
+        keys = rows.select(*[f"`{name}`" for name in own_columns(table).names if name in wanted])
+        writer = table.writer(context.write_options())
+        writer.run(kinds.DELETE, DataFrameSource(keys), seen=seen)
     context.refresh(named)
+
+
+def _put_anew(
+    context: Context,
+    table: SparkTable,
+    rows: DataFrame,
+    changed: DataFrame,
+    seen: CommittedInstants,
+) -> None:
+    """Put rows in the place of all that is in the partitions of some changed rows."""
+    names = [f"`{name}`" for name in own_columns(table).names]
+    writer = table.writer(context.write_options())
+    if not table.snapshot.config.is_partitioned:
+        writer.run(kinds.INSERT_OVERWRITE_TABLE, DataFrameSource(rows.select(*names)), seen=seen)
+        return
+    partitions = touched_partitions(changed)
+    kept = rows.filter(fn.col(PARTITION).isin(partitions)).select(*names)
+    writer.run(kinds.INSERT_OVERWRITE, DataFrameSource(kept), partitions=partitions, seen=seen)
 
 
 def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     plan = statement.plan
     table = context.open(named)
     seen = table.writer().seen()
-    rows = context.plans.rows(plan.table())
-    condition = optional(plan.condition())
-    if condition is not None:
-        rows = rows.filter(context.plans.column(condition))
+    every = context.plans.rows(plan.table())
+    given = optional(plan.condition())
+    condition = fn.expr("true") if given is None else context.plans.column(given)
     columns = own_columns(table)
     names = target_names(plan.table())
     values = {
         assigned_column(statement, each.key(), columns, names): context.plans.column(each.value())
         for each in listed(plan.assignments())
     }
-    check_assigned(statement, table.snapshot.config, values)
+    check_assigned(table.snapshot.config, values)
+    rows = every.filter(condition)
     changed = with_values(context, rows, columns, values)
-    if moves_rows(table, values):
-        changed = _moved(changed, table.snapshot.config.partition_fields, columns)
+    new = [fn.col(f"{_NEW}{name}").alias(name) for name in columns.names]
+    writer = table.writer(context.write_options())
+    if has_copies(table, rows):
+        others = every.filter(~fn.coalesce(condition, fn.expr("false")))
+        if set(values) & set(table.snapshot.config.partition_fields):
+            names_of = [f"`{name}`" for name in columns.names]
+            whole = DataFrameSource(others.select(*names_of).unionAll(changed.select(*new)))
+            writer.run(kinds.INSERT_OVERWRITE_TABLE, whole, seen=seen)
+        else:
+            both = others.select(*[f"`{name}`" for name in columns.names], PARTITION).unionAll(
+                changed.select(*new, PARTITION)
+            )
+            _put_anew(context, table, both, rows, seen)
     else:
-        changed = changed.select(*[fn.col(f"{_NEW}{name}").alias(name) for name in columns.names])
-    table.writer(context.write_options()).run(kinds.UPSERT, DataFrameSource(changed), seen=seen)
+        if moves_rows(table, values):
+            changed = _moved(changed, table.snapshot.config.partition_fields, columns)
+        else:
+            changed = changed.select(*new)
+        writer.run(kinds.UPSERT, DataFrameSource(changed), seen=seen)
     context.refresh(named)
 
 
@@ -156,7 +195,7 @@ def assigned_column(
     return found
 
 
-def check_assigned(statement: Statement, config: TableConfig, values: dict[str, Column]) -> None:
+def check_assigned(config: TableConfig, values: dict[str, Column]) -> None:
     """Refuse to give records another key: they would become other records."""
     for name in config.record_key_fields:
         if name in values:

@@ -21,6 +21,7 @@ from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql.assigning import check_storable, stored
 from lakedex.spark.sql.changing import assigned_column, moves_rows, target_names
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.copies import KEY, PARTITION, has_copies
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
 from lakedex.write import operation as kinds
@@ -28,7 +29,7 @@ from lakedex.write.rows import DELETE
 
 _OLD, _SOURCE, _NEW = "__lakedex_old_", "__lakedex_source_", "__lakedex_new_"
 _IN_TARGET, _IN_SOURCE, _CLAUSE = "__lakedex_in_target", "__lakedex_in_source", "__lakedex_clause"
-_ROW, _TIMES = "__lakedex_row", "__lakedex_times"
+_ROW, _TIMES, _PLACE = "__lakedex_row", "__lakedex_times", "__lakedex_place"
 _IDENTITY = tuple(f"{_OLD}meta_{at}" for at in range(len(META_COLUMNS)))
 _SEVERAL = "MERGE: a row of the target is matched by several rows of the source"
 
@@ -45,6 +46,16 @@ class _Clause:
     values: dict[str, Column] | None
 
 
+@dataclass(frozen=True)
+class _Joined:
+    """Target and source, joined; `_CLAUSE` says what happens to a row."""
+
+    rows: DataFrame
+    clauses: list[_Clause]
+    changes_target: bool
+    """Whether there are clauses for rows of the target."""
+
+
 def merge(context: Context, statement: Statement) -> Prepared | None:
     """MERGE INTO; None where the target is not ours."""
     target = statement.plan.targetTable()
@@ -55,15 +66,27 @@ def merge(context: Context, statement: Statement) -> Prepared | None:
 def _merge(context: Context, statement: Statement, named: NamedTable) -> None:
     table = context.open(named)
     seen = table.writer().seen()
-    rows, assigned = _changes(context, statement, own_columns(table))
+    joined = _joined(context, statement, own_columns(table))
     config = table.snapshot.config
+    in_target = joined.rows.filter(fn.col(_IN_TARGET).isNotNull() & fn.col(_CLAUSE).isNotNull())
+    touched = in_target.select(
+        fn.col(_IDENTITY[2]).alias(KEY), fn.col(_IDENTITY[3]).alias(PARTITION)
+    )
+    keeps_all = bool(joined.changes_target) and has_copies(table, touched)
+    if keeps_all:
+        joined = _joined(context, statement, own_columns(table), keeps_all=True)
+    rows, assigned = _changes(context, joined, own_columns(table), keeps_all=keeps_all)
     if assigned & set(config.record_key_fields):
         rows = _with_kept_keys(rows, config.record_key_fields, own_columns(table))
-    if moves_rows(table, sorted(assigned)):
+    if not keeps_all and moves_rows(table, sorted(assigned)):
         rows = _with_moves(rows, config.partition_fields, own_columns(table))
     rows = rows.select(*[f"`{name}`" for name in own_columns(table).names], DELETE)
+    operation = kinds.UPSERT
+    if keeps_all:
+        operation = kinds.INSERT_OVERWRITE_TABLE
+        rows = rows.filter(~fn.col(DELETE)).drop(DELETE)
     try:
-        table.writer(context.write_options()).run(kinds.UPSERT, DataFrameSource(rows), seen=seen)
+        table.writer(context.write_options()).run(operation, DataFrameSource(rows), seen=seen)
     except Exception as error:
         for message in (_SEVERAL, _OTHER_KEY):
             if message in str(error):
@@ -86,10 +109,17 @@ def _with_kept_keys(rows: DataFrame, key_fields: Sequence[str], columns: StructT
     return rows
 
 
-def _changes(
-    context: Context, statement: Statement, columns: StructType
-) -> tuple[DataFrame, set[str]]:
-    """The rows to write, old values beside the new ones, and the columns that updates assign."""
+def _joined(
+    context: Context, statement: Statement, columns: StructType, *, keeps_all: bool = False
+) -> _Joined:
+    """Target and source side by side, with the clause for each row.
+
+    Args:
+        context: The session.
+        statement: The MERGE.
+        columns: The target's own columns.
+        keeps_all: Whether rows of the target stay that no clause changes.
+    """
     plan, plans = statement.plan, context.plans
     target = plans.rows(plan.targetTable())
     source = plans.rows(statement.scope(plan.sourceTable()))
@@ -109,25 +139,35 @@ def _changes(
     ]
     source = source.select("*", *copies, fn.expr("true").alias(_IN_SOURCE))
     source = _worked_out(source, inserts)
-    joined = target.join(source, plans.column(plan.mergeCondition()), _join(inserts, leavers))
-    matched = fn.col(_IN_TARGET).isNotNull() & fn.col(_IN_SOURCE).isNotNull()
-    groups = {
-        "both": matched,
-        "source": fn.col(_IN_TARGET).isNull(),
-        "target": fn.col(_IN_SOURCE).isNull(),
-    }
+    how = _join(inserts, leavers, keeps_all=keeps_all)
+    joined = target.join(source, plans.column(plan.mergeCondition()), how)
     clauses = [*updates, *inserts, *leavers]
     if not clauses:
         raise InvalidDefinition("a MERGE needs at least one WHEN clause")
+    groups = {
+        "both": fn.col(_IN_TARGET).isNotNull() & fn.col(_IN_SOURCE).isNotNull(),
+        "source": fn.col(_IN_TARGET).isNull(),
+        "target": fn.col(_IN_SOURCE).isNull(),
+    }
     chosen = fn.lit(None).cast("int")
     for clause in reversed(clauses):
         takes = groups[clause.group]
         if clause.condition is not None:
             takes = takes & clause.condition
         chosen = fn.when(takes, fn.lit(clause.number)).otherwise(chosen)
-    joined = joined.withColumn(_CLAUSE, chosen).filter(fn.col(_CLAUSE).isNotNull())
-    if updates:
-        joined = _checked_once(joined)
+    joined = joined.withColumn(_CLAUSE, chosen)
+    counts = fn.col(_CLAUSE).isNotNull()
+    joined = joined.filter(counts | fn.col(_IN_TARGET).isNotNull() if keeps_all else counts)
+    return _Joined(joined, clauses, changes_target=bool(updates or leavers))
+
+
+def _changes(
+    context: Context, merged: _Joined, columns: StructType, *, keeps_all: bool
+) -> tuple[DataFrame, set[str]]:
+    """The rows to write, old values beside the new ones, and the columns that updates assign."""
+    joined, clauses = merged.rows, merged.clauses
+    if merged.changes_target:
+        joined = _checked_once(joined, keeps_all=keeps_all)
     news = [
         _new_value(context, joined, clauses, columns, at).alias(f"{_NEW}{at}")
         for at in range(len(columns.names))
@@ -136,11 +176,12 @@ def _changes(
     mark = fn.col(_CLAUSE).isin(deletes) if deletes else fn.expr("false")
     olds = [fn.col(f"{_OLD}{at}") for at in range(len(columns.names))]
     is_update = fn.col(_IN_TARGET).isNotNull()
+    mark = fn.coalesce(mark, fn.expr("false"))
     rows = joined.select(*news, *olds, mark.alias(DELETE), is_update.alias(_IN_TARGET))
     for at, field in enumerate(columns):
         rows = rows.withColumn(field.name, fn.col(f"{_NEW}{at}"))
-    assigned = {name for each in (*updates, *leavers) for name in each.values or ()}
-    return rows, assigned
+    changing = [clause for clause in clauses if clause.group != "source"]
+    return rows, {name for each in changing for name in each.values or ()}
 
 
 def _clauses(
@@ -211,20 +252,28 @@ def _worked_out(side: DataFrame, clauses: list[_Clause]) -> DataFrame:
     return side.select("*", *extra) if extra else side
 
 
-def _join(inserts: Sequence[_Clause], leavers: Sequence[_Clause]) -> str:
-    if inserts and leavers:
+def _join(inserts: Sequence[_Clause], leavers: Sequence[_Clause], *, keeps_all: bool) -> str:
+    if inserts and (leavers or keeps_all):
         return "full_outer"
+    if keeps_all:
+        return "left_outer"
     return "right_outer" if inserts else "left_outer" if leavers else "inner"
 
 
-def _checked_once(joined: DataFrame) -> DataFrame:
-    """Rows that fail the statement where a target row comes twice."""
+def _checked_once(joined: DataFrame, *, keeps_all: bool) -> DataFrame:
+    """Rows that fail the statement where a target row is to be changed twice."""
     parts = [fn.coalesce(fn.col(f"`{name}`"), fn.lit("")) for name in _IDENTITY]
     lonely = fn.monotonically_increasing_id().cast("string")
     identity = fn.when(fn.col(_IN_TARGET).isNull() | fn.col(_IN_SOURCE).isNull(), lonely)
     joined = joined.withColumn(_ROW, identity.otherwise(fn.concat_ws("\x01", *parts)))
-    times = fn.count(fn.lit(1)).over(Window.partitionBy(_ROW))
-    joined = joined.withColumn(_TIMES, times)
+    copies = Window.partitionBy(_ROW)
+    joined = joined.withColumn(_TIMES, fn.count(fn.col(_CLAUSE)).over(copies))
+    if keeps_all:
+        # Of several partners at most one changes the row, and the row stays once.
+        first = copies.orderBy(fn.col(_CLAUSE).asc_nulls_last())
+        joined = joined.withColumn(_PLACE, fn.row_number().over(first))
+        several = fn.col(_TIMES) > 1
+        joined = joined.filter((fn.col(_PLACE) == 1) | several)
     wrong = fn.raise_error(fn.lit(_SEVERAL)).cast("int")
     return joined.withColumn(_CLAUSE, fn.when(fn.col(_TIMES) > 1, wrong).otherwise(fn.col(_CLAUSE)))
 
