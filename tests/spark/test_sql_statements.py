@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+from lakedex.errors import CommitConflict, InvalidDefinition, InvalidInput, UnsupportedFeature
+from lakedex.spark.sql import changing, copies
 
 COLUMNS = "id, name, price, ts, city"
 
@@ -189,3 +190,62 @@ def test_names_follow_their_tables(lake, spark, tmp_path):
             "IF(id < 2, 1, CAST(raise_error('too late') AS INT)) AS x FROM range(4)"
         )
     assert not spark.catalog.tableExists("late")
+
+
+def test_each_copy_of_a_key_is_a_row_of_its_own(spark, sql, table):
+    sql(f"INSERT INTO {table} VALUES (1, 'copy', 9.0, 12, 'x'), (1, 'third', 8.0, 13, 'x')")
+    sql(f"UPDATE {table} SET price = price + 1 WHERE id < 3")
+    prices = {(1, "a", 2.5), (1, "copy", 10.0), (1, "third", 9.0), (2, "b", 3.5), (3, "c", 3.5)}
+    assert set(rows_of(spark, table, "id, name, price")) == prices
+    sql(
+        f"MERGE INTO {table} t USING (SELECT 1 id UNION ALL SELECT 5) s ON t.id = s.id "
+        "WHEN MATCHED AND t.name = 'copy' THEN DELETE "
+        "WHEN MATCHED AND t.name = 'third' THEN UPDATE SET price = 0 "
+        "WHEN NOT MATCHED THEN INSERT (id, name, ts, city) VALUES (s.id, 'new', 1, 'q')"
+    )
+    expected = {(1, "a", 2.5), (1, "third", 0.0), (2, "b", 3.5), (3, "c", 3.5), (5, "new", None)}
+    assert set(rows_of(spark, table, "id, name, price")) == expected
+    sql(f"DELETE FROM {table} WHERE name = 'third'")
+    assert set(rows_of(spark, table, "id, name")) == {(1, "a"), (2, "b"), (3, "c"), (5, "new")}
+
+
+def test_another_writer_is_not_overwritten(lake, spark, monkeypatch):
+    lake.sql("CREATE TABLE raced (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    lake.sql("INSERT INTO raced VALUES (1, 1), (2, 2)")
+    chosen = copies.has_copies
+
+    def while_another_writes(table, changed):
+        answer = chosen(table, changed)
+        table.upsert(spark.sql("SELECT 1 AS id, 100 AS v"))
+        return answer
+
+    monkeypatch.setattr(changing, "has_copies", while_another_writes)
+    with pytest.raises(CommitConflict, match="another writer was first"):
+        lake.sql("UPDATE raced SET v = v + 1")
+    assert rows_of(spark, "raced", "id, v") == [(1, 100), (2, 2)]
+    lake.sql("DROP TABLE raced")
+
+
+def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
+    path = tmp_path / "by_path"
+    lake.create_table("by_path", "id int, v int", path=path, record_key="id")
+    sql(f"INSERT INTO hudi.`{path}` VALUES (1, 1), (2, 2)")
+    sql(f"UPDATE hudi.`{path}` SET v = 20 WHERE id = 2")
+    sql(f"DELETE FROM hudi.`{path}` WHERE id IN (SELECT min(id) FROM by_path)")
+    found = sql(f"WITH p AS (SELECT v FROM hudi.`{path}`) SELECT * FROM p").collect()
+    assert [row["v"] for row in found] == [20]
+    sql("CREATE DATABASE IF NOT EXISTS other")
+    sql("CREATE TABLE other.t (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    sql("INSERT INTO spark_catalog.other.t SELECT id, v FROM by_path")
+    spark.sql("CACHE TABLE other.t")
+    assert lake.table("other.t").to_df().count() == 1
+    sql("INSERT INTO other.t VALUES (7, 7)")
+    assert spark.table("other.t").count() == 2
+    assert lake.table("other.t").properties["hoodie.database.name"] == "other"
+    spark.conf.set("hoodie.spark.sql.insert.into.operation", "upsert")
+    try:
+        sql("INSERT INTO other.t VALUES (7, 8)")
+    finally:
+        spark.conf.unset("hoodie.spark.sql.insert.into.operation")
+    assert rows_of(spark, "other.t", "id, v") == [(2, 20), (7, 8)]
+    sql("DROP TABLE other.t")

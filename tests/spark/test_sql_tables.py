@@ -43,6 +43,8 @@ def test_columns_and_names_change(lake, spark, sql, table):
     sql(f"UPDATE {table} SET seats = 7000000000, ts = 11 WHERE id = 1")
     expected = [(1, 7_000_000_000, None), (2, None, None), (3, None, None), (4, 7, None)]
     assert values(sql(f"SELECT id, seats, note FROM {table} ORDER BY id")) == expected
+    described = {row["col_name"]: row["data_type"] for row in sql(f"DESCRIBE {table}").collect()}
+    assert (described["seats"], described["note"]) == ("bigint", "string")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",), ("city=y",)]
     sql(f"ALTER TABLE {table} DROP PARTITION (city = 'y')")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",)]

@@ -9,6 +9,7 @@ import java.util.Arrays;
 import java.util.HashSet;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -132,21 +133,42 @@ public final class StatementParser implements InvocationHandler {
 
   /** A plan with earlier states and changes of our tables put in, wherever it names them. */
   public static LogicalPlan bound(String session, LogicalPlan plan) {
-    return (LogicalPlan) plan.transformUpWithSubqueries(new Binder(session));
+    return bound(session, plan, !isKnown(plan));
+  }
+
+  /** The same; tables that are named by their paths are put in too, or left to the statement. */
+  public static LogicalPlan bound(String session, LogicalPlan plan, boolean paths) {
+    return (LogicalPlan) plan.transformUpWithSubqueries(new Binder(session, paths));
   }
 
   public static final class Binder extends scala.runtime.AbstractPartialFunction {
 
     private final String session;
+    private final boolean paths;
 
-    public Binder(String session) {
+    public Binder(String session, boolean paths) {
       this.session = session;
+      this.paths = paths;
     }
 
     public boolean isDefinedAt(Object node) {
       return node instanceof RelationTimeTravel
           || node instanceof UnresolvedTableValuedFunction
-          || node instanceof UnresolvedWith;
+          || node instanceof UnresolvedWith
+          || (paths && isPath(node));
+    }
+
+    /** Whether a node is of the form hudi.`/path/of/table`. */
+    private static boolean isPath(Object node) {
+      if (!(node instanceof UnresolvedRelation)) {
+        return false;
+      }
+      @SEQ@ parts = ((UnresolvedRelation) node).multipartIdentifier();
+      if (parts.size() != 2 || ((String) parts.apply(1)).indexOf('/') < 0) {
+        return false;
+      }
+      String source = ((String) parts.apply(0)).toLowerCase();
+      return source.equals("hudi") || source.equals("lakedex");
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
@@ -166,7 +188,8 @@ public final class StatementParser implements InvocationHandler {
       scala.collection.Iterator each = node.cteRelations().iterator();
       while (each.hasNext()) {
         scala.Product named = (scala.Product) each.next();
-        LogicalPlan query = StatementParser.bound(session, (LogicalPlan) named.productElement(1));
+        LogicalPlan query =
+            StatementParser.bound(session, (LogicalPlan) named.productElement(1), true);
         if (named.productArity() == 2) {
           relations.add(new scala.Tuple2(named.productElement(0), query));
         } else {

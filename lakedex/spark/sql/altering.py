@@ -13,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from lakedex.config import keys, table_checksum
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.reconcile import reconcile
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.schemas import arrow_schema
@@ -137,7 +138,19 @@ def _change_schema(
             raise UnsupportedFeature(f"changing column {field.name} from {old} to {field.type}")
     rows = ArrowRowSource(schema.empty_table())
     table.writer(context.write_options()).run(kinds.ALTER_SCHEMA, rows, seen=table.writer().seen())
+    if named.entry is not None:
+        # What DESCRIBE tells; queries ask the table itself.
+        parts = {str(name) for name in listed(named.entry.partitionColumnNames())}
+        meta = [field for field in _catalog_fields(named) if field.name in META_COLUMNS]
+        data = StructType([*meta, *(field for field in wanted if field.name not in parts)])
+        jvm = context.spark.sparkContext._jvm
+        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(data.json())
+        context.names.catalog.alterTableDataSchema(named.identifier, struct)
     context.refresh(named)
+
+
+def _catalog_fields(named: NamedTable) -> list[StructField]:
+    return list(StructType.fromJson(json.loads(named.entry.schema().json())))
 
 
 def _field(name: str, jvm_type: Node) -> StructField:

@@ -68,6 +68,8 @@ class Plans:
         """The rows of a plan, which is resolved here; a command runs."""
         sql = self._jvm.org.apache.spark.sql
         dataset = sql.classic.Dataset if self._is_classic else sql.Dataset
+        session, paths = self.spark._jsparkSession.sessionUUID(), True
+        plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
         return DataFrame(dataset.ofRows(self.spark._jsparkSession, plan), self.spark)
 
     def column(self, expression: Node) -> Column:

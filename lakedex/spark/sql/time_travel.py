@@ -17,6 +17,8 @@ def earlier_state(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan
     """The plan to put in the place of a node; None where it concerns no table of ours."""
     if kind(node) == "RelationTimeTravel":
         return _travelled(context, node)
+    if kind(node) == "UnresolvedRelation":
+        return _at_path(context, name_parts(node))
     if [str(part).lower() for part in listed(node.name())] == [_CHANGES]:
         return _changes(context, node)
     return None
@@ -35,6 +37,13 @@ def _travelled(context: Context, node: Node) -> Any:  # noqa: ANN401
         moment = _value(context, optional(node.timestamp()))
     rows = context.open(named).to_df(as_of=str(moment))
     return rows.alias(parts[-1])._jdf.queryExecution().analyzed()
+
+
+def _at_path(context: Context, parts: tuple[str, ...]) -> Any:  # noqa: ANN401
+    named = context.names.find(parts)
+    if named is None:
+        return None
+    return context.open(named).to_df().alias(parts[-1])._jdf.queryExecution().analyzed()
 
 
 def _changes(context: Context, node: Node) -> Any:  # noqa: ANN401
