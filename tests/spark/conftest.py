@@ -112,4 +112,5 @@ def _names_of_a_test_end_with_it(request) -> Iterator[None]:
         if name.database().isDefined():
             entry = catalog.getTableMetadata(name)
             if entry.location().getPath().startswith(folder):
+                catalog.refreshTable(name)
                 catalog.dropTable(name, True, False)

@@ -192,6 +192,7 @@ def test_names_follow_their_tables(lake, spark, tmp_path):
     assert not spark.catalog.tableExists("late")
 
 
+@pytest.mark.parametrize("table_type", ["mor"])
 def test_each_copy_of_a_key_is_a_row_of_its_own(spark, sql, table):
     sql(f"INSERT INTO {table} VALUES (1, 'copy', 9.0, 12, 'x'), (1, 'third', 8.0, 13, 'x')")
     sql(f"UPDATE {table} SET price = price + 1 WHERE id < 3")
@@ -226,6 +227,7 @@ def test_another_writer_is_not_overwritten(lake, spark, monkeypatch):
     lake.sql("DROP TABLE raced")
 
 
+@pytest.mark.parametrize("table_type", ["mor"])
 def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
     path = tmp_path / "by_path"
     lake.create_table("by_path", "id int, v int", path=path, record_key="id")

@@ -92,9 +92,12 @@ class Names:
         """Give the table at a path a name in the catalog."""
         provider = _HUDI if _HUDI in self._providers else _OWN
         self._spark.catalog.createTable(str(identifier.quotedString()), path=path, source=provider)
+        # A table of the name that went by another way may still be remembered.
+        self.catalog.refreshTable(identifier)
 
     def forget(self, identifier: Any) -> None:  # noqa: ANN401 - a JVM object
         """Take a name out of the catalog, with the folder if it lies in the warehouse."""
+        self.catalog.refreshTable(identifier)
         missing_is_fine, purge = True, False
         self.catalog.dropTable(identifier, missing_is_fine, purge)
 
