@@ -57,6 +57,7 @@ class Lakedex(Engine):
         self.table: Any = None
 
     def load(self, rows: Any) -> None:
+        self.spark.sql("DROP TABLE IF EXISTS rides")
         self.table = self.lake.create_table(
             "rides",
             rows.schema,

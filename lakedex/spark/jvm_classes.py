@@ -30,6 +30,8 @@ _SOURCES = (
     "LakeSource",
     "Scans",
     "LakedexDefaultSource",
+    "StatementRunner",
+    "StatementParser",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"

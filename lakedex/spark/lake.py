@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
@@ -18,12 +20,13 @@ from lakedex.spark.saving import insert_rows, save_rows
 from lakedex.spark.schemas import any_schema
 from lakedex.spark.serving import serve
 from lakedex.spark.shipping import ship
+from lakedex.spark.sql.statements import Statements
 from lakedex.spark.table import SparkTable
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 
-_NAME = re.compile(r"[A-Za-z0-9_]+")
+_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _PATH_MARKS = re.compile(r"[/:\\]")
 
 
@@ -37,9 +40,9 @@ class Lake:
         self._spark = spark
         self._storage_options = dict(storage_options or {})
         self._engine = SparkEngine(spark.sparkContext)
-        self._paths: dict[str, str] = {}
         ship(spark.sparkContext)
         self._server, self._callback = serve(self)
+        self._statements = Statements(self, self._callback)
 
     def __repr__(self) -> str:
         return f"Lake({self._spark.sparkContext.master!r})"
@@ -64,7 +67,7 @@ class Lake:
         """Make a table without rows.
 
         Args:
-            name: What the table is called.
+            name: What the table is called in the session's catalog, such as `trips` or `db.trips`.
             schema: Its columns: a StructType, a DDL text such as `id int, at timestamp`, or an
                 Arrow schema.
             path: Where it shall lie; in the session's warehouse unless told.
@@ -80,23 +83,61 @@ class Lake:
             UnsupportedFeature: The table would need something that lakedex does not have.
         """
         _check_name(name)
-        url = warehouse_path(self._spark, name) if path is None else _text(path)
-        address = address_of(self._spark, url, self._storage_options)
+        names = self._statements.names
+        identifier = names.identifier(names.parts(name))
+        if identifier is None or names.catalog.tableExists(identifier):
+            raise InvalidInput(
+                f"the catalog has a table or view {name!r} already, or no room for it"
+            )
+        url = names.default_path(identifier) if path is None else _text(path)
         spec = TableSpec(
-            name=name,
+            name=name.rpartition(".")[2],
             schema=any_schema(self._spark, schema),
             record_key=record_key,
             ordering=ordering,
             partition_by=partition_by or (),
             table_type=table_type,
             properties=properties or {},
+            database=str(identifier.database().get()),
         )
+        table = self.make_table(url, spec)
+        try:
+            names.register(identifier, table.path)
+        except BaseException:
+            self.address(url).open().delete_folder(keys.META_FOLDER)
+            raise
+        return table
+
+    def sql(self, text: str) -> DataFrame:
+        """Run a statement: Spark SQL, and what Hudi's SQL adds to it.
+
+        Example:
+            `lake.sql("SELECT * FROM trips WHERE rider = 'rider-A'").show()`
+
+        Raises:
+            InvalidDefinition: The statement cannot be understood; the place is shown.
+            LakedexError: It cannot be done; nothing was changed.
+        """
+        return self._statements.sql(text)
+
+    def make_table(self, path: str, spec: TableSpec) -> SparkTable:
+        """Make a table at a path, without a name in the catalog."""
+        address = self.address(path)
         create_table(address.open(), spec)
-        self._paths[name] = url
         return SparkTable(self._spark, address, self._engine)
 
+    def table_at(self, path: str) -> SparkTable:
+        """The table at a path.
+
+        Raises:
+            TableNotFound: There is none.
+        """
+        table = SparkTable(self._spark, self.address(path), self._engine)
+        table.name  # noqa: B018 - reads the table's properties, so that a wrong path shows now
+        return table
+
     def table(self, name_or_path: str | PathLike[str]) -> SparkTable:
-        """A table by its name, if this lake made it or it lies in the warehouse, or by its path.
+        """A table by its name in the session's catalog, or in the warehouse, or by its path.
 
         Raises:
             TableNotFound: There is none.
@@ -104,16 +145,12 @@ class Lake:
         text = _text(name_or_path)
         is_name = isinstance(name_or_path, str) and not _PATH_MARKS.search(text)
         url = self._path_of(text) if is_name else text
-        table = SparkTable(
-            self._spark, address_of(self._spark, url, self._storage_options), self._engine
-        )
         try:
-            table.name  # noqa: B018 - reads the table's properties, so that a wrong path shows now
+            return self.table_at(url)
         except TableNotFound as error:
             if not is_name:
                 raise
             raise TableNotFound(f"there is no table {text!r}: {error}") from error
-        return table
 
     def explain(self, query: str | DataFrame) -> QueryReport:
         """What a query would read of every table in it, which index removed what, and why.
@@ -136,13 +173,31 @@ class Lake:
         """Rows that a DataFrameWriter saves, with Hudi's options."""
         save_rows(self, mode, options, rows)
 
+    def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """A statement of plain Spark SQL; nothing, where it concerns no table of ours."""
+        return self._statements.take(text, plan)
+
+    def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of an earlier state, or of the changes, of a table that a query names."""
+        return self._statements.earlier_state(node)
+
+    def run_statement(self, name: str) -> str:
+        """Run a statement that was taken before."""
+        return self._statements.run(name)
+
     def _path_of(self, name: str) -> str:
-        return self._paths.get(name) or warehouse_path(self._spark, name)
+        found = None
+        if _NAME.fullmatch(name):
+            names = self._statements.names
+            found = names.find(names.parts(name))
+        return warehouse_path(self._spark, name) if found is None else found.path
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidInput(f"a table's name is letters, digits and underscores, not {name!r}")
+        raise InvalidInput(
+            f"a table's name is letters, digits and underscores (trips, db.trips), not {name!r}"
+        )
 
 
 def _text(path: str | PathLike[str]) -> str:

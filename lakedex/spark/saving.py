@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -11,7 +12,9 @@ from pyspark.sql import DataFrame
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
+from lakedex.table.spec import TableSpec
 
 _OPERATION = "hoodie.datasource.write.operation"
 _INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
@@ -37,19 +40,8 @@ class TableMaker(Protocol):
     def table(self, name_or_path: str) -> SparkTable:
         """The table at a path."""
 
-    def create_table(
-        self,
-        name: str,
-        schema: object,
-        *,
-        path: str,
-        record_key: Sequence[str],
-        ordering: Sequence[str],
-        partition_by: Sequence[str],
-        table_type: str,
-        properties: Mapping[str, str],
-    ) -> SparkTable:
-        """Make a table."""
+    def make_table(self, path: str, spec: TableSpec) -> SparkTable:
+        """Make a table at a path."""
 
 
 def insert_rows(table: SparkTable, rows: DataFrame, *, overwrite: bool) -> None:
@@ -125,25 +117,49 @@ def _created(
     partition_by: str | None,
     rows: DataFrame,
 ) -> SparkTable:
-    record_key = _named(options, _RECORD_KEY)
-    if not record_key:
+    told = described(options)
+    if not told.record_key:
         raise InvalidInput(f"a new table needs the option {_RECORD_KEY[0]}")
-    folders = _named(options, _PARTITION)
+    folders = told.partition_by
     if not folders and partition_by:
         folders = json.loads(partition_by)
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
     properties = {_HIVE_STYLE: "false", **options}
     name = options.get(keys.TABLE_NAME) or path.rstrip("/").rpartition("/")[2]
-    kind = next((options[each] for each in _TYPE if each in options), "cow")
-    return lake.create_table(
-        name,
-        rows.schema,
-        path=path,
-        record_key=record_key,
-        ordering=_named(options, _ORDERING),
+    spec = TableSpec(
+        name=name,
+        schema=arrow_schema(rows.schema),
+        record_key=told.record_key,
+        ordering=told.ordering,
         partition_by=folders,
-        table_type=kind,
+        table_type=told.table_type,
         properties=properties,
+    )
+    return lake.make_table(path, spec)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What Hudi's options say about a table that is to be made."""
+
+    record_key: list[str]
+    ordering: list[str]
+    partition_by: list[str]
+    table_type: str
+
+
+def described(options: Mapping[str, str]) -> Described:
+    """Key, ordering, partitions and type of a new table, by all names that Hudi has for them.
+
+    Example:
+        >>> described({"hoodie.table.recordkey.fields": "a,b"}).record_key
+        ['a', 'b']
+    """
+    return Described(
+        _named(options, _RECORD_KEY),
+        _named(options, _ORDERING),
+        _named(options, _PARTITION),
+        next((options[each] for each in _TYPE if each in options), "cow"),
     )
 
 

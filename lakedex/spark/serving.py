@@ -38,6 +38,15 @@ class Tables(Protocol):
     def save(self, mode: str, options: Mapping[str, str], rows: DataFrame) -> None:
         """`df.write.format("hudi")...save()`."""
 
+    def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """A statement of plain Spark SQL."""
+
+    def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """TIMESTAMP AS OF and its like."""
+
+    def run_statement(self, name: str) -> str:
+        """A statement that was taken before."""
+
 
 class TableServer:
     """Serves the plans of one session."""
@@ -67,6 +76,9 @@ class TableServer:
         """Identity, columns and size of a table for a catalog, a view or a DataFrame."""
         options, given = dict(message[1]), str(message[2])
         path = options.pop("path", None)
+        if not path and given:
+            # CREATE TABLE asks for a table in the warehouse before it says where that is.
+            return f"{ReadSpec('')}\n{given}\n0"
         if not path:
             raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
         spec = ReadSpec.of(path, options)
@@ -109,6 +121,18 @@ class TableServer:
         options = dict(message[2])
         self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
 
+    def statement(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """What we make of a statement that Spark's parser came upon; nothing, if not ours."""
+        return self._tables.take_statement(str(message[1]), message[2])
+
+    def travel(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of an earlier state or of the changes of a table, named in a query."""
+        return self._tables.earlier_state(message[1])
+
+    def run(self, message: str) -> str:
+        """Run a statement that was taken."""
+        return self._tables.run_statement(message.partition("\n")[2])
+
     def _planned(self, message: str) -> tuple[Pin, Report]:
         _, name, filters = message.split("\n", 2)
         pin = self._pins.find(name, self._tables.address)
@@ -132,7 +156,7 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
         server = _servers.get(session) or TableServer(tables)
         server.use(tables)
         _servers[session] = server
-    verbs = ("face", "pin", "files", "merge", "insert", "save")
+    verbs = ("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run")
     callback = Callback({verb: _handler(verb) for verb in verbs})
     listen(spark.sparkContext, package, callback)
     package.PinRule.install(spark._jsparkSession)

@@ -15,12 +15,15 @@ from lakedex.errors import InvalidInput
 from lakedex.index.catalog import IndexInfo
 from lakedex.prune import Report
 from lakedex.services.clustering import cluster_table
+from lakedex.services.index_dropping import drop_index
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.storage.address import StorageAddress
-from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import load_table_config
+from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties, write_own_properties
+from lakedex.timeline import load_table_config, update_properties
+from lakedex.txn.lock import open_lock
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.verbs import TableWriter
@@ -178,6 +181,32 @@ class SparkTable:
     def reshard_index(self, index: str, file_groups: int) -> None:
         """Give the record index another number of file groups; the data is not read."""
         reshard_index(self._address, self._engine, index, file_groups)
+
+    def drop_metadata_index(self, name: str) -> None:
+        """Take an index away that a table has at most once, such as `column_stats`."""
+        drop_index(self._address, name, self.writer().target().patience)
+
+    def keep_options(self, options: Mapping[str, str]) -> None:
+        """Let all later writes go by some of Hudi's write options."""
+        patience = self.writer(dict(options)).target().patience
+        storage = self._address.open()
+        with open_lock(storage, patience.lock):
+            write_own_properties(storage, {**read_own_properties(storage), **options})
+
+    def change_properties(self, changes: Mapping[str, str]) -> None:
+        """Change what `hoodie.properties` says."""
+        storage = self._address.open()
+        with open_lock(storage, self.writer().target().patience.lock):
+            update_properties(storage, dict(changes))
+
+    def writer(self, options: Options = None) -> TableWriter:
+        """What writes the table, for statements that choose their rows from the table itself."""
+        return self._writer(options)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The table as it is now."""
+        return self._open().snapshot
 
     @property
     def _time_zone(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
@@ -20,7 +21,7 @@ from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.row_versions import unversioned_deletes
-from lakedex.write.rows import LEADING
+from lakedex.write.rows import DELETE, LEADING
 
 _PIECE_BYTES = 32 << 20
 
@@ -93,6 +94,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
+    marks = piece[DELETE].combine_chunks() if DELETE in piece.column_names else None
     if intake.is_delete:
         # Of a record that goes away only the key counts, whatever else the row says.
         wanted = [column for column in intake.columns if column.name in intake.keys.columns]
@@ -105,6 +107,8 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
         removed = pa.repeat(pa.scalar(value=True), piece.num_rows)
     else:
         removed = pa.array(unversioned_deletes(piece, intake.ordering))
+    if marks is not None:
+        removed = pc.or_(removed, marks)
     leading = [
         intake.keys.keys(piece),
         _partition_paths(intake, piece),

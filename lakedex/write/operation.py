@@ -27,6 +27,8 @@ class Operation:
     replaces: Replaces = Replaces.NOTHING
     sorts: bool = False
     """Whether rows are sorted, where options say so."""
+    without_rows: bool = False
+    """Whether there is something to commit even if no row is written: columns, or indexes."""
 
 
 UPSERT = Operation("UPSERT", looks_up=True)
@@ -38,4 +40,6 @@ INSERT_OVERWRITE_TABLE = Operation(
     "INSERT_OVERWRITE_TABLE", fills_small=False, replaces=Replaces.TABLE
 )
 CLUSTER = Operation("CLUSTER", fills_small=False)
+ALTER_SCHEMA = Operation("ALTER_SCHEMA", without_rows=True)
+INDEX = Operation("INDEX", without_rows=True)
 DELETE_PARTITION = Operation("DELETE_PARTITION", replaces=Replaces.PARTITIONS)

@@ -30,6 +30,7 @@ from lakedex.write.operation import Operation
 from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
+from lakedex.write.rows import DELETE
 from lakedex.write.target import StoredSchema, WriteSchema, check_writable
 from lakedex.write.windowed.day_window import check_partitions
 
@@ -84,7 +85,7 @@ def take_rows(
     if not operation.is_delete and source is not None:
         columns = reconcile(
             stored.columns,
-            source.schema,
+            _without_mark(source.schema),
             defaults=stored.defaults,
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
@@ -139,6 +140,12 @@ def take_rows(
         stored=stored.columns,
         order=order,
     )
+
+
+def _without_mark(incoming: pa.Schema) -> pa.Schema:
+    """The columns of rows, but for the mark of those that are to go away."""
+    at = incoming.get_field_index(DELETE)
+    return incoming if at < 0 else incoming.remove(at)
 
 
 def _check_columns(

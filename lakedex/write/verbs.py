@@ -100,6 +100,31 @@ class TableWriter:
         """Take whole partitions away, named by their paths."""
         return self._run(kinds.DELETE_PARTITION, None, partitions)
 
+    def run(
+        self,
+        operation: Operation,
+        rows: RowSource | None,
+        *,
+        partitions: Sequence[str] = (),
+        seen: CommittedInstants | None = None,
+    ) -> WriteResult:
+        """Write rows that were chosen from the table itself, if it is still as it was then.
+
+        Args:
+            operation: What to do with the rows.
+            rows: The rows; those with a true `rows.DELETE` are deleted, whatever the operation.
+            partitions: Partitions to replace beside those of the rows.
+            seen: What was committed when the rows were chosen.
+
+        Raises:
+            CommitConflict: Another writer was first; nothing was changed.
+        """
+        return self._run(operation, rows, partitions, seen)
+
+    def seen(self) -> CommittedInstants:
+        """What is committed now."""
+        return CommittedInstants.of(Snapshot.open(self._address.open()).timeline)
+
     def _run(
         self,
         operation: Operation,

@@ -85,7 +85,8 @@ def run_write(
     with Scratch(target.address) as scratch:
         with clock.step("intake"):
             taken = take_rows(target, operation, source, scratch.path, partitions)
-        if not taken.rows and operation.replaces is not Replaces.TABLE and not partitions:
+        is_idle = operation.replaces is not Replaces.TABLE and not operation.without_rows
+        if not taken.rows and is_idle and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
         for attempt in range(target.conflict_retries + 1):
             try:
@@ -170,7 +171,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         index_hits=hits,
         seconds=clock.seconds,
     )
-    replaces = write.operation.replaces is not Replaces.NOTHING
+    replaces = write.operation.replaces is not Replaces.NOTHING or write.operation.without_rows
     if not groups and not replaces:
         return result
     with clock.step("write"):

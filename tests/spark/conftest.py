@@ -95,3 +95,22 @@ def lake(spark) -> Any:
     import lakedex  # noqa: PLC0415 - not where pyspark is absent
 
     return lakedex.attach(spark)
+
+
+@pytest.fixture(autouse=True)
+def _names_of_a_test_end_with_it(request) -> Iterator[None]:
+    """Take names out of the catalog whose tables lie in the folder of the test."""
+    if not {"lake", "tmp_path"} <= set(request.fixturenames):
+        yield
+        return
+    catalog = request.getfixturevalue("spark")._jsparkSession.sessionState().catalog()
+    folder = str(request.getfixturevalue("tmp_path"))
+    yield
+    each = catalog.listTables("default").iterator()
+    while each.hasNext():
+        name = each.next()
+        if name.database().isDefined():
+            entry = catalog.getTableMetadata(name)
+            if entry.location().getPath().startswith(folder):
+                catalog.refreshTable(name)
+                catalog.dropTable(name, True, False)

@@ -65,7 +65,7 @@ def test_a_wrong_schema_is_named_and_makes_nothing(lake, tmp_path, schema, messa
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize("name", ["", "a.b", "../evil", "a/b", 7])
+@pytest.mark.parametrize("name", ["", "a.b.c", "a.", "../evil", "a/b", 7])
 def test_a_wrong_name_is_refused(lake, name):
     with pytest.raises(InvalidInput, match="a table's name"):
         lake.create_table(name, DDL, record_key="id")
@@ -77,9 +77,15 @@ def test_a_table_is_found_by_name_and_by_path(lake, spark, tmp_path):
     for path in (tmp_path / "here", str(tmp_path / "here"), (tmp_path / "here").as_uri()):
         assert lake.table(path).name == "found"
     lake.create_table("in_warehouse", DDL, record_key="id")
-    # Another lake of the session knows no names, but the warehouse.
+    # Names are those of the session's catalog, for every lake and for plain Spark.
     other = lakedex.attach(spark)
     assert other.table("in_warehouse").schema.names[5:] == ARROW.names
+    assert other.table("default.found").path == made.path
+    assert spark.table("found").columns[5:] == ARROW.names
+    with pytest.raises(InvalidInput, match="has a table or view 'found' already"):
+        lake.create_table("found", DDL, path=tmp_path / "elsewhere", record_key="id")
+    assert not (tmp_path / "elsewhere").exists()
+    spark.sql("DROP TABLE found")
     with pytest.raises(TableNotFound, match="there is no table 'found'"):
         other.table("found")
     with pytest.raises(TableNotFound):

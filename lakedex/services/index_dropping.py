@@ -1,0 +1,87 @@
+"""Drops an index: the properties stop naming it first, then its files go."""
+
+from __future__ import annotations
+
+from lakedex.config import keys
+from lakedex.config import write_option_names as options
+from lakedex.config.write_options import WriteOptions
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.definitions import format_definitions
+from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties, write_own_properties
+from lakedex.timeline import Action, update_properties
+from lakedex.txn.lock import open_lock
+from lakedex.txn.transaction import TransactionOptions
+
+_FLAGS = {
+    "column_stats": (options.COLUMN_STATS, options.PARTITION_STATS),
+    "partition_stats": (options.PARTITION_STATS,),
+    "bloom_filters": (options.BLOOM_FILTERS,),
+    "record_index": (options.GLOBAL_RECORD_INDEX, options.PARTITIONED_RECORD_INDEX),
+}
+_WITH = {"column_stats": ("column_stats", "partition_stats")}
+"""Ranges of partitions are made of those of files."""
+
+_LAYOUT = {
+    "column_stats": (options.COLUMN_STATS_COLUMNS.name, options.COLUMN_STATS_MOST_COLUMNS.name)
+}
+"""What the next index of the kind may choose anew."""
+
+
+def drop_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:
+    """Take an index away; later writes do not build it again.
+
+    Args:
+        address: Where the table lies.
+        name: The index by the name of its metadata partition.
+        patience: How long to wait for other writers.
+
+    Raises:
+        InvalidInput: There is no such index, or the table's writes need it.
+    """
+    storage = address.open()
+    with open_lock(storage, patience.lock):
+        snapshot = Snapshot.open(storage)
+        config = snapshot.config
+        if name not in config.metadata_partitions:
+            present = ", ".join(config.metadata_partitions) or "none"
+            raise InvalidInput(f"table {config.name} has no index {name!r}; it has {present}")
+        if name not in _FLAGS:
+            raise UnsupportedFeature(f"dropping the index {name}")
+        if snapshot.timeline.pending_of(Action.INDEXING):
+            raise InvalidInput(f"an index of {config.name} is being built; drop {name} after that")
+        kept = read_own_properties(storage)
+        _check_unneeded(snapshot, kept, name)
+        gone = [each for each in _WITH.get(name, (name,)) if each in config.metadata_partitions]
+        left = sorted(set(config.metadata_partitions) - set(gone))
+        update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
+        definitions = {
+            each: known for each, known in snapshot.definitions.items() if each not in gone
+        }
+        if config.index_defs_path is not None:
+            storage.replace(config.index_defs_path, format_definitions(definitions))
+        flags = {spelling: "false" for flag in _FLAGS[name] for spelling in flag.names}
+        said = {each: "false" for each in flags if each in kept}
+        off = {flag.name: "false" for flag in _FLAGS[name]}
+        layout = _LAYOUT.get(name, ())
+        chosen = {each: value for each, value in kept.items() if each not in layout}
+        write_own_properties(storage, {**chosen, **said, **off})
+        for each in gone:
+            remove_partition(address, each)
+
+
+def _check_unneeded(snapshot: Snapshot, kept: dict[str, str], name: str) -> None:
+    if name != "record_index":
+        return
+    definition = snapshot.definitions.get(name)
+    partitioned = None if definition is None else definition.is_partitioned
+    chosen = WriteOptions.resolve(
+        snapshot.config, kept, {}, record_index_partitioned=partitioned
+    ).index_type
+    if chosen.uses_record_index:
+        raise InvalidInput(
+            f"the writes of table {snapshot.config.name} find records by the record index "
+            f"(hoodie.index.type={chosen.value}); it cannot be dropped"
+        )

@@ -1,0 +1,208 @@
+package lakedex.jvm;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
+
+/**
+ * A session's parser, asked first by everybody, that passes statements about our tables to Python.
+ *
+ * Spark's own parser parses. Python is asked about statements of a few kinds only, or about a text
+ * that Spark cannot parse; a query costs one walk over its unresolved plan.
+ */
+public final class StatementParser implements InvocationHandler {
+
+  private static final Set KINDS = new HashSet(Arrays.asList(new Object[] {
+    "CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "DropTable",
+    "AddColumns", "AlterColumn", "AlterColumns", "RenameColumn", "DropColumns", "ReplaceColumns",
+    "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
+    "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
+    "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
+    "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
+    "DropIndex", "Call"
+  }));
+
+  private final ParserInterface parser;
+  private final String session;
+
+  public StatementParser(ParserInterface parser, String session) {
+    this.parser = parser;
+    this.session = session;
+  }
+
+  /** Put a parser of ours in front of the session's, or in the place of one of ours. */
+  public static void install(@SESSION@ session) throws Exception {
+    Object state = session.sessionState();
+    put(state, "sqlParser", session.sessionUUID());
+    put(session.sessionState().catalog(), "parser", session.sessionUUID());
+  }
+
+  private static void put(Object holder, String name, String session) throws Exception {
+    Class kind = holder.getClass();
+    Field field = null;
+    while (field == null && kind != null) {
+      Field[] fields = kind.getDeclaredFields();
+      for (int i = 0; i < fields.length; i++) {
+        if (fields[i].getName().equals(name)
+            || fields[i].getName().endsWith("$$" + name)) {
+          field = fields[i];
+        }
+      }
+      kind = kind.getSuperclass();
+    }
+    if (field == null) {
+      throw new NoSuchFieldException(name);
+    }
+    field.setAccessible(true);
+    ParserInterface own = behind((ParserInterface) field.get(holder));
+    Class[] faces = new Class[] {ParserInterface.class};
+    ClassLoader loader = StatementParser.class.getClassLoader();
+    field.set(holder, Proxy.newProxyInstance(loader, faces, new StatementParser(own, session)));
+  }
+
+  /** The parser that was there before. */
+  public static ParserInterface behind(ParserInterface parser) {
+    if (Proxy.isProxyClass(parser.getClass())) {
+      InvocationHandler handler = Proxy.getInvocationHandler(parser);
+      if (handler instanceof StatementParser) {
+        return ((StatementParser) handler).parser;
+      }
+    }
+    return parser;
+  }
+
+  public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+    boolean parses = method.getName().startsWith("parsePlan")
+        && arguments != null && arguments[0] instanceof String;
+    try {
+      Object parsed = method.invoke(parser, arguments);
+      return parses ? taken((String) arguments[0], (LogicalPlan) parsed) : parsed;
+    } catch (InvocationTargetException failure) {
+      LogicalPlan own = parses ? asked((String) arguments[0], null) : null;
+      if (own == null) {
+        throw failure.getCause();
+      }
+      return own;
+    }
+  }
+
+  private LogicalPlan taken(String text, LogicalPlan parsed) {
+    LogicalPlan plan = bound(session, parsed);
+    if (!isKnown(plan)) {
+      return plan;
+    }
+    LogicalPlan own = asked(text, plan);
+    return own == null ? plan : own;
+  }
+
+  /** Whether a plan is a statement that may concern a table of ours. */
+  public static boolean isKnown(LogicalPlan plan) {
+    LogicalPlan root = plan;
+    while (root instanceof UnresolvedWith) {
+      root = ((UnresolvedWith) root).child();
+    }
+    return KINDS.contains(root.getClass().getSimpleName());
+  }
+
+  /** What Python makes of a statement; null where it is none of ours. */
+  private LogicalPlan asked(String text, LogicalPlan plan) {
+    Object answer = Python.call("statement", Arrays.asList(new Object[] {session, text, plan}));
+    if (answer instanceof LogicalPlan) {
+      return (LogicalPlan) answer;
+    }
+    if (answer == null || answer.equals("")) {
+      return null;
+    }
+    return new ExternalCommandExecutor(
+        new StatementRunner(session),
+        (String) answer,
+        scala.collection.immutable.Map$.MODULE$.empty());
+  }
+
+  /** A plan with earlier states and changes of our tables put in, wherever it names them. */
+  public static LogicalPlan bound(String session, LogicalPlan plan) {
+    return bound(session, plan, !isKnown(plan));
+  }
+
+  /** The same; tables that are named by their paths are put in too, or left to the statement. */
+  public static LogicalPlan bound(String session, LogicalPlan plan, boolean paths) {
+    return (LogicalPlan) plan.transformUpWithSubqueries(new Binder(session, paths));
+  }
+
+  public static final class Binder extends scala.runtime.AbstractPartialFunction {
+
+    private final String session;
+    private final boolean paths;
+
+    public Binder(String session, boolean paths) {
+      this.session = session;
+      this.paths = paths;
+    }
+
+    public boolean isDefinedAt(Object node) {
+      return node instanceof RelationTimeTravel
+          || node instanceof UnresolvedTableValuedFunction
+          || node instanceof UnresolvedWith
+          || (paths && isPath(node));
+    }
+
+    /** Whether a node is of the form hudi.`/path/of/table`. */
+    private static boolean isPath(Object node) {
+      if (!(node instanceof UnresolvedRelation)) {
+        return false;
+      }
+      @SEQ@ parts = ((UnresolvedRelation) node).multipartIdentifier();
+      if (parts.size() != 2 || ((String) parts.apply(1)).indexOf('/') < 0) {
+        return false;
+      }
+      String source = ((String) parts.apply(0)).toLowerCase();
+      return source.equals("hudi") || source.equals("lakedex");
+    }
+
+    public Object applyOrElse(Object node, scala.Function1 otherwise) {
+      if (node instanceof UnresolvedWith) {
+        return withBoundQueries((UnresolvedWith) node);
+      }
+      if (!isDefinedAt(node)) {
+        return otherwise.apply(node);
+      }
+      Object answer = Python.call("travel", Arrays.asList(new Object[] {session, node}));
+      return answer instanceof LogicalPlan ? answer : node;
+    }
+
+    /** Queries that a WITH names are no children of it. */
+    private Object withBoundQueries(UnresolvedWith node) {
+      java.util.List relations = new java.util.ArrayList();
+      scala.collection.Iterator each = node.cteRelations().iterator();
+      while (each.hasNext()) {
+        scala.Product named = (scala.Product) each.next();
+        LogicalPlan query =
+            StatementParser.bound(session, (LogicalPlan) named.productElement(1), true);
+        if (named.productArity() == 2) {
+          relations.add(new scala.Tuple2(named.productElement(0), query));
+        } else {
+          relations.add(
+              new scala.Tuple3(named.productElement(0), query, named.productElement(2)));
+        }
+      }
+      Object[] members = new Object[node.productArity()];
+      for (int i = 0; i < members.length; i++) {
+        members[i] = node.productElement(i);
+      }
+      members[1] = Lists.scala(relations);
+      return node.makeCopy(members);
+    }
+  }
+}

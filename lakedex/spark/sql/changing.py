@@ -1,0 +1,204 @@
+"""UPDATE and DELETE: the rows are chosen by Spark, and written as one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import StructType
+
+from lakedex.config import TableConfig
+from lakedex.errors import UnsupportedFeature
+from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.sql.assigning import check_storable, stored
+from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.copies import PARTITION, has_copies, touched_partitions
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
+from lakedex.spark.table import SparkTable
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.write import operation as kinds
+from lakedex.write.rows import DELETE
+
+_NEW = "__lakedex_new_"
+
+
+def update(context: Context, statement: Statement) -> Prepared | None:
+    """UPDATE; None where the table is not ours."""
+    return _prepared(context, statement, _update)
+
+
+def delete(context: Context, statement: Statement) -> Prepared | None:
+    """DELETE FROM; None where the table is not ours."""
+    return _prepared(context, statement, _delete)
+
+
+def _prepared(
+    context: Context, statement: Statement, run: Callable[[Context, Statement, NamedTable], None]
+) -> Prepared | None:
+    named = context.names.find(name_parts(relation_under(statement.plan.table())))
+    if named is None:
+        return None
+    return Prepared(partial(run, context, statement, named))
+
+
+def _delete(context: Context, statement: Statement, named: NamedTable) -> None:
+    plan = statement.plan
+    table = context.open(named)
+    seen = table.writer().seen()
+    condition = context.plans.column(plan.condition())
+    every = context.plans.rows(plan.table())
+    rows = every.filter(condition)
+    if has_copies(table, rows):
+        others = every.filter(~fn.coalesce(condition, fn.expr("false")))
+        _put_anew(context, table, others, rows, seen)
+    else:
+        config = table.snapshot.config
+        fields = (*config.record_key_fields, *config.partition_fields)
+        wanted = {name.partition(".")[0] for name in fields}
+        keys = rows.select(*[f"`{name}`" for name in own_columns(table).names if name in wanted])
+        writer = table.writer(context.write_options())
+        writer.run(kinds.DELETE, DataFrameSource(keys), seen=seen)
+    context.refresh(named)
+
+
+def _put_anew(
+    context: Context,
+    table: SparkTable,
+    rows: DataFrame,
+    changed: DataFrame,
+    seen: CommittedInstants,
+) -> None:
+    """Put rows in the place of all that is in the partitions of some changed rows."""
+    names = [f"`{name}`" for name in own_columns(table).names]
+    writer = table.writer(context.write_options())
+    if not table.snapshot.config.is_partitioned:
+        writer.run(kinds.INSERT_OVERWRITE_TABLE, DataFrameSource(rows.select(*names)), seen=seen)
+        return
+    partitions = touched_partitions(changed)
+    kept = rows.filter(fn.col(PARTITION).isin(partitions)).select(*names)
+    writer.run(kinds.INSERT_OVERWRITE, DataFrameSource(kept), partitions=partitions, seen=seen)
+
+
+def _update(context: Context, statement: Statement, named: NamedTable) -> None:
+    plan = statement.plan
+    table = context.open(named)
+    seen = table.writer().seen()
+    every = context.plans.rows(plan.table())
+    given = optional(plan.condition())
+    condition = fn.expr("true") if given is None else context.plans.column(given)
+    columns = own_columns(table)
+    names = target_names(plan.table())
+    values = {
+        assigned_column(statement, each.key(), columns, names): context.plans.column(each.value())
+        for each in listed(plan.assignments())
+    }
+    check_assigned(table.snapshot.config, values)
+    rows = every.filter(condition)
+    changed = with_values(context, rows, columns, values)
+    new = [fn.col(f"{_NEW}{name}").alias(name) for name in columns.names]
+    writer = table.writer(context.write_options())
+    if has_copies(table, rows):
+        others = every.filter(~fn.coalesce(condition, fn.expr("false")))
+        if set(values) & set(table.snapshot.config.partition_fields):
+            names_of = [f"`{name}`" for name in columns.names]
+            whole = DataFrameSource(others.select(*names_of).unionAll(changed.select(*new)))
+            writer.run(kinds.INSERT_OVERWRITE_TABLE, whole, seen=seen)
+        else:
+            both = others.select(*[f"`{name}`" for name in columns.names], PARTITION).unionAll(
+                changed.select(*new, PARTITION)
+            )
+            _put_anew(context, table, both, rows, seen)
+    else:
+        if moves_rows(table, values):
+            changed = _moved(changed, table.snapshot.config.partition_fields, columns)
+        else:
+            changed = changed.select(*new)
+        writer.run(kinds.UPSERT, DataFrameSource(changed), seen=seen)
+    context.refresh(named)
+
+
+def with_values(
+    context: Context, rows: DataFrame, columns: StructType, values: dict[str, Column]
+) -> DataFrame:
+    """Rows with the new values of all columns beside the old ones, under names of their own."""
+    named = [
+        values.get(field.name, fn.col(f"`{field.name}`")).alias(f"{_NEW}{field.name}")
+        for field in columns
+    ]
+    both = rows.select("*", *named)
+    given = {field.name: field.dataType for field in both.schema}
+    for field in columns:
+        name = f"{_NEW}{field.name}"
+        if given[name] != field.dataType:
+            check_storable(context.plans, given[name], field)
+            both = both.withColumn(name, stored(context.plans, fn.col(f"`{name}`"), field.dataType))
+    return both
+
+
+def moves_rows(table: SparkTable, values: Sequence[str] | dict[str, Column]) -> bool:
+    """Whether rows get another partition under an index that does not follow them there."""
+    snapshot = table.snapshot
+    if not set(values) & set(snapshot.config.partition_fields):
+        return False
+    return not table.writer().target().options.index_type.is_global
+
+
+def _moved(rows: DataFrame, partition_fields: Sequence[str], columns: StructType) -> DataFrame:
+    """Rows in their new partitions, and the old ones marked to go away where those differ."""
+    changed = [
+        ~fn.col(f"`{name}`").eqNullSafe(fn.col(f"{_NEW}{name}")) for name in partition_fields
+    ]
+    moves = changed[0]
+    for each in changed[1:]:
+        moves = moves | each
+    new = [fn.col(f"{_NEW}{name}").alias(name) for name in columns.names]
+    old = [fn.col(f"`{name}`").alias(name) for name in columns.names]
+    kept = fn.struct(*new, fn.expr("false").alias(DELETE))
+    gone = fn.struct(*old, fn.expr("true").alias(DELETE))
+    pairs = fn.when(moves, fn.array(kept, gone)).otherwise(fn.array(kept))
+    return rows.select(fn.explode(pairs).alias("row")).select("row.*")
+
+
+def target_names(table: Node) -> tuple[str, ...]:
+    """What may stand before a column of the target: its alias, or the parts of its name."""
+    if kind(table) == "SubqueryAlias":
+        return (str(table.identifier().name()),)
+    return name_parts(table)
+
+
+def assigned_column(
+    statement: Statement, key: Node, columns: StructType, names: tuple[str, ...]
+) -> str:
+    """The column of the target that an assignment is to.
+
+    Raises:
+        InvalidDefinition: The target has no such column.
+        UnsupportedFeature: It is a field of a struct.
+    """
+    parts = [str(part) for part in listed(key.nameParts())]
+    before = [name.lower() for name in names]
+    by_case = {name.lower(): name for name in columns.names}
+    for cut in range(len(parts) - 1, 0, -1):
+        head = [part.lower() for part in parts[:cut]]
+        if head == before[-cut:] and cut <= len(before):
+            parts = parts[cut:]
+            break
+    found = by_case.get(parts[0].lower())
+    if found is None:
+        shown = ", ".join(columns.names)
+        raise statement.wrong(key, f"the table has no column {'.'.join(parts)!r}, only {shown},")
+    if len(parts) > 1:
+        raise UnsupportedFeature(f"assigning to {'.'.join(parts)}, a field of a struct,")
+    return found
+
+
+def check_assigned(config: TableConfig, values: dict[str, Column]) -> None:
+    """Refuse to give records another key: they would become other records."""
+    for name in config.record_key_fields:
+        if name in values:
+            raise UnsupportedFeature(
+                f"assigning to {name}, the table's record key, (DELETE and INSERT instead)"
+            )

@@ -1,0 +1,96 @@
+"""What every statement needs of the session: its lake, its plans and its names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from lakedex.config.option_check import is_write_option
+from lakedex.errors import InvalidDefinition
+from lakedex.expr.sql_lexer import complaint
+from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.schemas import spark_schema
+from lakedex.spark.sql.names import NamedTable, Names
+from lakedex.spark.sql.plans import Node, Plans, mapped, optional
+from lakedex.spark.table import SparkTable
+from lakedex.table.spec import TableSpec
+
+
+class SqlLake(Protocol):
+    """What statements need of a lake."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+
+    def table_at(self, path: str) -> SparkTable:
+        """The table at a path."""
+
+    def make_table(self, path: str, spec: TableSpec) -> SparkTable:
+        """Make a table at a path, without a name in the catalog."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement about a table of ours, understood but not run."""
+
+    run: Callable[[], DataFrame | None]
+    is_query: bool = False
+    """Whether it changes nothing and gives rows."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement as it was parsed."""
+
+    text: str
+    plan: Node
+    """Below a WITH, if there is one."""
+    scope: Callable[[Node], Node]
+    """Gives a query of the statement the names that its WITH defines."""
+
+    def wrong(self, node: Node, message: str) -> InvalidDefinition:
+        """An error that points at the place of a plan or an expression in the text."""
+        at = optional(node.origin().startIndex())
+        return complaint(self.text, 0 if at is None else int(at), message)
+
+
+class Context:
+    """One session, as statements use it."""
+
+    def __init__(self, lake: SqlLake) -> None:
+        """Statements of this lake."""
+        self.lake = lake
+        self.spark = lake.spark
+        self.plans = Plans(lake.spark)
+        self.names = Names(lake.spark)
+
+    def open(self, named: NamedTable) -> SparkTable:
+        """The table that a name stands for."""
+        return self.lake.table_at(named.path)
+
+    def write_options(self) -> dict[str, str]:
+        """The write options that the session's settings say."""
+        settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
+        return {name: str(value) for name, value in settings.items() if is_write_option(name)}
+
+    def refresh(self, named: NamedTable) -> None:
+        """Let Spark forget what it cached of a table that was changed."""
+        if named.entry is not None:
+            self.spark.catalog.refreshTable(named.quoted)
+        else:
+            self.spark.catalog.refreshByPath(named.path)
+
+    def empty(self) -> DataFrame:
+        """What a statement gives that gives no rows."""
+        return self.spark.createDataFrame([], StructType())
+
+
+def own_columns(table: SparkTable) -> StructType:
+    """A table's columns without Hudi's five, as Spark has them."""
+    fields = spark_schema(table.schema).fields
+    return StructType([field for field in fields if field.name not in META_COLUMNS])

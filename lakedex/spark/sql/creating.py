@@ -1,0 +1,181 @@
+"""CREATE TABLE, CREATE TABLE AS SELECT and DROP TABLE: a name in the catalog, a table in its place.
+
+Spark's own catalog takes the name first, and what it made of columns, partitions, properties and
+place is what the table is made of. If that fails, the name is taken out again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.saving import described
+from lakedex.spark.schemas import arrow_schema
+from lakedex.spark.sql.context import Context, Prepared, Statement
+from lakedex.spark.sql.names import NamedTable, location
+from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
+from lakedex.spark.table import SparkTable
+from lakedex.table.spec import TableSpec
+
+_SHORT_NAMES = {
+    "primarykey": "hoodie.datasource.write.recordkey.field",
+    "precombinefield": "hoodie.datasource.write.precombine.field",
+    "orderingfields": "hoodie.datasource.write.ordering.fields",
+    "type": "hoodie.datasource.write.table.type",
+}
+_OWN_PREFIXES = ("hoodie.", "lakedex.")
+
+
+def create(context: Context, statement: Statement) -> Prepared | None:
+    """CREATE TABLE ... USING hudi; None for another provider."""
+    if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
+        return None
+    return Prepared(partial(_create_empty, context, statement.plan))
+
+
+def create_as_select(context: Context, statement: Statement) -> Prepared | None:
+    """CREATE TABLE ... USING hudi AS SELECT ...; None for another provider."""
+    if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
+        return None
+    return Prepared(partial(_create_as_select, context, statement))
+
+
+def drop(context: Context, statement: Statement) -> Prepared | None:
+    """DROP TABLE; None where Spark does all there is to do."""
+    child = statement.plan.child()
+    if kind(child) != "UnresolvedIdentifier":
+        return None
+    named = context.names.find(name_parts(child))
+    if named is None or named.entry is None:
+        return None
+    return Prepared(partial(_drop, context, statement.plan, named))
+
+
+def _drop(context: Context, plan: Node, named: NamedTable) -> None:
+    context.plans.rows(plan)
+    if plan.purge():
+        remove_folder(context, named.path)
+
+
+def remove_folder(context: Context, path: str) -> None:
+    """Remove all that lies under a table's folder."""
+    place = context.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+    conf = context.spark._jsparkSession.sessionState().newHadoopConf()
+    recursive = True
+    place.getFileSystem(conf).delete(place, recursive)
+
+
+def _create_empty(context: Context, plan: Node) -> None:
+    _create(context, plan)
+
+
+def _create(context: Context, plan: Node) -> SparkTable | None:
+    identifier = context.names.identifier(name_parts(plan.name()))
+    if identifier is None:
+        raise InvalidInput("a Hudi table is made in the session catalog: CREATE TABLE db.name")
+    is_there = context.names.catalog.tableExists(identifier)
+    context.plans.rows(plan)
+    if is_there:
+        return None
+    # Its database is the current one where the statement says none.
+    entry = context.names.catalog.getTableMetadata(identifier)
+    try:
+        return _made(context, entry)
+    except BaseException:
+        context.names.forget(entry.identifier())
+        raise
+
+
+def _create_as_select(context: Context, statement: Statement) -> None:
+    plan = statement.plan
+    rows = context.plans.rows(statement.scope(plan.query()))
+    rows = rows.drop(*[name for name in rows.columns if name in META_COLUMNS])
+    table = _create(context, _plain_create(context, plan, rows))
+    if table is None:
+        return
+    named = context.names.find(name_parts(plan.name()))
+    try:
+        table.bulk_insert(rows, options=context.write_options())
+    except BaseException:
+        if named is not None:
+            managed = str(named.entry.tableType().name()) == "MANAGED"
+            context.names.forget(named.identifier)
+            if not managed:
+                remove_folder(context, named.path)
+        raise
+    if named is not None:
+        context.refresh(named)
+
+
+def _plain_create(context: Context, plan: Node, rows: DataFrame) -> Node:
+    """The CREATE TABLE of a CREATE TABLE AS SELECT, with the columns of its query."""
+    jvm = context.spark.sparkContext._jvm
+    logical = jvm.org.apache.spark.sql.catalyst.plans.logical
+    struct = rows._jdf.schema().asNullable()
+    if int(context.spark.version.partition(".")[0]) >= 4:
+        parser = context.spark._jsparkSession.sessionState().sqlParser()
+        columns = [
+            logical.ColumnDefinition.fromV1Column(field, parser) for field in struct.fields()
+        ]
+        struct = context.plans.sequence(columns)
+    return logical.CreateTable(
+        plan.name(), struct, plan.partitioning(), plan.tableSpec(), plan.ignoreIfExists()
+    )
+
+
+def _made(context: Context, entry: Node) -> SparkTable:
+    """The table of a catalog entry: the one that lies there, or a new one."""
+    path = location(entry)
+    properties = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
+    told = described(properties)
+    try:
+        table = context.lake.table_at(path)
+    except TableNotFound:
+        pass
+    else:
+        _check_same(table, told.record_key)
+        return table
+    struct = StructType.fromJson(json.loads(entry.schema().json()))
+    columns = StructType([field for field in struct if field.name not in META_COLUMNS])
+    partition_by = list(map(str, listed(entry.partitionColumnNames()))) or told.partition_by
+    spec = TableSpec(
+        name=str(entry.identifier().table()),
+        schema=arrow_schema(columns),
+        record_key=told.record_key,
+        ordering=told.ordering,
+        partition_by=partition_by,
+        table_type=told.table_type,
+        properties=properties,
+        database=str(entry.database()),
+    )
+    return context.lake.make_table(path, spec)
+
+
+def _check_same(table: SparkTable, record_key: list[str]) -> None:
+    present = list(table.snapshot.config.record_key_fields)
+    if record_key and record_key != present:
+        raise InvalidInput(
+            f"the table at {table.path} has the record key {', '.join(present)}, not "
+            f"{', '.join(record_key)}"
+        )
+
+
+def spelled_out(properties: Mapping[str, str]) -> dict[str, str]:
+    """Hudi's properties of a statement under their full names; Spark's own are left out.
+
+    Example:
+        >>> spelled_out({"primaryKey": "id", "owner": "me"})
+        {'hoodie.datasource.write.recordkey.field': 'id'}
+    """
+    found = {}
+    for name, value in properties.items():
+        full = _SHORT_NAMES.get(name.lower(), name)
+        if full.startswith(_OWN_PREFIXES):
+            found[full] = str(value)
+    return found

@@ -1,0 +1,206 @@
+"""The statements that Spark's grammar lacks, read token by token.
+
+SHOW INDEXES [FROM | IN] table
+REFRESH INDEX name ON [TABLE] table
+DROP INDEX [IF EXISTS] name [ON [TABLE] table]
+CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (column or expression, ...)
+CALL [system .] procedure ( [name =>] literal, ... )
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lakedex.errors import InvalidDefinition
+from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
+
+Literal = str | int | float | bool | None
+_CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A statement of this grammar."""
+
+    verb: str
+    """`show indexes`, `refresh index`, `drop index`, `create index` or `call`."""
+    name: str = ""
+    """Of the index or the procedure."""
+    table: tuple[str, ...] = ()
+    if_exists: bool = False
+    is_expression: bool = False
+    position: int = 0
+    """Where the name stands."""
+    arguments: tuple[Literal, ...] = ()
+    named: dict[str, Literal] = field(default_factory=dict)
+
+
+def parse_extra(text: str) -> Extra | None:
+    """The statement in a text; None where it begins as none of these.
+
+    Example:
+        >>> parse_extra("SHOW INDEXES IN db.trips").table
+        ('db', 'trips')
+        >>> parse_extra("CALL show_commits(table => 'trips', limit => 3)").named
+        {'table': 'trips', 'limit': 3}
+
+    Raises:
+        InvalidDefinition: It begins as one of these, and goes on wrongly; the place is shown.
+    """
+    try:
+        tokens = tokenise(text)
+    except InvalidDefinition:
+        return None
+    words = [token.keyword for token in tokens[:2]]
+    reader = _Reader(text, tokens)
+    if words[:1] == ["CALL"]:
+        return reader.call()
+    if len(words) > 1 and (words[0], words[1]) in _VERBS:
+        return _VERBS[words[0], words[1]](reader)
+    return None
+
+
+class _Reader:
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._at = 0
+
+    def show(self) -> Extra:
+        self._at = 2
+        _ = self._took("FROM") or self._took("IN")
+        table = self._name_parts("the name of a table")
+        self._end()
+        return Extra("show indexes", table=table)
+
+    def refresh(self) -> Extra:
+        self._at = 2
+        position = self._token.start
+        name = self._name("the name of an index")
+        table = self._on_table()
+        self._end()
+        return Extra("refresh index", name, table, position=position)
+
+    def drop(self) -> Extra:
+        self._at = 2
+        if_exists = self._if("EXISTS")
+        position = self._token.start
+        name = self._name("the name of an index")
+        table = () if self._token.keyword in ("", ";") else self._on_table()
+        self._end()
+        return Extra("drop index", name, table, if_exists=if_exists, position=position)
+
+    def create(self) -> Extra:
+        """Only what Spark's own grammar refused comes here: an index on an expression."""
+        self._at = 2
+        if_missing = self._if("NOT", "EXISTS")
+        name = self._name("the name of an index")
+        table = self._on_table()
+        if self._took("USING"):
+            self._name("the kind of the index")
+        self._need("(")
+        place = self._token.start
+        is_expression = any(
+            token.keyword == "(" for token in self._tokens[self._at : len(self._tokens)]
+        )
+        if not is_expression:
+            raise complaint(self._text, place, "columns of an index are expected")
+        return Extra(
+            "create index", name, table, if_exists=if_missing, is_expression=True, position=place
+        )
+
+    def call(self) -> Extra:
+        self._at = 1
+        position = self._token.start
+        name = self._name_parts("the name of a procedure")
+        self._need("(")
+        arguments: list[Literal] = []
+        named: dict[str, Literal] = {}
+        while not self._took(")"):
+            if (arguments or named) and not self._took(","):
+                raise self._wrong("a comma or a closing parenthesis is expected")
+            if self._tokens[min(self._at + 1, len(self._tokens) - 1)].value == "=>":
+                key = self._name("the name of a parameter").lower()
+                self._need("=>")
+                named[key] = self._literal()
+            elif named:
+                raise self._wrong("a value without a name stands after one with a name")
+            else:
+                arguments.append(self._literal())
+        self._end()
+        return Extra(
+            "call", ".".join(name).lower(), (), position=position, arguments=tuple(arguments),
+            named=named,
+        )  # fmt: skip
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._at]
+
+    def _took(self, word: str) -> bool:
+        if self._token.keyword != word:
+            return False
+        self._at += 1
+        return True
+
+    def _need(self, word: str) -> None:
+        if not self._took(word):
+            raise self._wrong(f"{word} is expected")
+
+    def _if(self, *words: str) -> bool:
+        if not self._took("IF"):
+            return False
+        for word in words:
+            self._need(word)
+        return True
+
+    def _on_table(self) -> tuple[str, ...]:
+        self._need("ON")
+        self._took("TABLE")
+        return self._name_parts("the name of a table")
+
+    def _name(self, what: str) -> str:
+        token = self._token
+        if token.kind not in (Kind.WORD, Kind.NAME):
+            raise self._wrong(f"{what} is expected")
+        self._at += 1
+        return token.value
+
+    def _name_parts(self, what: str) -> tuple[str, ...]:
+        parts = [self._name(what)]
+        while self._took("."):
+            parts.append(self._name(what))
+        return tuple(parts)
+
+    def _literal(self) -> Literal:
+        minus = self._took("-")
+        token = self._token
+        if token.kind is Kind.NUMBER:
+            self._at += 1
+            digits = token.value.rstrip("LlSsYyDdFfBb")
+            value: int | float = int(digits) if digits.isdigit() else float(digits)
+            return -value if minus else value
+        if not minus and token.kind is Kind.STRING:
+            self._at += 1
+            return token.value
+        if not minus and token.keyword in _CONSTANTS:
+            self._at += 1
+            return _CONSTANTS[token.keyword]
+        raise self._wrong("a text, a number, true, false or null is expected")
+
+    def _end(self) -> None:
+        self._took(";")
+        if self._token.kind is not Kind.END:
+            raise self._wrong("the statement should end")
+
+    def _wrong(self, message: str) -> InvalidDefinition:
+        return complaint(self._text, self._token.start, message)
+
+
+_VERBS = {
+    ("SHOW", "INDEXES"): _Reader.show,
+    ("SHOW", "INDEX"): _Reader.show,
+    ("REFRESH", "INDEX"): _Reader.refresh,
+    ("DROP", "INDEX"): _Reader.drop,
+    ("CREATE", "INDEX"): _Reader.create,
+}

@@ -1,0 +1,59 @@
+"""What the statements of the extra grammar do."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lakedex.errors import UnsupportedFeature
+from lakedex.expr.sql_lexer import complaint
+from lakedex.spark.sql import indexing
+from lakedex.spark.sql.context import Context, Prepared
+from lakedex.spark.sql.extra_grammar import Extra, parse_extra
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.procedures import PROCEDURES, bind
+
+_SYSTEM = "system."
+
+
+def prepare_extra(context: Context, text: str, *, is_parsed: bool) -> Prepared | None:
+    """A statement that Spark's grammar lacks; None where it is none, or not about our tables.
+
+    Args:
+        context: The session.
+        text: The statement.
+        is_parsed: Whether Spark's parser took it, as Spark 4 takes CALL.
+    """
+    extra = parse_extra(text)
+    if extra is None:
+        return None
+    if extra.verb == "call":
+        return _call(context, text, extra, is_parsed=is_parsed)
+    if extra.verb == "drop index" and not extra.table:
+        run = partial(indexing.drop_anywhere, context, extra.name, if_there=extra.if_exists)
+        return Prepared(run)
+    named = context.names.find(extra.table)
+    if named is None:
+        raise complaint(text, extra.position, f"there is no Hudi table {'.'.join(extra.table)!r},")
+    return _on_table(context, extra, named)
+
+
+def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | None:
+    if extra.verb == "show indexes":
+        return Prepared(partial(indexing.show, context, named), is_query=True)
+    if extra.verb == "refresh index":
+        return Prepared(partial(indexing.refresh, context, named, extra.name))
+    if extra.verb == "create index":
+        raise UnsupportedFeature(f"CREATE INDEX {extra.name} on an expression")
+    return None
+
+
+def _call(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prepared | None:
+    name = extra.name.removeprefix(_SYSTEM)
+    procedure = PROCEDURES.get(name)
+    if procedure is None:
+        if is_parsed and "." in name:
+            return None
+        known = ", ".join(sorted(PROCEDURES))
+        raise complaint(text, extra.position, f"there is no procedure {name!r}, only {known},")
+    values = bind(text, extra, procedure)
+    return Prepared(partial(procedure.run, context, values), is_query=procedure.is_query)

@@ -1,0 +1,140 @@
+"""CREATE, DROP, SHOW and REFRESH INDEX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from lakedex.config import write_option_names as options
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.sql.context import Context, Prepared, Statement
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.plans import listed, mapped, name_parts, optional
+from lakedex.spark.table import SparkTable
+from lakedex.write import operation as kinds
+
+_RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
+_SHOWN = "index_name string, col_name string, index_type string, col_options string, options string"
+
+
+def create(context: Context, statement: Statement) -> Prepared | None:
+    """CREATE INDEX as Spark's grammar has it; None where the table is not ours."""
+    plan = statement.plan
+    named = context.names.find(name_parts(plan.table()))
+    if named is None:
+        return None
+    columns = [".".join(map(str, listed(pair._1().name()))) for pair in listed(plan.columns())]
+    return Prepared(
+        partial(
+            create_index,
+            context,
+            named,
+            str(plan.indexName()),
+            columns,
+            using=str(plan.indexType()),
+            settings=mapped(plan.properties()),
+            if_missing=bool(plan.ignoreIfExists()),
+        )
+    )
+
+
+def drop(context: Context, statement: Statement) -> Prepared | None:
+    """DROP INDEX name ON table; None where the table is not ours."""
+    plan = statement.plan
+    named = context.names.find(name_parts(plan.table()))
+    if named is None:
+        return None
+    name = str(plan.indexName())
+    return Prepared(partial(_drop, context, named, name, if_there=bool(plan.ignoreIfNotExists())))
+
+
+def create_index(
+    context: Context,
+    named: NamedTable,
+    name: str,
+    columns: Sequence[str],
+    *,
+    using: str,
+    settings: dict[str, str],
+    if_missing: bool,
+) -> None:
+    """Build one of the indexes that a table has at most once, from the data that is there."""
+    table = context.open(named)
+    kind = (using or name).lower()
+    chosen: dict[str, str] = dict(settings)
+    if kind == _RECORD_INDEX:
+        keys = list(table.snapshot.config.record_key_fields)
+        if list(columns) != keys:
+            raise InvalidInput(
+                f"the record index of table {table.name} is on its key ({', '.join(keys)}), not "
+                f"on {', '.join(columns)}"
+            )
+        chosen[options.GLOBAL_RECORD_INDEX.name] = "true"
+    elif kind == _BLOOM:
+        chosen[options.BLOOM_FILTERS.name] = "true"
+    elif kind == _COLUMN_STATS:
+        chosen[options.COLUMN_STATS.name] = "true"
+        chosen[options.COLUMN_STATS_COLUMNS.name] = ",".join(columns)
+    else:
+        raise UnsupportedFeature(
+            f"CREATE INDEX {name} of kind {kind!r} (only {_RECORD_INDEX}, {_COLUMN_STATS} and "
+            f"{_BLOOM})"
+        )
+    if kind in table.snapshot.config.metadata_partitions:
+        if if_missing:
+            return
+        raise InvalidInput(f"table {table.name} has the index {kind} already")
+    table.writer(chosen).run(kinds.INDEX, None)
+    context.refresh(named)
+
+
+def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
+    """DROP INDEX of a name that only one table of the current database has."""
+    found = []
+    names = context.names
+    for identifier in listed(names.catalog.listTables(names.catalog.getCurrentDatabase())):
+        parts = (optional(identifier.database()), str(identifier.table()))
+        named = names.find(tuple(str(part) for part in parts if part is not None))
+        if named is not None and any(each.name == name for each in context.open(named).indexes()):
+            found.append(named)
+    if not found and if_there:
+        return
+    if len(found) != 1:
+        tables = ", ".join(each.quoted for each in found) or "no table"
+        raise InvalidInput(f"{tables} has an index {name!r}; say DROP INDEX {name} ON table")
+    _drop(context, found[0], name, if_there=if_there)
+
+
+def _drop(context: Context, named: NamedTable, name: str, *, if_there: bool) -> None:
+    table = context.open(named)
+    if if_there and name not in {each.name for each in table.indexes()}:
+        return
+    table.drop_metadata_index(name)
+    context.refresh(named)
+
+
+def show(context: Context, named: NamedTable) -> DataFrame:
+    """SHOW INDEXES."""
+    return context.spark.createDataFrame(_shown(context.open(named)), _SHOWN)
+
+
+def _shown(table: SparkTable) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (each.name, ",".join(_own(each.columns)), each.kind, each.function, each.state)
+        for each in table.indexes()
+        if each.name != "files"
+    ]
+
+
+def _own(columns: Sequence[str]) -> list[str]:
+    return [name for name in columns if name not in META_COLUMNS]
+
+
+def refresh(context: Context, named: NamedTable, name: str) -> None:
+    """REFRESH INDEX: an index is never behind its table, so that it has only to be there."""
+    present = [each.name for each in context.open(named).indexes()]
+    if name not in present:
+        raise InvalidInput(f"the table has no index {name!r}; it has {', '.join(present)}")

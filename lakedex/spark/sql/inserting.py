@@ -1,0 +1,147 @@
+"""INSERT INTO and INSERT OVERWRITE, by position and by name, with and without partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import StructField
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.saving import run_operation
+from lakedex.spark.sql.assigning import assigned
+from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.partitions import matching_partitions
+from lakedex.spark.sql.plans import Node, listed, mapped, name_parts, optional, relation_under
+from lakedex.spark.table import SparkTable
+from lakedex.write import operation as kinds
+
+_OPERATION = "hoodie.spark.sql.insert.into.operation"
+_OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.partitionOverwriteMode")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What an INSERT says beside its rows."""
+
+    columns: tuple[str, ...]
+    partition: dict[str, str | None]
+    by_name: bool
+    overwrite: bool
+
+
+def insert(context: Context, statement: Statement) -> Prepared | None:
+    """INSERT; None where the table is not ours."""
+    plan = statement.plan
+    named = context.names.find(name_parts(relation_under(plan.table())))
+    if named is None:
+        return None
+    return Prepared(partial(_insert, context, statement, named))
+
+
+def _insert(context: Context, statement: Statement, named: NamedTable) -> None:
+    plan = statement.plan
+    if plan.ifPartitionNotExists():
+        raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
+    spec = {name: optional(value) for name, value in mapped(plan.partitionSpec()).items()}
+    wanted = _Wanted(
+        columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
+        partition={name: None if each is None else str(each) for name, each in spec.items()},
+        by_name=_is_by_name(plan),
+        overwrite=bool(plan.overwrite()),
+    )
+    table = context.open(named)
+    seen = table.writer().seen()
+    given = context.plans.rows(statement.scope(plan.query()))
+    rows = _aligned(context, table, wanted, given)
+    options = context.write_options()
+    if wanted.overwrite:
+        writer, source = table.writer(options), DataFrameSource(rows)
+        if _replaces_table(context, table, wanted):
+            writer.run(kinds.INSERT_OVERWRITE_TABLE, source, seen=seen)
+        else:
+            fixed = {name: each for name, each in wanted.partition.items() if each is not None}
+            paths = matching_partitions(table, fixed) if fixed else []
+            writer.run(kinds.INSERT_OVERWRITE, source, partitions=paths, seen=seen)
+    else:
+        run_operation(table, _operation(context, named, table), rows, options)
+    context.refresh(named)
+
+
+def _is_by_name(plan: Node) -> bool:
+    return bool(plan.byName())
+
+
+def _operation(context: Context, named: NamedTable, table: SparkTable) -> str:
+    """What INSERT INTO does: the session says, else the table, else rows are added."""
+    kept = dict(table.properties)
+    if named.entry is not None:
+        kept |= mapped(named.entry.storage().properties())
+        kept |= mapped(named.entry.properties())
+    told = context.spark.conf.get(_OPERATION, None) or kept.get(_OPERATION) or "insert"
+    return str(told).lower()
+
+
+def _replaces_table(context: Context, table: SparkTable, wanted: _Wanted) -> bool:
+    """Whether INSERT OVERWRITE takes all that is there, as Spark's overwrite mode says."""
+    if not table.snapshot.config.is_partitioned:
+        return True
+    if any(value is not None for value in wanted.partition.values()):
+        return False
+    modes = (context.spark.conf.get(name, None) for name in _OVERWRITE_MODES)
+    return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
+
+
+def _aligned(context: Context, table: SparkTable, wanted: _Wanted, given: DataFrame) -> DataFrame:
+    """The rows of the query under the names and types of the table's columns."""
+    fields = {field.name: field for field in own_columns(table)}
+    by_case = {name.lower(): name for name in fields}
+    fixed: dict[str, str] = {}
+    dynamic: list[str] = []
+    for name, value in wanted.partition.items():
+        column = _known(by_case, name, table)
+        if column not in table.snapshot.config.partition_fields:
+            raise InvalidInput(f"{name} is no partition column of table {table.name}")
+        if value is None:
+            dynamic.append(column)
+        else:
+            fixed[column] = value
+    if wanted.by_name:
+        names = [_known(by_case, name, table) for name in given.columns]
+    elif wanted.columns:
+        names = [_known(by_case, name, table) for name in wanted.columns]
+    else:
+        named = [name for name in fields if name not in wanted.partition]
+        names = [name for name in named if name not in fixed and name not in dynamic] + dynamic
+    clash = [name for name in names if name in fixed]
+    if clash or len(set(names)) != len(names):
+        raise InvalidInput(f"the columns of the INSERT are not all different: {', '.join(names)}")
+    if len(names) != len(given.columns):
+        raise InvalidInput(
+            f"the INSERT gives {len(given.columns)} columns for {len(names)} of table "
+            f"{table.name}: {', '.join(names)}"
+        )
+    numbered = [f"__lakedex_{number}" for number in range(len(names))]
+    rows = assigned(
+        context.plans, given.toDF(*numbered), numbered, [fields[name] for name in names]
+    )
+    for name, value in fixed.items():
+        rows = rows.withColumn(name, _fixed(fields[name], value))
+    return rows
+
+
+def _fixed(field: StructField, value: str) -> Column:
+    return fn.lit(value).cast(field.dataType)
+
+
+def _known(by_case: dict[str, str], name: str, table: SparkTable) -> str:
+    found = by_case.get(name.lower())
+    if found is None:
+        raise InvalidInput(
+            f"table {table.name} has no column {name!r}; it has {', '.join(by_case.values())}"
+        )
+    return found

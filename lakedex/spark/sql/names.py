@@ -1,0 +1,131 @@
+"""What the names in a statement stand for: tables of the session's own catalog, or paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from lakedex.errors import TableNotFound
+from lakedex.spark.jvm_classes import has_class
+from lakedex.spark.sql.plans import listed, optional
+
+_SESSION_CATALOG = "spark_catalog"
+_OWN, _HUDI = "lakedex", "hudi"
+_HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+_MOST_PARTS = 2
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table of ours as a statement names it."""
+
+    parts: tuple[str, ...]
+    path: str
+    entry: Any = None
+    """The session catalog's entry; None for a table that is named by its path."""
+
+    @property
+    def identifier(self) -> Any:  # noqa: ANN401 - a JVM object
+        """Spark's own form of the name."""
+        return None if self.entry is None else self.entry.identifier()
+
+    @property
+    def quoted(self) -> str:
+        """The name as it can stand in a statement."""
+        return "" if self.entry is None else str(self.identifier.quotedString())
+
+
+class Names:
+    """Looks names up in one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look at the session's catalog at every question."""
+        self._spark = spark
+        self._jvm = spark.sparkContext._jvm
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        self._providers = {_OWN} if has_class(loader, _HUDI_BUNDLE) else {_OWN, _HUDI}
+
+    @property
+    def catalog(self) -> Any:  # noqa: ANN401 - a JVM object
+        """The session's own catalog."""
+        return self._spark._jsparkSession.sessionState().catalog()
+
+    def is_own(self, provider: str | None) -> bool:
+        """Whether `USING provider` means a table of ours."""
+        return provider is not None and provider.lower() in self._providers
+
+    def find(self, parts: tuple[str, ...]) -> NamedTable | None:
+        """The table of ours that a name stands for; None for another's, or none at all."""
+        if self.is_path(parts):
+            return NamedTable(parts, parts[-1])
+        identifier = self.identifier(parts)
+        if identifier is None or not self.catalog.tableExists(identifier):
+            return None
+        entry = self.catalog.getTableMetadata(identifier)
+        if not self.is_own(optional(entry.provider())):
+            return None
+        return NamedTable(parts, location(entry), entry)
+
+    def named(self, text: str) -> NamedTable:
+        """The table that a name in a text stands for, such as `db.trips`.
+
+        Raises:
+            TableNotFound: There is none of ours.
+        """
+        found = self.find(self.parts(text))
+        if found is None:
+            raise TableNotFound(f"there is no Hudi table {text!r} in the session's catalog")
+        return found
+
+    def parts(self, text: str) -> tuple[str, ...]:
+        """The parts of a name such as `db.trips`."""
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        return tuple(str(part) for part in listed(parser.parseMultipartIdentifier(text)))
+
+    def default_path(self, identifier: Any) -> str:  # noqa: ANN401 - a JVM object
+        """Where a table of the warehouse lies."""
+        return _path(self.catalog.defaultTablePath(identifier))
+
+    def register(self, identifier: Any, path: str) -> None:  # noqa: ANN401 - a JVM object
+        """Give the table at a path a name in the catalog."""
+        provider = _HUDI if _HUDI in self._providers else _OWN
+        self._spark.catalog.createTable(str(identifier.quotedString()), path=path, source=provider)
+        # A table of the name that went by another way may still be remembered.
+        self.catalog.refreshTable(identifier)
+
+    def forget(self, identifier: Any) -> None:  # noqa: ANN401 - a JVM object
+        """Take a name out of the catalog, with the folder if it lies in the warehouse."""
+        self.catalog.refreshTable(identifier)
+        missing_is_fine, purge = True, False
+        self.catalog.dropTable(identifier, missing_is_fine, purge)
+
+    def is_path(self, parts: tuple[str, ...]) -> bool:
+        """Whether a name is of the form hudi.`/path/of/table`."""
+        return len(parts) == _MOST_PARTS and self.is_own(parts[0]) and "/" in parts[1]
+
+    def identifier(self, parts: tuple[str, ...]) -> Any:  # noqa: ANN401 - a JVM object
+        """Spark's form of a name in the session catalog; None for a view or another catalog."""
+        names = list(parts)
+        if len(names) > 1 and names[0].lower() == _SESSION_CATALOG:
+            names = names[1:]
+        elif str(self._spark.catalog.currentCatalog()) != _SESSION_CATALOG:
+            return None
+        if not names or len(names) > _MOST_PARTS:
+            return None
+        if len(parts) == 1 and self.catalog.getTempView(names[-1]).isDefined():
+            return None
+        database = names[0] if len(names) == _MOST_PARTS else self.catalog.getCurrentDatabase()
+        option = self._jvm.scala.Option.apply(database)
+        return self._jvm.org.apache.spark.sql.catalyst.TableIdentifier(names[-1], option)
+
+
+def location(entry: Any) -> str:  # noqa: ANN401 - a JVM object
+    """Where the table of a catalog entry lies."""
+    return _path(entry.location())
+
+
+def _path(uri: Any) -> str:  # noqa: ANN401 - a JVM object
+    path = str(uri.getPath())
+    return path if uri.getScheme() in (None, "file") else str(uri.toString())

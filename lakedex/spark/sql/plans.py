@@ -1,0 +1,110 @@
+"""Spark's parsed plans and expressions, seen from Python the same way on every release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import DataType
+
+_ZONE = "spark.sql.session.timeZone"
+Node = Any
+"""A plan, an expression or another object of the JVM."""
+
+
+def kind(node: Node) -> str:
+    """The simple name of a node's class."""
+    return str(node.getClass().getSimpleName())
+
+
+def listed(sequence: Node) -> list[Any]:
+    """A Scala sequence as a list."""
+    found = []
+    each = sequence.iterator()
+    while each.hasNext():
+        found.append(each.next())
+    return found
+
+
+def mapped(pairs: Node) -> dict[str, Any]:
+    """A Scala map with text keys as a dict."""
+    return {str(pair._1()): pair._2() for pair in listed(pairs)}
+
+
+def optional(option: Node) -> Any:  # noqa: ANN401 - whatever stands in it
+    """What a Scala option holds, or None."""
+    return option.get() if option.isDefined() else None
+
+
+def name_parts(node: Node) -> tuple[str, ...]:
+    """The parts of the name that an unresolved relation, table or identifier stands for."""
+    if hasattr_jvm(node, "multipartIdentifier"):
+        return tuple(str(part) for part in listed(node.multipartIdentifier()))
+    return tuple(str(part) for part in listed(node.nameParts()))
+
+
+def hasattr_jvm(node: Node, method: str) -> bool:
+    """Whether an object of the JVM has a method."""
+    return any(each.getName() == method for each in node.getClass().getMethods())
+
+
+def relation_under(plan: Node) -> Node:
+    """The relation that a statement's table is, below its alias."""
+    while kind(plan) == "SubqueryAlias":
+        plan = plan.child()
+    return plan
+
+
+class Plans:
+    """Makes DataFrames and columns of plans and expressions of one session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Use this session."""
+        self.spark = spark
+        self._jvm = spark.sparkContext._jvm
+        self._is_classic = int(spark.version.partition(".")[0]) >= 4
+
+    def rows(self, plan: Node) -> DataFrame:
+        """The rows of a plan, which is resolved here; a command runs."""
+        sql = self._jvm.org.apache.spark.sql
+        dataset = sql.classic.Dataset if self._is_classic else sql.Dataset
+        session, paths = self.spark._jsparkSession.sessionUUID(), True
+        plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
+        return DataFrame(dataset.ofRows(self.spark._jsparkSession, plan), self.spark)
+
+    def column(self, expression: Node) -> Column:
+        """An expression of a statement as a column; its names are resolved where it is used."""
+        sql = self._jvm.org.apache.spark.sql
+        if self._is_classic:
+            return Column(sql.classic.ExpressionUtils.column(expression))
+        return Column(sql.Column(expression))
+
+    def sequence(self, members: list[Any]) -> Node:
+        """A Scala sequence of these."""
+        return self._jvm.PythonUtils.toSeq(members)
+
+    def with_child(self, plan: Node, child: Node) -> Node:
+        """The plan over another child."""
+        return plan.withNewChildren(self.sequence([child]).toIndexedSeq())
+
+    def may_store(self, given: DataType, target: DataType) -> bool:
+        """Whether Spark lets values of a type be stored in a column of another."""
+        cast = self._jvm.org.apache.spark.sql.catalyst.expressions.Cast
+        return bool(cast.canANSIStoreAssign(self._type(given), self._type(target)))
+
+    def strict_cast(self, column: Column, target: DataType) -> Column:
+        """A cast that fails on values that do not fit, whatever the session's setting is."""
+        expressions = self._jvm.org.apache.spark.sql.catalyst.expressions
+        zone = self._jvm.scala.Option.apply(str(self.spark.conf.get(_ZONE)))
+        mode = getattr(expressions, "EvalMode$").__getattr__("MODULE$").ANSI()
+        inner = self.expression(column)
+        return self.column(expressions.Cast(inner, self._type(target), zone, mode))
+
+    def expression(self, column: Column) -> Node:
+        """The expression of a column."""
+        if self._is_classic:
+            return self._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
+        return column._jc.expr()
+
+    def _type(self, kind_of: DataType) -> Node:
+        return self.spark._jsparkSession.parseDataType(kind_of.json())

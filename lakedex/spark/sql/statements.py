@@ -1,0 +1,141 @@
+"""Which statements are ours, and how they are run: through `lake.sql` and through `spark.sql`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from lakedex.errors import InvalidInput
+from lakedex.spark.callback import Callback
+from lakedex.spark.sql import altering, changing, creating, indexing, inserting, merging
+from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement
+from lakedex.spark.sql.extra_statements import prepare_extra
+from lakedex.spark.sql.names import Names
+from lakedex.spark.sql.plans import Node, kind
+from lakedex.spark.sql.time_travel import earlier_state
+
+log = logging.getLogger("lakedex")
+
+_KEPT = 256
+Handler = Callable[[Context, Statement], Prepared | None]
+_HANDLERS: Mapping[str, Handler] = {
+    "CreateTable": creating.create,
+    "CreateTableAsSelect": creating.create_as_select,
+    "DropTable": creating.drop,
+    "InsertIntoStatement": inserting.insert,
+    "UpdateTable": changing.update,
+    "DeleteFromTable": changing.delete,
+    "MergeIntoTable": merging.merge,
+    "ShowPartitions": altering.show_partitions,
+    "CreateIndex": indexing.create,
+    "DropIndex": indexing.drop,
+    **dict.fromkeys(altering.HANDLED, altering.alter),
+}
+
+
+class Statements:
+    """The statements of one session."""
+
+    def __init__(self, lake: SqlLake, callback: Callback) -> None:
+        """Put a parser of ours in front of the session's own, where that is possible."""
+        self._context = Context(lake)
+        self._spark = lake.spark
+        self._callback = callback
+        self._taken: OrderedDict[str, Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+        self._package = lake.spark.sparkContext._jvm.lakedex.jvm.StatementParser
+        try:
+            self._package.install(lake.spark._jsparkSession)
+        except Py4JError as error:
+            log.warning("Hudi's statements work through lake.sql only: %s", error)
+
+    @property
+    def names(self) -> Names:
+        """What names stand for in the session."""
+        return self._context.names
+
+    def sql(self, text: str) -> DataFrame:
+        """Run a statement; errors are lakedex's own where it was lakedex that refused."""
+        if not isinstance(text, str):
+            raise InvalidInput(f"a statement is a text, not {type(text).__name__}")
+        try:
+            return self._sql(text)
+        except (PySparkException, Py4JError) as error:
+            behind = self._callback.error_behind(str(error))
+            if behind is None:
+                raise
+            raise behind from error
+
+    def _sql(self, text: str) -> DataFrame:
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        try:
+            parsed = self._package.behind(parser).parsePlan(text)
+        except (PySparkException, Py4JError):
+            prepared = self._prepared(text, None)
+            if prepared is None:
+                raise
+        else:
+            session = self._spark._jsparkSession.sessionUUID()
+            plan = self._package.bound(session, parsed)
+            prepared = self._prepared(text, plan) if self._package.isKnown(plan) else None
+            if prepared is None:
+                return self._context.plans.rows(plan)
+        rows = prepared.run()
+        return self._context.empty() if rows is None else rows
+
+    def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
+        """What Spark's own `sql` runs for a statement; nothing where it is not ours."""
+        prepared = self._prepared(text, plan)
+        if prepared is None:
+            return ""
+        if prepared.is_query:
+            rows = prepared.run()
+            return "" if rows is None else rows._jdf.queryExecution().analyzed()
+        name = uuid.uuid4().hex
+        with self._lock:
+            self._taken[name] = prepared
+            while len(self._taken) > _KEPT:
+                self._taken.popitem(last=False)
+        return name
+
+    def run(self, name: str) -> str:
+        """Run a statement that was taken; its rows are given as lines of JSON."""
+        with self._lock:
+            prepared = self._taken.get(name)
+        if prepared is None:
+            raise InvalidInput("the statement was given up; run it anew")
+        rows = prepared.run()
+        if rows is None:
+            return ""
+        return "\n".join(json.dumps(row.asDict(), default=str) for row in rows.collect())
+
+    def earlier_state(self, node: Node) -> Any:  # noqa: ANN401 - a plan or nothing
+        """The plan in the place of TIMESTAMP AS OF and its like."""
+        return earlier_state(self._context, node)
+
+    def _prepared(self, text: str, plan: Node) -> Prepared | None:
+        if plan is None or kind(plan) == "Call":
+            return prepare_extra(self._context, text, is_parsed=plan is not None)
+        layers: list[Node] = []
+        while kind(plan) == "UnresolvedWith":
+            layers.append(plan)
+            plan = plan.child()
+        handler = _HANDLERS.get(kind(plan))
+        if handler is None:
+            return None
+
+        def scope(query: Node) -> Node:
+            for layer in reversed(layers):
+                query = self._context.plans.with_child(layer, query)
+            return query
+
+        return handler(self._context, Statement(text, plan, scope))

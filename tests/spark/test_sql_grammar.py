@@ -1,0 +1,41 @@
+"""The grammar of statements that Spark's parser does not take; needs no session."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakedex.errors import InvalidDefinition
+from lakedex.spark.sql.extra_grammar import parse_extra
+
+
+def test_statements_are_read():
+    assert parse_extra("show indexes from `a b`.t;").table == ("a b", "t")
+    assert parse_extra("REFRESH INDEX i ON TABLE t").name == "i"
+    dropped = parse_extra("DROP INDEX IF EXISTS i")
+    assert (dropped.name, dropped.table, dropped.if_exists) == ("i", (), True)
+    call = parse_extra("CALL system.show_commits('t', -1, 2.5, TRUE, x => NULL) -- so")
+    assert call.name == "system.show_commits"
+    assert call.arguments == ("t", -1, 2.5, True)
+    assert call.named == {"x": None}
+    assert parse_extra("CALL p()").arguments == ()
+    for other in ("SELECT 1", "SHOW TABLES", "DROP TABLE t", "", "'never closed"):
+        assert parse_extra(other) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message"),
+    [
+        ("SHOW INDEXES FROM", 17, "the name of a table is expected"),
+        ("SHOW INDEXES FROM t x", 20, "the statement should end"),
+        ("DROP INDEX IF i", 14, "EXISTS is expected"),
+        ("REFRESH INDEX i t", 16, "ON is expected"),
+        ("CALL p('a' 'b')", 11, "a comma or a closing parenthesis"),
+        ("CALL p(x => 1, 2)", 15, "after one with a name"),
+        ("CALL p(lower('a'))", 7, "a text, a number, true, false or null"),
+        ("CALL p(", 7, "a text, a number"),
+    ],
+)
+def test_a_complaint_points_at_the_place(text, position, message):
+    with pytest.raises(InvalidDefinition, match=message) as caught:
+        parse_extra(text)
+    assert caught.value.position == position

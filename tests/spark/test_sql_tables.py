@@ -1,0 +1,147 @@
+"""Statements about the table itself: columns, properties, partitions, indexes, procedures."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+
+
+@pytest.fixture(params=["cow", "mor"])
+def table_type(request):
+    return request.param
+
+
+@pytest.fixture
+def sql(table_type, lake, spark):
+    """Both doors for a statement."""
+    return lake.sql if table_type == "cow" else spark.sql
+
+
+@pytest.fixture
+def table(table_type, spark, sql):
+    """A partitioned table with three rows."""
+    name = f"admin_{table_type}"
+    sql(
+        f"CREATE TABLE {name} (id INT, name STRING, ts BIGINT, city STRING) USING hudi "
+        f"PARTITIONED BY (city) OPTIONS (primaryKey='id', orderingFields='ts', type='{table_type}')"
+    )
+    sql(f"INSERT INTO {name} VALUES (1,'a',10,'x'), (2,'b',10,'x'), (3,'c',10,'y')")
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(f"DROP TABLE IF EXISTS {name}_2")
+
+
+def values(rows):
+    return [tuple(row) for row in rows.collect()]
+
+
+def test_columns_and_names_change(lake, spark, sql, table):
+    sql(f"ALTER TABLE {table} ADD COLUMNS (seats INT, note STRING)")
+    sql(f"INSERT INTO {table} (id, ts, city, seats) VALUES (4, 1, 'y', 7)")
+    sql(f"ALTER TABLE {table} ALTER COLUMN seats TYPE BIGINT")
+    sql(f"UPDATE {table} SET seats = 7000000000, ts = 11 WHERE id = 1")
+    expected = [(1, 7_000_000_000, None), (2, None, None), (3, None, None), (4, 7, None)]
+    assert values(sql(f"SELECT id, seats, note FROM {table} ORDER BY id")) == expected
+    described = {row["col_name"]: row["data_type"] for row in sql(f"DESCRIBE {table}").collect()}
+    assert (described["seats"], described["note"]) == ("bigint", "string")
+    assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",), ("city=y",)]
+    sql(f"ALTER TABLE {table} DROP PARTITION (city = 'y')")
+    assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",)]
+    sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('hoodie.parquet.small.file.limit' = '0')")
+    sql(f"ALTER TABLE {table} RENAME TO {table}_2")
+    renamed = lake.table(f"{table}_2")
+    assert renamed.name == f"{table}_2"
+    assert renamed.properties["hoodie.parquet.small.file.limit"] == "0"
+    sql(f"TRUNCATE TABLE {table}_2")
+    assert spark.table(f"{table}_2").count() == 0
+
+
+def test_indexes_come_and_go(lake, sql, table):
+    key = "id"
+    sql(f"CREATE INDEX record_index ON {table} ({key})")
+    sql(f"CREATE INDEX IF NOT EXISTS record_index ON {table} ({key})")
+    sql(f"CREATE INDEX bloom_filters ON {table} USING bloom_filters ({key})")
+    shown = {
+        row["index_name"]: row["col_name"] for row in sql(f"SHOW INDEXES FROM {table}").collect()
+    }
+    assert shown.keys() == {"bloom_filters", "column_stats", "partition_stats", "record_index"}
+    assert shown["column_stats"] == "id,name,ts,city"
+    report = lake.table(table).explain("id = 3")
+    assert len(report.files) == 1
+    assert not lake.table(table).verify().problems
+    sql("DROP INDEX bloom_filters")
+    sql(f"DROP INDEX record_index ON {table}")
+    sql(f"DROP INDEX column_stats ON {table}")
+    sql(f"DROP INDEX IF EXISTS column_stats ON {table}")
+    sql(f"INSERT INTO {table} VALUES (9, 'z', 1, 'x')")
+    assert values(sql(f"SHOW INDEXES IN {table}")) == []
+    sql(f"CREATE INDEX column_stats ON {table} (id, name)")
+    sql(f"REFRESH INDEX column_stats ON {table}")
+    shown = {row["index_name"]: row["col_name"] for row in sql(f"SHOW INDEXES {table}").collect()}
+    assert shown["column_stats"] == "id,name"
+    assert not lake.table(table).verify().problems
+
+
+def test_procedures_tell(lake, sql, table):
+    commits = sql(f"CALL show_commits(table => '{table}', limit => 5)").collect()
+    assert [row["total_records_written"] for row in commits] == [3]
+    assert len(values(sql(f"CALL show_fsview_latest('{table}')"))) == 2
+    assert values(sql(f"CALL show_metadata_table_partitions('{table}')")) == [
+        ("city=x",),
+        ("city=y",),
+    ]
+    assert len(values(sql(f"CALL show_metadata_table_files('{table}', 'city=x')"))) == 1
+    assert values(sql(f"CALL show_savepoints('{table}')")) == []
+    assert ("hoodie.table.name", table) in values(sql(f"CALL show_table_properties('{table}')"))
+    sql(f"CALL run_clustering(table => '{table}', order => 'name')")
+    assert len(values(sql(f"CALL show_commits('{table}')"))) == 2
+
+
+WRONG = [
+    ("CREATE INDEX i ON {} (name)", UnsupportedFeature, "CREATE INDEX i of kind 'i'"),
+    ("CREATE INDEX i ON {} (lower(name))", UnsupportedFeature, "on an expression"),
+    ("CREATE INDEX record_index ON {} (name)", InvalidInput, r"is on its key \(id\)"),
+    ("DROP INDEX nope ON {}", InvalidInput, "has no index 'nope'"),
+    ("DROP INDEX nope", InvalidInput, "no table has an index 'nope'"),
+    ("SHOW INDEXES FROM nowhere", InvalidDefinition, "there is no Hudi table 'nowhere'"),
+    ("CALL run_wonders('{}')", InvalidDefinition, "no procedure 'run_wonders', only run_clust"),
+    ("CALL show_commits(tabel => '{}')", InvalidDefinition, "no 'tabel', only table"),
+    ("ALTER TABLE {} DROP COLUMN name", UnsupportedFeature, "DROP COLUMN of a Hudi table"),
+    ("ALTER TABLE {} RENAME COLUMN name TO n", UnsupportedFeature, "RENAME COLUMN"),
+    ("ALTER TABLE {} ALTER COLUMN ts TYPE INT", UnsupportedFeature, "ts from int64 to int32"),
+    ("ALTER TABLE {} ADD COLUMNS (NAME INT)", InvalidInput, "has a column 'NAME' already"),
+    ("ALTER TABLE {} DROP PARTITION (city = 'none')", InvalidInput, "has no partition"),
+    (
+        "ALTER TABLE {} SET TBLPROPERTIES ('hoodie.table.name' = 'x')",
+        InvalidInput,
+        "hoodie.table.name was settled",
+    ),
+]
+
+
+def test_what_is_wrong_is_named(lake, spark):
+    lake.sql(
+        "CREATE TABLE wrongly (id INT, name STRING, ts BIGINT, city STRING) USING hudi "
+        "PARTITIONED BY (city) TBLPROPERTIES (primaryKey = 'id')"
+    )
+    lake.sql("INSERT INTO wrongly VALUES (1, 'a', 1, 'x')")
+    for text, kind, message in WRONG:
+        with pytest.raises(kind, match=message):
+            lake.sql(text.format("wrongly"))
+        with pytest.raises(Exception, match=message):
+            spark.sql(text.format("wrongly"))
+    assert len(values(spark.sql("CALL show_commits('wrongly')"))) == 1
+    lake.sql("DROP TABLE wrongly")
+
+
+def test_statements_of_others_pass(lake, spark, tmp_path):
+    for run in (lake.sql, spark.sql):
+        run(f"CREATE TABLE plain (a INT) USING parquet LOCATION '{tmp_path / 'plain'}'")
+        run("INSERT INTO plain VALUES (1)")
+        assert values(run("SELECT * FROM plain")) == [(1,)]
+        with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+            run("SELEC 1")
+        run("DROP TABLE plain")
+        for file in (tmp_path / "plain").glob("*"):
+            file.unlink()
