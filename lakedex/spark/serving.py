@@ -156,11 +156,9 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
         server = _servers.get(session) or TableServer(tables)
         server.use(tables)
         _servers[session] = server
-    verbs = ("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run")
-    callback = Callback({verb: _handler(verb) for verb in verbs})
-    listen(spark.sparkContext, package, callback)
+    listen(spark.sparkContext, package, _callback)
     package.PinRule.install(spark._jsparkSession)
-    return server, callback
+    return server, _callback
 
 
 def _handler(verb: str) -> Handler:
@@ -174,3 +172,7 @@ def _handler(verb: str) -> Handler:
         return answer(message)
 
     return handle
+
+
+_VERBS = ("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run")
+_callback = Callback({verb: _handler(verb) for verb in _VERBS})
