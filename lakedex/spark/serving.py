@@ -163,9 +163,10 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
 
 def _handler(verb: str) -> Handler:
     def handle(message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        session = message.partition("\n")[0] if isinstance(message, str) else str(message[0])
+        # A list may begin with a text that says more than the session.
+        first = message if isinstance(message, str) else str(message[0])
         with _lock:
-            server = _servers.get(session.partition("\n")[0])
+            server = _servers.get(first.partition("\n")[0])
         if server is None:
             raise InvalidInput("this Spark session is not attached: call lakedex.attach(spark)")
         answer: Callable[[Any], Any] = getattr(server, verb)

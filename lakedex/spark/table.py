@@ -74,11 +74,11 @@ class SparkTable:
 
     def insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Add rows without looking for their keys."""
-        return self._writer(options).insert(self._source(rows))
+        return self.writer(options).insert(self._source(rows))
 
     def upsert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
-        return self._writer(options).upsert(self._source(rows))
+        return self.writer(options).upsert(self._source(rows))
 
     def bulk_insert(
         self, rows: Rows, *, sort_by: str | Sequence[str] = (), options: Options = None
@@ -91,7 +91,7 @@ class SparkTable:
                 its own, and the others are not read.
             options: Write options of this call.
         """
-        return self._writer(options).bulk_insert(self._source(rows), sort_by)
+        return self.writer(options).bulk_insert(self._source(rows), sort_by)
 
     def delete(self, rows_or_condition: Rows | str, *, options: Options = None) -> WriteResult:
         """Delete the records that rows name by their keys, or for which a condition is true.
@@ -100,25 +100,25 @@ class SparkTable:
             rows_or_condition: Rows with the key (and partition) columns, or a SQL condition.
             options: Write options of this call.
         """
-        writer = self._writer(options)
+        writer = self.writer(options)
         if isinstance(rows_or_condition, str):
             return writer.delete_where(rows_or_condition, time_zone=self._time_zone)
         return writer.delete(self._source(rows_or_condition))
 
     def insert_overwrite(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the partitions that they belong to."""
-        return self._writer(options).insert_overwrite(self._source(rows))
+        return self.writer(options).insert_overwrite(self._source(rows))
 
     def insert_overwrite_table(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the table."""
-        return self._writer(options).insert_overwrite_table(self._source(rows))
+        return self.writer(options).insert_overwrite_table(self._source(rows))
 
     def delete_partitions(
         self, partitions: str | Sequence[str], *, options: Options = None
     ) -> WriteResult:
         """Take whole partitions away, named by their paths such as `city=Oslo`."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
-        return self._writer(options).delete_partitions(names)
+        return self.writer(options).delete_partitions(names)
 
     def cluster(
         self,
@@ -138,7 +138,7 @@ class SparkTable:
             options: Write options of this call, such as
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
         """
-        return cluster_table(self._writer(options), by, strategy, where, time_zone=self._time_zone)
+        return cluster_table(self.writer(options), by, strategy, where, time_zone=self._time_zone)
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
@@ -201,7 +201,7 @@ class SparkTable:
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        return self._writer(options)
+        return TableWriter(self._address, self._engine, dict(options or {}))
 
     @property
     def snapshot(self) -> Snapshot:
@@ -218,9 +218,6 @@ class SparkTable:
             storage_options=dict(self._address.settings),
             options=ReadOptions(time_zone=self._time_zone),
         )
-
-    def _writer(self, options: Options) -> TableWriter:
-        return TableWriter(self._address, self._engine, dict(options or {}))
 
     def _source(self, rows: Rows) -> RowSource:
         if isinstance(rows, DataFrame):

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import logging
 
-from lakedex.engine import Engine
 from lakedex.errors import LakedexError
 from lakedex.index.metadata_table.compaction import compact_if_due
-from lakedex.storage.address import StorageAddress
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
-from lakedex.txn.transaction import TransactionOptions
+from lakedex.write.taking import Target
 
 log = logging.getLogger("lakedex")
 
 
-def compact_metadata(
-    address: StorageAddress, engine: Engine, options: TransactionOptions, after: int
-) -> None:
-    """Compact the metadata table after so many commits.
+def compact_metadata(target: Target) -> None:
+    """Compact the metadata table after as many commits as the table says.
 
     The write is committed by now: what goes wrong here is told and left to the next write.
     """
-    storage = address.open()
+    storage, options = target.address.open(), target.patience
     try:
         with open_lock(storage, options.lock) as lock:
             table = locked_table(storage, lock, options.heartbeat)
             instant = compact_if_due(
-                address,
-                engine,
-                max_delta_commits=after,
+                target.address,
+                target.engine,
+                max_delta_commits=target.options.metadata.compact_after,
                 next_time=table.next_time,
                 has_pending=bool(table.timeline().pending()),
             )

@@ -26,12 +26,13 @@ class TaggedPart:
 
 
 def placed_nowhere(rows: pa.Table) -> pa.Table:
-    """Rows that are all new."""
+    """Rows that are all new, without those that delete."""
     no = pa.repeat(pa.scalar(value=False), rows.num_rows)
     nowhere = [pa.nulls(rows.num_rows, pa.string()), no, no]
     for field, values in zip(TAGS, nowhere, strict=True):
         rows = rows.append_column(field, values)
-    return rows
+    # A delete of a key that is nowhere changes nothing.
+    return rows.filter(pc.invert(rows[DELETE]))
 
 
 def put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:

@@ -13,7 +13,7 @@ from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.write.facts import TableFacts
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
-from lakedex.write.rows import DELETE, KEY, LIVE
+from lakedex.write.rows import KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.duplicates import deduplicate
 from lakedex.write.tag.tag_plan import TagPlan
@@ -73,9 +73,7 @@ def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
         # Versions do not count: a record that is there stays, wherever and however old it is.
         in_place = replace(task.plan, update_partition_path=False)
         return _without_existing(tag_bucket(task.facts, in_place, bucket, rows), task.existing)
-    rows = placed_nowhere(rows)
-    # A delete of a key that is nowhere changes nothing.
-    return rows.filter(pc.invert(rows[DELETE]))
+    return placed_nowhere(rows)
 
 
 def _without_existing(rows: pa.Table, existing: str) -> pa.Table:

@@ -50,11 +50,11 @@ class TableWriter:
 
     def upsert(self, rows: RowSource) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
-        return self._run(kinds.UPSERT, rows)
+        return self.run(kinds.UPSERT, rows)
 
     def insert(self, rows: RowSource) -> WriteResult:
         """Add rows without looking for their keys."""
-        return self._run(kinds.INSERT, rows)
+        return self.run(kinds.INSERT, rows)
 
     def bulk_insert(self, rows: RowSource, sort_by: str | Sequence[str] = ()) -> WriteResult:
         """Add rows in files of their own; for large first loads.
@@ -64,17 +64,17 @@ class TableWriter:
         """
         names = column_names(sort_by)
         if not names:
-            return self._run(kinds.BULK_INSERT, rows)
+            return self.run(kinds.BULK_INSERT, rows)
         sorts = {names_of.BULK_SORT_COLUMNS.name: ",".join(map(str, names))}
         sorts[names_of.BULK_SORT_MODE.name] = "GLOBAL_SORT"
-        return self.with_options(sorts)._run(kinds.BULK_INSERT, rows)
+        return self.with_options(sorts).run(kinds.BULK_INSERT, rows)
 
     def delete(self, rows: RowSource) -> WriteResult:
         """Delete the records whose key columns (and partition columns) the rows name.
 
         Other columns are not looked at. With a global index the key columns are enough.
         """
-        return self._run(kinds.DELETE, rows)
+        return self.run(kinds.DELETE, rows)
 
     def delete_where(self, condition: str, *, time_zone: str = "UTC") -> WriteResult:
         """Delete the records for which a SQL condition is true."""
@@ -82,7 +82,7 @@ class TableWriter:
         for attempt in range(attempts):
             rows = MatchingRows(self._address, self._engine, condition, time_zone)
             try:
-                return self._run(kinds.DELETE, rows, seen=rows.seen)
+                return self.run(kinds.DELETE, rows, seen=rows.seen)
             except CommitConflict:
                 if attempt == attempts - 1:
                     raise
@@ -90,15 +90,15 @@ class TableWriter:
 
     def insert_overwrite(self, rows: RowSource) -> WriteResult:
         """Put rows in the place of all that is in the partitions that they belong to."""
-        return self._run(kinds.INSERT_OVERWRITE, rows)
+        return self.run(kinds.INSERT_OVERWRITE, rows)
 
     def insert_overwrite_table(self, rows: RowSource) -> WriteResult:
         """Put rows in the place of all that is in the table."""
-        return self._run(kinds.INSERT_OVERWRITE_TABLE, rows)
+        return self.run(kinds.INSERT_OVERWRITE_TABLE, rows)
 
     def delete_partitions(self, partitions: Sequence[str]) -> WriteResult:
         """Take whole partitions away, named by their paths."""
-        return self._run(kinds.DELETE_PARTITION, None, partitions)
+        return self.run(kinds.DELETE_PARTITION, None, partitions=partitions)
 
     def run(
         self,
@@ -108,7 +108,7 @@ class TableWriter:
         partitions: Sequence[str] = (),
         seen: CommittedInstants | None = None,
     ) -> WriteResult:
-        """Write rows that were chosen from the table itself, if it is still as it was then.
+        """Write rows; those chosen from the table itself only if it is still as it was then.
 
         Args:
             operation: What to do with the rows.
@@ -119,20 +119,11 @@ class TableWriter:
         Raises:
             CommitConflict: Another writer was first; nothing was changed.
         """
-        return self._run(operation, rows, partitions, seen)
+        return run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
 
     def seen(self) -> CommittedInstants:
         """What is committed now."""
         return CommittedInstants.of(Snapshot.open(self._address.open()).timeline)
-
-    def _run(
-        self,
-        operation: Operation,
-        rows: RowSource | None,
-        partitions: Sequence[str] = (),
-        seen: CommittedInstants | None = None,
-    ) -> WriteResult:
-        return run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
 
     def target(self) -> Target:
         """The table as a write is told of it, with all options resolved.

@@ -208,12 +208,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        compact_metadata(
-            target.address,
-            target.engine,
-            target.patience,
-            target.options.metadata.compact_after,
-        )
+        compact_metadata(target)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result

@@ -166,12 +166,7 @@ class _Run:
                 target.engine, CLUSTER, transaction, outcome, unique_keys=False, is_global=False
             )
         with clock.step("services"):
-            compact_metadata(
-                target.address,
-                target.engine,
-                target.patience,
-                target.options.metadata.compact_after,
-            )
+            compact_metadata(target)
         files = [file for answer in done for file in answer.files]
         result = WriteResult(
             CLUSTER.name,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
@@ -21,7 +22,7 @@ from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.creating import spelled_out
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import matching_partitions, partition_paths
-from lakedex.spark.sql.plans import Node, hasattr_jvm, kind, listed, mapped, name_parts, optional
+from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 from lakedex.write.row_source import ArrowRowSource
@@ -63,11 +64,11 @@ def show_partitions(context: Context, statement: Statement) -> Prepared | None:
 
 
 def _parts(plan: Node) -> tuple[str, ...]:
-    for method in ("table", "child", "name"):
-        if hasattr_jvm(plan, method):
-            node = getattr(plan, method)()
-            if kind(node).startswith("Unresolved"):
-                return name_parts(node)
+    for name in ("table", "child", "name"):
+        node = member(plan, name)
+        # The name of some is only a text.
+        if isinstance(node, JavaObject) and kind(node).startswith("Unresolved"):
+            return name_parts(node)
     return ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
@@ -38,14 +39,18 @@ def optional(option: Node) -> Any:  # noqa: ANN401 - whatever stands in it
 
 def name_parts(node: Node) -> tuple[str, ...]:
     """The parts of the name that an unresolved relation, table or identifier stands for."""
-    if hasattr_jvm(node, "multipartIdentifier"):
-        return tuple(str(part) for part in listed(node.multipartIdentifier()))
-    return tuple(str(part) for part in listed(node.nameParts()))
+    parts = member(node, "multipartIdentifier")
+    return tuple(str(part) for part in listed(node.nameParts() if parts is None else parts))
 
 
-def hasattr_jvm(node: Node, method: str) -> bool:
-    """Whether an object of the JVM has a method."""
-    return any(each.getName() == method for each in node.getClass().getMethods())
+def member(node: Node, name: str) -> Any:  # noqa: ANN401 - whatever it holds
+    """What an object of the JVM holds under a name; None where it has no such member."""
+    try:
+        return getattr(node, name)()
+    except Py4JJavaError:
+        raise
+    except Py4JError:
+        return None
 
 
 def relation_under(plan: Node) -> Node:

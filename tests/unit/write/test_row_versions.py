@@ -57,6 +57,17 @@ def test_a_marked_delete_without_ordering_value_deletes_whatever_is_there(
     lab.holds([row("a", "p", 1), row("c", "p", 5), row("d", "p", 5)])
 
 
+@pytest.mark.parametrize("combine", ["false", "true"])
+@pytest.mark.parametrize("verb", ["insert", "bulk_insert"])
+def test_a_marked_delete_among_new_rows_is_no_row(tmp_path: Path, verb: str, combine: str) -> None:
+    # Rows that are looked through first and those that are not go the same way.
+    lab = Lab(tmp_path, "cow", schema=MARKED)
+    writer = lab.writer.with_options({"hoodie.combine.before.insert": combine})
+    rows = [marked("a", 5), marked("b", None, gone=True)]
+    assert getattr(writer, verb)(source(rows, MARKED)).inserted == 1
+    lab.holds([row("a", "p", 5)])
+
+
 def test_commit_time_ordering_needs_no_value(tmp_path: Path) -> None:
     lab = Lab(tmp_path, ordering=())
     lab.writer.upsert(source([row("a", "p", 5)]))
