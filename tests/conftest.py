@@ -12,8 +12,17 @@ from hypothesis import HealthCheck, settings
 from tests.support.damage import Damage
 from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
+# The same examples each time: what the gate says of a change must be about that change.
 settings.register_profile(
-    "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "quick",
+    max_examples=50,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# New examples each time, as many as a developer waits for: `--hypothesis-profile=new`.
+settings.register_profile(
+    "new", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
