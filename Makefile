@@ -38,8 +38,16 @@ check: check-style check-types check-layers check-lock check-tree docs ## Check 
 .PHONY: interop
 interop: java $(INTEROP_READY) $(EXECUTOR_READY) ## Let real Hudi on Spark 3.5 judge, and write on Spark 3.5
 	@$(INTEROP_VENV)/bin/python scripts/fetch_jars.py
+	@# Two JVMs, one a core; each tells when it is done.
+	@$(MAKE) --jobs=2 --output-sync=target interop-hudi interop-spark
+
+.PHONY: interop-hudi
+interop-hudi:
 	@LAKEDEX_JUDGES=$${LAKEDEX_JUDGES:-all} $(INTEROP_VENV)/bin/python -m pytest -m interop tests/interop
-	@# Without what tests/interop has shown on Spark 3.5 already, and with half of the long histories.
+
+# Without what tests/interop has shown on Spark 3.5 already, and with half of the long histories.
+.PHONY: interop-spark
+interop-spark:
 	@$(INTEROP_VENV)/bin/python -m pytest -m spark tests/spark -k "not history or record" \
 		--ignore=tests/spark/test_faulty_cluster.py
 
