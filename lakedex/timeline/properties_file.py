@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from lakedex.config import keys
 from lakedex.config.checksum import checksum_matches, table_checksum
@@ -41,7 +42,7 @@ def load_table_config(storage: Storage) -> TableConfig:
             time.sleep(_WAIT_S * attempt)
         path, data = _read_either(storage)
         try:
-            return TableConfig.from_properties(_checked(data, path), path)
+            return _config_of(data, path)
         except CorruptFile:
             if attempt == _ATTEMPTS - 1:
                 raise
@@ -100,6 +101,12 @@ def _read_either(storage: Storage) -> tuple[str, bytes]:
         except FileMissing:
             continue
     raise TableNotFound(f"no Hudi table at {storage.root}: {PROPERTIES_PATH} is missing")
+
+
+@lru_cache(maxsize=32)
+def _config_of(data: bytes, path: str) -> TableConfig:
+    """The properties of a file; a write looks at the same one several times."""
+    return TableConfig.from_properties(_checked(data, path), path)
 
 
 def _checked(data: bytes, path: str) -> dict[str, str]:

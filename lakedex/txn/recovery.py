@@ -32,7 +32,14 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.markers import marked_files
-from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS, marker_folder
+from lakedex.txn.places import (
+    HEARTBEATS,
+    MARKERS,
+    SPILL,
+    WRITERS,
+    heartbeat_path,
+    marker_folder,
+)
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
 from lakedex.txn.rollback_files import RollbackPlan, delete_files
 
@@ -163,6 +170,10 @@ def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
             elif timeline.completion_time(time) is None:
                 continue
         forget(table.storage, time)
+    for time in sorted(left.life.beats.keys() - left.life.writers - pending):
+        # A process that stood still gave a sign of life once more, after all else of it was gone.
+        if is_instant_time(time) and not left.life.is_alive(time):
+            table.storage.delete(heartbeat_path(time))
 
 
 def _is_surely_uncommitted(timeline: Timeline, time: str) -> bool:

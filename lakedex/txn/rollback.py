@@ -76,6 +76,7 @@ def roll_back(table: LockedTable, instant: Instant) -> str:
     writer = Heartbeat(table.storage, rollback, table.heartbeat)
     writer.start()
     try:
+        table.check()
         begin_rollback(table.storage, table.config, rollback, plan.encode(table.storage))
         _finish(table, rollback, plan)
     finally:
@@ -95,6 +96,15 @@ def read_plan_of(table: LockedTable, rollback: Instant) -> RollbackPlan | None:
         return None
 
 
+def rollback_of(table: LockedTable, timeline: Timeline, instant: str) -> str | None:
+    """The pending rollback of an instant, of a writer that took this one for dead."""
+    for rollback in timeline.pending_of(Action.ROLLBACK):
+        plan = read_plan_of(table, rollback)
+        if plan is not None and plan.instant == instant:
+            return rollback.requested_time
+    return None
+
+
 def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | None) -> None:
     """Finish a rollback that somebody began, or drop it where nothing was begun.
 
@@ -106,7 +116,9 @@ def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | 
     reason = None
     if plan is None:
         reason = "it has no plan that can be read"  # traps: B38
-    elif rollback.state is State.REQUESTED and table.timeline().is_completed(plan.instant):
+    elif table.timeline().is_completed(plan.instant):
+        # A write that finds its own rollback does not complete, and who rolls back a complete one
+        # makes it pending first.
         reason = f"nothing was deleted yet, and {plan.instant} is complete"
     if plan is None or reason is not None:
         _log.warning("dropping the pending rollback %s: %s", time_of, reason)

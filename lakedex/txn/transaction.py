@@ -49,7 +49,7 @@ from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
-from lakedex.txn.rollback import LockedTable, forget, roll_back
+from lakedex.txn.rollback import LockedTable, forget, roll_back, rollback_of
 from lakedex.txn.strays import delete_strays
 
 Groups = Collection[FileSliceId]
@@ -243,7 +243,7 @@ class Transaction:
         concurrent = commits_since(self.snapshot.timeline, timeline)
         groups = touched() if callable(touched) else touched
         problem = (
-            self._ownership_problem(timeline)
+            self._ownership_problem(table, timeline)
             or property_conflict(self._config, table.config)
             or restore_conflict(self.snapshot.timeline, timeline)
             or group_conflict(
@@ -293,12 +293,15 @@ class Transaction:
         except StorageError:
             return False
 
-    def _ownership_problem(self, timeline: Timeline) -> str | None:
+    def _ownership_problem(self, table: LockedTable, timeline: Timeline) -> str | None:
         found = timeline.find(self.instant)
         if found is None:
             return "another writer rolled it back"
         if found.state is not State.INFLIGHT or found.action is not self.action:
             return f"it is {found.state.name.lower()} as {found.action.value}, not inflight"
+        rollback = rollback_of(table, timeline, self.instant)
+        if rollback is not None:
+            return f"another writer began to roll it back as {rollback}"
         return None
 
     def _forget(self) -> None:

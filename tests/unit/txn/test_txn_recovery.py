@@ -207,15 +207,20 @@ def test_a_plan_that_names_no_instant_deletes_nothing(table: Path, time: str) ->
     assert len(list(table.glob("p=*/*.parquet"))) == 2
 
 
-def test_a_requested_rollback_of_a_complete_commit_is_dropped(table: Path) -> None:
+@pytest.mark.parametrize(
+    "files", [(".rollback.requested",), (".rollback.requested", ".rollback.inflight")]
+)
+def test_a_rollback_of_a_complete_commit_is_dropped(table: Path, files: tuple[str, ...]) -> None:
+    # Its writer was taken for dead, came back and completed, before anything was deleted.
     done = timelines(table)[0].last_completed.requested_time
     plan = {"instantToRollback": {"commitTime": done, "action": "commit"}, "RollbackRequests": []}
-    pend(table, ROLLBACK, ".rollback.requested")
+    pend(table, ROLLBACK, *files)
     file = table / f".hoodie/timeline/{ROLLBACK}.rollback.requested"
     file.write_bytes(write_plan(PlanKind.ROLLBACK_PLAN, plan))
     os.utime(file, (1, 1))
     recover(table)
     assert_clean(table, {done})
+    assert len(list(table.glob("p=*/*.parquet"))) == 2
 
 
 def test_left_over_markers_go_with_the_files_that_nobody_committed(table: Path) -> None:

@@ -29,6 +29,7 @@ from lakedex.timeline import (
     load_table_config,
     read_plan,
     update_properties,
+    write_plan,
 )
 from lakedex.txn.markers import MarkerKind, create_marker
 from lakedex.txn.transaction import Transaction
@@ -236,6 +237,19 @@ def test_a_write_that_others_rolled_back_cannot_commit(table: Path) -> None:
     (table / transaction.inflight_path).unlink()
     (table / f".hoodie/timeline/{transaction.instant}.commit.requested").unlink()
     with pytest.raises(CommitConflict, match="another writer rolled it back"):
+        transaction.commit(lambda _: CommitMetadata(), touched=())
+
+
+def test_a_write_that_others_begin_to_roll_back_cannot_commit(table: Path) -> None:
+    transaction = begin(table)
+    transaction.start_writing()
+    info = {"commitTime": transaction.instant, "action": "commit"}
+    plan = write_plan(
+        PlanKind.ROLLBACK_PLAN, {"instantToRollback": info, "RollbackRequests": [], "version": 1}
+    )
+    other = str(int(transaction.instant) + 5)
+    (table / f".hoodie/timeline/{other}.rollback.requested").write_bytes(plan)
+    with pytest.raises(CommitConflict, match=f"began to roll it back as {other}"):
         transaction.commit(lambda _: CommitMetadata(), touched=())
 
 

@@ -1,0 +1,150 @@
+"""One schedule: everything that happens follows from its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache, partial
+
+from lakedex.table import Snapshot
+from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
+from tests.simulation.actors import Writing, new_actor, read_often
+from tests.simulation.patches import living_in
+from tests.simulation.store import Blob, Faults, SimStorage
+from tests.simulation.tables import (
+    Effect,
+    Model,
+    completed_of,
+    data_files,
+    empty_table,
+    rows_of,
+)
+from tests.simulation.world import Actor, World
+
+NO_FAULTS = Faults()
+KINDS = len(fields(Faults))
+_ONE_KIND = 0.3
+_LONG = 1000.0
+"""Seconds after which nobody takes a silent writer for alive."""
+
+
+class Broken(AssertionError):
+    """A schedule after which the table is not what it should be; names its seed."""
+
+
+def run_schedule(seed: int) -> World:
+    """Run a schedule and check all that it leaves.
+
+    Raises:
+        Broken: something is lost, doubled or left over; the message ends with what happened.
+    """
+    world = World(seed)
+    world.now = _LONG
+    blobs, model = first_table()
+    try:
+        with living_in(world):
+            _play(world, blobs, model)
+        after = World(seed + 1)
+        after.now, after.actors = world.now + _LONG, []
+        with living_in(after):
+            _settle(after, blobs, model)
+    except Exception as error:
+        trace = "\n".join(world.trace[-400:])
+        raise Broken(f"seed {seed}: {type(error).__name__}: {error}\n{trace}") from error
+    return world
+
+
+def first_table() -> tuple[dict[str, Blob], Model]:
+    """A table with one write."""
+    blobs, effects = _first_write()
+    return dict(blobs), Model(dict(effects))
+
+
+@cache
+def _first_write() -> tuple[dict[str, Blob], dict[str, Effect]]:
+    world, blobs, model = World(0), dict(empty_table()), Model()
+    writing = Writing(world, SimStorage(world, blobs, NO_FAULTS), model, lambda instant, work: None)
+    with living_in(world):
+        world.add(Actor("first", 1, "host-9"), partial(writing.run, 1))
+        world.run()
+    return blobs, model.effects
+
+
+def _play(world: World, blobs: dict[str, Blob], model: Model) -> None:
+    dice = world.dice
+    faults = _draw_faults(world)
+    for number in range(dice.choice((2, 2, 3, 4))):
+        _add_writer(world, blobs, model, faults, f"writer-{number}", dice.choice((1, 2)))
+    if dice.random() < 0.5:
+        # A reader's requests succeed: that of a reader which fails nobody sees anything.
+        storage = SimStorage(world, blobs, NO_FAULTS)
+        world.add(new_actor(world, "reader"), partial(read_often, world, storage, model, 3))
+    world.run()
+
+
+def _draw_faults(world: World) -> Faults:
+    """Some kinds of trouble and the others not, or very much of one."""
+    dice = world.dice
+    if dice.random() < _ONE_KIND:
+        rates = [0.0] * KINDS
+        rates[dice.randrange(KINDS)] = 0.1
+    else:
+        rates = [dice.choice((0.0, 0.0, 0.01, 0.04)) for _ in range(KINDS)]
+    return Faults(*rates)
+
+
+def _add_writer(
+    world: World, blobs: dict[str, Blob], model: Model, faults: Faults, name: str, writes: int
+) -> None:
+    storage = SimStorage(world, blobs, faults)
+
+    def spawn(instant: str, work: Callable[[], None]) -> None:
+        world.add(new_actor(world, f"late-{instant[-4:]}"), work)
+
+    def heir() -> None:
+        if len(world.actors) < 12:
+            _add_writer(world, blobs, model, faults, f"{name}+", 1)
+
+    actor = new_actor(world, name)
+    writing = Writing(world, storage, model, spawn)
+    world.add(actor, partial(writing.run, writes), heir)
+
+
+def _settle(world: World, blobs: dict[str, Blob], model: Model) -> None:
+    """One more write without trouble, much later; then nothing is left but the table."""
+    storage = SimStorage(world, blobs, NO_FAULTS)
+    before = len(model.told_done)
+
+    def write_and_check() -> None:
+        Writing(world, storage, model, lambda instant, work: None).run(1)
+        assert len(model.told_done) == before + 1, "the table takes no more writes"
+        _check(storage, blobs, model)
+
+    world.add(Actor("last", 99, "host-9"), write_and_check)
+    world.run()
+
+
+def _check(storage: SimStorage, blobs: dict[str, Blob], model: Model) -> None:
+    snapshot = Snapshot.open(storage)  # type: ignore[arg-type]
+    done = completed_of(snapshot)
+    assert model.told_done <= set(done), f"lost: {model.told_done - set(done)}"
+    wrong = model.told_conflict & set(done)
+    assert not wrong, f"told to be in conflict, but committed: {wrong}"
+    expected = model.rows(done)
+    found = rows_of(snapshot)
+    assert found == expected, f"the table holds {found}, not {expected}"
+    assert not list(snapshot.timeline.pending()), "something pends"
+    named = {
+        stat.path
+        for instant in snapshot.timeline.write_instants()
+        for stat in snapshot.timeline.commit_metadata(instant).stats()
+    }
+    assert set(data_files(blobs)) == named, f"files: {set(data_files(blobs)) ^ named}"
+    listed = {
+        f"{partition}/{name}"
+        for partition, files in snapshot.listing.files.items()
+        for name, _ in files
+    }
+    assert listed == named, f"the metadata table lists other files: {listed ^ named}"
+    left = [p for p in blobs if p.startswith((MARKERS, SPILL, HEARTBEATS, WRITERS))]
+    assert not left, f"left over: {left}"

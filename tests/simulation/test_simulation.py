@@ -1,0 +1,76 @@
+"""Thousands of schedules of writers on one store, each from a seed: nothing is ever lost.
+
+`LAKEDEX_SCHEDULES=100000` runs more of them, `LAKEDEX_SEED=4711` replays one and tells it all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+
+from tests.simulation import planted
+from tests.simulation.schedule import Broken, run_schedule
+
+SCHEDULES = int(os.environ.get("LAKEDEX_SCHEDULES", "5000"))
+PARTS = 10
+PATIENCE = 400
+"""Schedules within which a planted bug has to be found."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    # Thousands of writers die here, and each successor would tell of it.
+    logging.getLogger("lakedex").setLevel(logging.CRITICAL)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_schedule_leaves_the_completed_writes_and_nothing_else(part):
+    for seed in range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS):
+        run_schedule(seed)
+
+
+def test_a_seed_says_everything():
+    seeds = range(20)
+    first = [run_schedule(seed).trace for seed in seeds]
+    assert [run_schedule(seed).trace for seed in seeds] == first
+    assert len({tuple(trace) for trace in first}) == len(first)
+
+
+def test_schedules_are_full_of_trouble():
+    told = "\n".join(line for seed in range(60) for line in run_schedule(seed).trace)
+    for trouble in (
+        "is killed before",
+        "is killed after",
+        "the request is lost",
+        "the answer is lost",
+        "is sent twice",
+        "stands still",
+        "conflict: ",
+        "a late attempt ends",
+    ):
+        assert trouble in told
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        planted.lost_marker,
+        planted.unfenced_lock,
+        planted.completion_before_the_metadata_commit,
+    ],
+)
+def test_planted_bugs_are_found(bug):
+    def look() -> None:
+        for seed in range(PATIENCE):
+            run_schedule(seed)
+
+    with bug(), pytest.raises(Broken, match=r"^seed \d+: AssertionError"):
+        look()
+
+
+@pytest.mark.skipif("LAKEDEX_SEED" not in os.environ, reason="no seed was given to replay")
+def test_replay_of_a_seed():
+    world = run_schedule(int(os.environ["LAKEDEX_SEED"]))
+    print("\n".join(world.trace))
