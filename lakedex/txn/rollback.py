@@ -148,12 +148,12 @@ def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
     _undo_metadata(table, rollback, plan.instant)
     table.check()
     remove_instant(storage, config, plan.instant, plan.action)
-    late = set(marked_files(storage, plan.instant)) - set(plan.files)
-    delete_files(storage, sorted(late))
-    for folder in {split(path)[0] for path in (*plan.files, *late)}:
+    # Until here a late task could make files: new ones, and those that were deleted above.
+    whole = replace(plan, files=tuple(sorted({*plan.files, *marked_files(storage, plan.instant)})))
+    delete_files(storage, whole.files)
+    for folder in {split(path)[0] for path in whole.files}:
         storage.remove_leftovers(folder)
     forget(storage, plan.instant)
-    whole = replace(plan, files=(*plan.files, *sorted(late)))
     taken_ms = int((time.monotonic() - begun) * 1000)
     done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
     write_once(storage, config, done, outcome(storage, rollback, whole, taken_ms))
