@@ -2,7 +2,7 @@
 
 Under the lock of the table:
 
-* rollbacks that were begun are finished;
+* rollbacks and restores that were begun are finished, savepoints that were begun are dropped;
 * pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
   writers that may live are left alone;
 * a clustering of a dead lakedex process is rolled back, plan and all: what it was to replace is
@@ -33,8 +33,9 @@ from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.markers import marked_files
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS, marker_folder
+from lakedex.txn.restoring import resume_restore
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
-from lakedex.txn.rollback_files import RollbackPlan, delete_files
+from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _log = logging.getLogger("lakedex")
@@ -53,7 +54,22 @@ def recover(table: LockedTable) -> tuple[str, ...]:
             resume_rollback(table, rollback, plan)
         elif plan is not None:
             in_work.add(plan.instant)
-    if rollbacks:
+    restores = [
+        each
+        for each in timeline.pending_of(Action.RESTORE)
+        if each.requested_time in left.life.writers or not _is_alive(table, left, each)
+    ]
+    for restore in restores:
+        resume_restore(table, restore)
+    saved = [
+        each
+        for each in timeline.pending_of(Action.SAVEPOINT)
+        if each.requested_time in left.life.writers
+    ]
+    for savepoint in saved:
+        remove_instant(table.storage, table.config, savepoint.requested_time, Action.SAVEPOINT)
+        forget(table.storage, savepoint.requested_time)
+    if rollbacks or restores or saved:
         timeline = table.timeline()
     undone = [
         instant
