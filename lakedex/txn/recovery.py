@@ -144,10 +144,15 @@ def _may_be_resumed(
 ) -> bool:
     """Whether nobody is at work on a rollback any more, nor on the instant that it takes back."""
     target = None if plan is None else timeline.find(plan.instant)
-    if target is not None and not target.is_completed and _is_alive(table, left, target):
-        return False
     # Ours run under the lock, which we hold: one that pends was killed.
-    return rollback.requested_time in left.life.writers or not _is_alive(table, left, rollback)
+    is_ours = rollback.requested_time in left.life.writers
+    if target is not None and not target.is_completed:
+        time = target.requested_time
+        # A commit that was complete has no writer, however young it looks now.
+        is_written = time in left.life.beats or time in left.life.writers
+        if (is_written or not is_ours) and _is_alive(table, left, target):
+            return False
+    return is_ours or not _is_alive(table, left, rollback)
 
 
 def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant) -> bool:
