@@ -131,20 +131,16 @@ _SERVICES: Final = """
     hoodie.compaction.logfile.num.threshold hoodie.compaction.partition.path.regex
     hoodie.log.compaction.inline hoodie.log.compaction.enable
     hoodie.log.compaction.blocks.threshold hoodie.log.compaction.inline.max.delta.commits
-    hoodie.clean.automatic hoodie.clean.async hoodie.clean.async.enabled hoodie.clean.policy
-    hoodie.clean.commits.retained hoodie.clean.hours.retained hoodie.clean.fileversions.retained
+    hoodie.clean.async hoodie.clean.async.enabled
     hoodie.clean.parallelism hoodie.clean.failed.writes.policy hoodie.clean.trigger.strategy
-    hoodie.clean.trigger.max.commits hoodie.clean.max.commits hoodie.clean.allow.multiple
-    hoodie.clean.incremental.enabled hoodie.clean.delete.bootstrap.base.file
+    hoodie.clean.allow.multiple hoodie.clean.delete.bootstrap.base.file
     hoodie.clean.multiple.enabled hoodie.clean.optimization.with.local.engine
-    hoodie.cleaner.policy hoodie.cleaner.commits.retained hoodie.cleaner.hours.retained
-    hoodie.cleaner.fileversions.retained hoodie.cleaner.parallelism
-    hoodie.cleaner.incremental.mode hoodie.cleaner.delete.bootstrap.base.file
+    hoodie.cleaner.parallelism hoodie.cleaner.delete.bootstrap.base.file
     hoodie.cleaner.policy.failed.writes hoodie.cleaner.policy.bounds
-    hoodie.keep.min.commits hoodie.keep.max.commits hoodie.commits.archival.batch
-    hoodie.archive.automatic hoodie.archive.async hoodie.archive.merge.enable
+    hoodie.commits.archival.batch
+    hoodie.archive.async hoodie.archive.merge.enable
     hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
-    hoodie.archive.beyond.savepoint hoodie.timeline.compaction.batch.size
+    hoodie.archive.beyond.savepoint
     hoodie.clustering.inline hoodie.clustering.inline.max.commits
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
     hoodie.clustering.schedule.inline hoodie.clustering.updates.strategy

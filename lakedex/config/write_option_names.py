@@ -144,6 +144,39 @@ METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
 )
 
+# Cleaning and archiving.
+CLEAN_AUTOMATIC: Final = FlagOption("hoodie.clean.automatic", "true")
+CLEAN_POLICY: Final = ChoiceOption(
+    "hoodie.clean.policy",
+    "KEEP_LATEST_COMMITS",
+    ("hoodie.cleaner.policy",),
+    choices=("KEEP_LATEST_COMMITS", "KEEP_LATEST_BY_HOURS", "KEEP_LATEST_FILE_VERSIONS"),
+)
+CLEAN_COMMITS: Final = NumberOption(
+    "hoodie.clean.commits.retained", "10", ("hoodie.cleaner.commits.retained",), most=1_000_000
+)
+CLEAN_HOURS: Final = NumberOption(
+    "hoodie.clean.hours.retained", "24", ("hoodie.cleaner.hours.retained",), most=1_000_000
+)
+CLEAN_VERSIONS: Final = NumberOption(
+    "hoodie.clean.fileversions.retained",
+    "3",
+    ("hoodie.cleaner.fileversions.retained",),
+    most=1_000_000,
+)
+CLEAN_AFTER_COMMITS: Final = NumberOption(
+    "hoodie.clean.trigger.max.commits", "1", ("hoodie.clean.max.commits",), most=1_000_000
+)
+CLEAN_INCREMENTAL: Final = FlagOption(
+    "hoodie.clean.incremental.enabled", "true", ("hoodie.cleaner.incremental.mode",)
+)
+ARCHIVE_AUTOMATIC: Final = FlagOption("hoodie.archive.automatic", "true")
+KEEP_LEAST: Final = NumberOption("hoodie.keep.min.commits", "20", most=1_000_000)
+KEEP_MOST: Final = NumberOption("hoodie.keep.max.commits", "30", most=1_000_000)
+HISTORY_BATCH: Final = NumberOption(
+    "hoodie.timeline.compaction.batch.size", "10", least=2, most=10_000
+)
+
 # Many writers.
 LOCK_WAIT_MS: Final = NumberOption("hoodie.write.lock.wait_time_ms", "60000", least=0)
 LOCK_RETRY_WAIT_MS: Final = NumberOption("hoodie.write.lock.wait_time_ms_between_retry", "1000")

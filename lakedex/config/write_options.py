@@ -8,7 +8,7 @@ refused with both values. All other options hold for one write.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from lakedex.config import write_option_names as options
@@ -27,6 +27,7 @@ from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
 from lakedex.config.table_config import TableConfig
+from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.config.write_index import WriteIndex
 from lakedex.errors import InvalidInput, LakedexError
 
@@ -123,6 +124,8 @@ class WriteOptions:
     """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
     window: RecordIndexWindow | None = None
     """Where the record index knows the newest days only."""
+    cleaning: CleaningOptions = field(default_factory=CleaningOptions)
+    archiving: ArchivingOptions = field(default_factory=ArchivingOptions)
 
     @property
     def lookup_index(self) -> WriteIndex:
@@ -191,6 +194,8 @@ class WriteOptions:
             lock=_lock(settings),
             fixed=fixed,
             window=window,
+            cleaning=CleaningOptions.resolve(settings),
+            archiving=ArchivingOptions.resolve(settings),
         )
 
     def kept(self) -> dict[str, str]:

@@ -9,7 +9,13 @@ from lakedex.filegroup.names import (
     parse_data_file,
 )
 from lakedex.filegroup.reading import count_rows, read_slice
-from lakedex.filegroup.slices import FileSlice, FileSliceId, Visibility, latest_slices
+from lakedex.filegroup.slices import (
+    FileSlice,
+    FileSliceId,
+    Visibility,
+    all_versions,
+    latest_slices,
+)
 
 __all__ = [
     "META_COLUMNS",
@@ -20,6 +26,7 @@ __all__ = [
     "LogFile",
     "ReadContext",
     "Visibility",
+    "all_versions",
     "base_file_name",
     "count_rows",
     "latest_slices",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
@@ -107,6 +107,38 @@ def latest_slices(
     return slices
 
 
+def all_versions(
+    partition: str, files: Iterable[tuple[str, int]], visibility: Visibility
+) -> dict[str, list[FileSlice]]:
+    """All visible versions of each file group of a partition, oldest first, by file id.
+
+    A version is what a reader needs at once: a base file with the logs of its slice, and of the
+    slices after it that have no base file yet. Change logs (`.cdc`) go with their slice. Groups
+    that were replaced are among them.
+    """
+    groups: dict[str, tuple[list[BaseFile], list[LogFile]]] = defaultdict(lambda: ([], []))
+    for name, size_bytes in files:
+        parsed = parse_data_file(name, size_bytes)
+        if parsed is not None:
+            bases, logs = groups[parsed.file_id]
+            (bases if isinstance(parsed, BaseFile) else logs).append(parsed)  # type: ignore[arg-type]
+    found = {}
+    for file_id, (bases, logs) in groups.items():
+        by_instant = _bases(partition, file_id, bases, visibility)
+        by_slice = _logs_by_slice(by_instant, logs, visibility)
+        versions: list[FileSlice] = []
+        for instant in sorted(set(by_instant) | set(by_slice)):
+            base, own = by_instant.get(instant), _in_order(by_slice.get(instant, []), visibility)
+            if base is None and versions:
+                before = versions[-1]
+                versions[-1] = replace(before, logs=(*before.logs, *own))
+            elif base is not None or own:
+                versions.append(FileSlice(partition, file_id, instant, base, tuple(own)))
+        if versions:
+            found[file_id] = versions
+    return found
+
+
 def _newest_slice(
     partition: str,
     file_id: str,
@@ -114,6 +146,15 @@ def _newest_slice(
     logs: list[LogFile],
     visibility: Visibility,
 ) -> FileSlice | None:
+    by_instant = _bases(partition, file_id, bases, visibility)
+    by_slice = _logs_by_slice(by_instant, logs, visibility)
+    return _assemble(partition, file_id, by_instant, by_slice, visibility)
+
+
+def _bases(
+    partition: str, file_id: str, bases: list[BaseFile], visibility: Visibility
+) -> dict[str, BaseFile | None]:
+    """The base file of each slice, by its instant; None for one that a compaction is to make."""
     by_instant: dict[str, BaseFile | None] = {}
     for base in bases:
         if visibility.is_visible(base.instant_time):
@@ -124,13 +165,18 @@ def _newest_slice(
     pending = visibility.pending_compactions.get(FileSliceId(partition, file_id))
     if pending is not None:
         by_instant.setdefault(pending, None)
+    return by_instant
+
+
+def _logs_by_slice(
+    by_instant: Mapping[str, BaseFile | None], logs: list[LogFile], visibility: Visibility
+) -> dict[str, list[LogFile]]:
     if visibility.logs_name_own_instant:
-        by_slice = _logs_by_completion(by_instant, logs, visibility)
-    else:
-        by_slice = defaultdict(list)
-        for log in logs:
-            by_slice[log.instant_time].append(log)
-    return _assemble(partition, file_id, by_instant, by_slice, visibility)
+        return _logs_by_completion(by_instant, logs, visibility)
+    by_slice: dict[str, list[LogFile]] = defaultdict(list)
+    for log in logs:
+        by_slice[log.instant_time].append(log)
+    return by_slice
 
 
 def _logs_by_completion(

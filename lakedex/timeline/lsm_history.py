@@ -41,6 +41,7 @@ class HistoryFile:
     size_bytes: int
     first: str
     last: str
+    level: int = 0
 
 
 class LsmHistory:
@@ -124,14 +125,9 @@ class LsmHistory:
     def _read_manifest(self) -> tuple[HistoryFile, ...]:
         """The manifest of the newest version, which may change while it is being read."""
         for attempt in range(_MANIFEST_ATTEMPTS):
-            path = f"{self._folder}/_version_"
-            try:
-                version = self._storage.read(path)
-            except FileMissing:
+            number = history_version(self._storage, self._folder)
+            if number is None:
                 return ()
-            number = version[:32].decode("latin-1").strip()
-            if _NUMBER.fullmatch(number) is None:
-                raise CorruptFile(path, 0, expected="a manifest number", actual=repr(number))
             path = f"{self._folder}/manifest_{number}"
             try:
                 data = self._storage.read(path)
@@ -139,11 +135,33 @@ class LsmHistory:
                 if attempt == _MANIFEST_ATTEMPTS - 1:
                     raise
                 continue
-            return _parse_manifest(data, path, self._folder)
+            return parse_manifest(data, path, self._folder)
         return ()
 
 
-def _parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, ...]:
+def history_version(storage: Storage, folder: str) -> int | None:
+    """The number of the newest manifest; None when there is no history.
+
+    Raises:
+        CorruptFile: the version file holds no number.
+    """
+    path = f"{folder}/_version_"
+    try:
+        version = storage.read(path)
+    except FileMissing:
+        return None
+    number = version[:32].decode("latin-1").strip()
+    if _NUMBER.fullmatch(number) is None:
+        raise CorruptFile(path, 0, expected="a manifest number", actual=repr(number))
+    return int(number)
+
+
+def parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, ...]:
+    """The files that a manifest names.
+
+    Raises:
+        CorruptFile: it is no manifest.
+    """
     tree = parse_json(data, path=path)
     entries = tree.get("files") if isinstance(tree, dict) else None
     if not isinstance(entries, list):
@@ -155,7 +173,7 @@ def _parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, .
         match = _FILE_NAME.fullmatch(name) if isinstance(name, str) else None
         if match is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise CorruptFile(path, 0, expected="a file and its length", actual=repr(entry)[:80])
-        files.append(HistoryFile(f"{folder}/{name}", size, match[1], match[2]))
+        files.append(HistoryFile(f"{folder}/{name}", size, match[1], match[2], int(match[3])))
     return tuple(files)
 
 

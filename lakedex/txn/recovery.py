@@ -2,7 +2,7 @@
 
 Under the lock of the table:
 
-* rollbacks that were begun are finished;
+* rollbacks and restores that were begun are finished, savepoints that were begun are dropped;
 * pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
   writers that may live are left alone;
 * a clustering of a dead lakedex process is rolled back, plan and all: what it was to replace is
@@ -40,8 +40,9 @@ from lakedex.txn.places import (
     heartbeat_path,
     marker_folder,
 )
+from lakedex.txn.restoring import resume_restore
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
-from lakedex.txn.rollback_files import RollbackPlan, delete_files
+from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _log = logging.getLogger("lakedex")
@@ -60,7 +61,22 @@ def recover(table: LockedTable) -> tuple[str, ...]:
             resume_rollback(table, rollback, plan)
         elif plan is not None:
             in_work.add(plan.instant)
-    if rollbacks:
+    restores = [
+        each
+        for each in timeline.pending_of(Action.RESTORE)
+        if each.requested_time in left.life.writers or not _is_alive(table, left, each)
+    ]
+    for restore in restores:
+        resume_restore(table, restore)
+    saved = [
+        each
+        for each in timeline.pending_of(Action.SAVEPOINT)
+        if each.requested_time in left.life.writers
+    ]
+    for savepoint in saved:
+        remove_instant(table.storage, table.config, savepoint.requested_time, Action.SAVEPOINT)
+        forget(table.storage, savepoint.requested_time)
+    if rollbacks or restores or saved:
         timeline = table.timeline()
     undone = [
         instant
@@ -135,10 +151,15 @@ def _may_be_resumed(
 ) -> bool:
     """Whether nobody is at work on a rollback any more, nor on the instant that it takes back."""
     target = None if plan is None else timeline.find(plan.instant)
-    if target is not None and not target.is_completed and _is_alive(table, left, target):
-        return False
     # Ours run under the lock, which we hold: one that pends was killed.
-    return rollback.requested_time in left.life.writers or not _is_alive(table, left, rollback)
+    is_ours = rollback.requested_time in left.life.writers
+    if target is not None and not target.is_completed:
+        time = target.requested_time
+        # A commit that was complete has no writer, however young it looks now.
+        is_written = time in left.life.beats or time in left.life.writers
+        if (is_written or not is_ours) and _is_alive(table, left, target):
+            return False
+    return is_ours or not _is_alive(table, left, rollback)
 
 
 def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant) -> bool:

@@ -1,8 +1,9 @@
-"""Takes a pending instant back: its files, its part of the metadata table, its place in time.
+"""Takes an instant back: its files, its part of the metadata table, its place in time.
 
 The order makes each step safe to repeat, and none visible to readers:
 
-1. a rollback instant R with its plan goes on the timeline;
+1. a rollback instant R with its plan goes on the timeline; a completed instant loses its completed
+   file, and pends from then on, so that nobody reads what it wrote;
 2. the data files that markers name are deleted;
 3. the metadata table's deltacommit of the same time is taken back, while the data table still has
    the instant as pending, so that its records stay invisible throughout;
@@ -28,6 +29,7 @@ from lakedex.timeline import Action, Instant, State, Timeline, file_name
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_undoing import forget_in_metadata
 from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
 from lakedex.txn.rollback_files import (
     RollbackPlan,
@@ -38,6 +40,7 @@ from lakedex.txn.rollback_files import (
     write_once,
 )
 from lakedex.txn.times import InstantClock
+from lakedex.txn.unpublishing import files_written, unpublish
 
 _log = logging.getLogger("lakedex")
 
@@ -63,14 +66,15 @@ class LockedTable:
 
 
 def roll_back(table: LockedTable, instant: Instant) -> str:
-    """Take a pending instant back and answer the time of the rollback.
+    """Take an instant back and answer the time of the rollback.
 
-    The caller has made sure that nobody writes it any more.
+    The caller has made sure that nobody writes it any more, and of a completed one that nothing
+    was built on it.
     """
     table.check()
-    plan = RollbackPlan(
-        instant.requested_time, instant.action, marked_files(table.storage, instant.requested_time)
-    )
+    marked = marked_files(table.storage, instant.requested_time)
+    written = files_written(table.timeline(), instant) if instant.is_completed else ()
+    plan = RollbackPlan(instant.requested_time, instant.action, tuple(sorted({*marked, *written})))
     rollback = table.clock.next()
     # Who finds the rollback pending knows by this that it ran under the lock, and so runs no more.
     writer = Heartbeat(table.storage, rollback, table.heartbeat)
@@ -143,17 +147,9 @@ def forget(storage: Storage, instant: str) -> None:
 def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
     begun = time.monotonic()
     storage, config = table.storage, table.config
-    table.check()
-    delete_files(storage, plan.files)
-    _undo_metadata(table, rollback, plan.instant)
-    table.check()
-    remove_instant(storage, config, plan.instant, plan.action)
-    # Until here a late task could make files: new ones, and those that were deleted above.
-    whole = replace(plan, files=tuple(sorted({*plan.files, *marked_files(storage, plan.instant)})))
-    delete_files(storage, whole.files)
-    for folder in {split(path)[0] for path in whole.files}:
-        storage.remove_leftovers(folder)
-    forget(storage, plan.instant)
+    if table.timeline().is_completed(plan.instant):
+        forget_in_metadata(storage, table.timeline(), {plan.instant})
+    whole = take_back(table, rollback, plan)
     taken_ms = int((time.monotonic() - begun) * 1000)
     done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
     write_once(storage, config, done, outcome(storage, rollback, whole, taken_ms))
@@ -164,6 +160,30 @@ def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
         storage.root,
         len(whole.files),
     )
+
+
+def take_back(table: LockedTable, rollback: str, plan: RollbackPlan) -> RollbackPlan:
+    """Undo one instant, and answer the plan with all files that are gone.
+
+    Args:
+        table: The table.
+        rollback: The time under which the metadata table's deltacommit is rolled back.
+        plan: The instant with its files.
+    """
+    storage, config = table.storage, table.config
+    table.check()
+    unpublish(storage, table.timeline(), plan.instant)
+    delete_files(storage, plan.files)
+    _undo_metadata(table, rollback, plan.instant)
+    table.check()
+    remove_instant(storage, config, plan.instant, plan.action)
+    # Until here a late task could make files: new ones, and those that were deleted above.
+    whole = replace(plan, files=tuple(sorted({*plan.files, *marked_files(storage, plan.instant)})))
+    delete_files(storage, whole.files)
+    for folder in {split(path)[0] for path in whole.files}:
+        storage.remove_leftovers(folder)
+    forget(storage, plan.instant)
+    return whole
 
 
 def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
@@ -179,6 +199,7 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
     folders = [folder for folder in storage.folders() if folder != keys.META_FOLDER]
     for folder in (keys.META_FOLDER, config.timeline_folder, *folders):
         storage.remove_leftovers(folder)
+    rollback = _begun_before(timeline, instant) or rollback
     if timeline.is_completed(rollback):
         return
     if timeline.find(instant) is None and timeline.find(rollback) is None:
@@ -200,3 +221,16 @@ def _undo_metadata(table: LockedTable, rollback: str, instant: str) -> None:
     done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
     taken_ms = int((time.monotonic() - begun) * 1000)
     write_once(storage, config, done, outcome(storage, rollback, plan, taken_ms))
+
+
+def _begun_before(timeline: Timeline, instant: str) -> str | None:
+    """The pending rollback of an instant that an attempt before this one began."""
+    for pending in timeline.pending_of(Action.ROLLBACK):
+        requested = Instant(pending.requested_time, Action.ROLLBACK, State.REQUESTED)
+        try:
+            plan = RollbackPlan.decode(timeline.read(requested), path=pending.requested_time)
+        except (CorruptFile, FileMissing):
+            continue
+        if plan.instant == instant:
+            return pending.requested_time
+    return None

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from lakedex.config import TableConfig
 from lakedex.errors import AlreadyExists, CorruptFile, UnsafePath
@@ -88,6 +89,14 @@ class RollbackPlan:
 
 def outcome(storage: Storage, rollback: str, plan: RollbackPlan, taken_ms: int) -> bytes:
     """The content of the completed file."""
+    record = outcome_record(storage, rollback, plan, taken_ms)
+    return write_plan(PlanKind.ROLLBACK_METADATA, record)
+
+
+def outcome_record(
+    storage: Storage, rollback: str, plan: RollbackPlan, taken_ms: int
+) -> dict[str, Any]:
+    """The same as a wire record; a restore holds one for each instant."""
     partitions = {
         partition: {
             "partitionPath": partition,
@@ -98,7 +107,7 @@ def outcome(storage: Storage, rollback: str, plan: RollbackPlan, taken_ms: int) 
         }
         for partition, paths in _by_partition(plan.files).items()
     }
-    record = {
+    return {
         "startRollbackTime": rollback,
         "timeTakenInMillis": taken_ms,
         "totalFilesDeleted": len(plan.files),
@@ -107,7 +116,6 @@ def outcome(storage: Storage, rollback: str, plan: RollbackPlan, taken_ms: int) 
         "version": 1,
         "instantsRollback": [{"commitTime": plan.instant, "action": plan.action.value}],
     }
-    return write_plan(PlanKind.ROLLBACK_METADATA, record)
 
 
 def write_once(storage: Storage, config: TableConfig, instant: Instant, data: bytes) -> None:

@@ -12,13 +12,14 @@ from lakedex.txn.rollback_files import delete_files
 
 def delete_strays(storage: Storage, instant: str, metadata: CommitMetadata) -> tuple[str, ...]:
     """Delete the files of an instant that its commit does not name, and answer them."""
-    kept = {path for stat in metadata.stats() for path in _paths(stat)}
+    kept = {path for stat in metadata.stats() for path in named_files(stat)}
     strays = tuple(path for path in marked_files(storage, instant) if path not in kept)
     delete_files(storage, strays)
     return strays
 
 
-def _paths(stat: WriteStat) -> Iterator[str]:
+def named_files(stat: WriteStat) -> Iterator[str]:
+    """The files that a write stat tells of, relative to the table."""
     if stat.path is not None:
         yield stat.path
         for name in stat.log_files or ():

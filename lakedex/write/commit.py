@@ -198,6 +198,8 @@ def _young_columns(columns: pa.Schema, snapshot: Snapshot) -> frozenset[str]:
     """Columns that the table did not have from the start."""
     text = snapshot.config.create_schema
     if text is None and snapshot.timeline.write_instants():
+        if snapshot.timeline.archived.instants():
+            return frozenset(columns.names)  # what the first commit said is not known any more
         first = snapshot.timeline.write_instants()[0]
         text = snapshot.timeline.commit_summary(first).extra.get("schema")
     if not text:

@@ -1,4 +1,7 @@
-"""What is due after a commit: compaction of the metadata table."""
+"""What is due after a commit: cleaning and archiving, of the table and of its metadata table.
+
+Whether something is due is told by the timeline alone, which is loaded under the lock once.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,46 @@ from lakedex.errors import LakedexError
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
+from lakedex.upkeep.archive_selection import is_archive_due
+from lakedex.upkeep.archiving import archive, archive_metadata
+from lakedex.upkeep.cleaning import clean
+from lakedex.upkeep.metadata_cleaning import clean_metadata_table
+from lakedex.upkeep.retained import is_clean_due
 from lakedex.write.taking import Target
 
 log = logging.getLogger("lakedex")
 
 
-def compact_metadata(target: Target) -> None:
-    """Compact the metadata table after as many commits as the table says.
+def tend(target: Target) -> None:
+    """Do what is due after a commit, as Hudi's options say.
 
     The write is committed by now: what goes wrong here is told and left to the next write.
     """
-    storage, options = target.address.open(), target.patience
     try:
-        with open_lock(storage, options.lock) as lock:
-            table = locked_table(storage, lock, options.heartbeat)
-            instant = compact_if_due(
-                target.address,
-                target.engine,
-                max_delta_commits=target.options.metadata.compact_after,
-                next_time=table.next_time,
-                has_pending=bool(table.timeline().pending()),
-            )
+        if _tend_timelines(target):
+            clean(target.address, target.options.cleaning, target.patience)
     except LakedexError as error:
-        log.warning("the metadata table was not compacted: %s", error)
-        return
-    if instant is not None:
-        log.info("compacted the metadata table at %s", instant)
+        log.warning("the table was not tended after its commit: %s", error)
+
+
+def _tend_timelines(target: Target) -> bool:
+    """Compact and archive what is due, and answer whether a clean is due as well."""
+    storage, options = target.address.open(), target.patience
+    cleaning, archiving = target.options.cleaning, target.options.archiving
+    with open_lock(storage, options.lock) as lock:
+        table = locked_table(storage, lock, options.heartbeat)
+        timeline = table.timeline()
+        compacted = compact_if_due(
+            target.address,
+            target.engine,
+            max_delta_commits=target.options.metadata.compact_after,
+            next_time=table.next_time,
+            has_pending=bool(timeline.pending()),
+        )
+        if compacted is not None:
+            log.info("compacted the metadata table at %s", compacted)
+            clean_metadata_table(table)
+            archive_metadata(table, archiving)
+        if archiving.automatic and is_archive_due(timeline, archiving):
+            archive(table, archiving, cleaning)
+    return cleaning.automatic and is_clean_due(timeline, cleaning)

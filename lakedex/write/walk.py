@@ -31,7 +31,7 @@ from lakedex.write.assign import (
     sort_new,
 )
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import compact_metadata
+from lakedex.write.due import tend
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
@@ -208,7 +208,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        compact_metadata(target)
+        tend(target)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result

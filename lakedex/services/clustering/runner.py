@@ -20,7 +20,7 @@ from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import arranged_groups, share_out
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import compact_metadata
+from lakedex.write.due import tend
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Unarranged, arrange
@@ -166,7 +166,7 @@ class _Run:
                 target.engine, CLUSTER, transaction, outcome, unique_keys=False, is_global=False
             )
         with clock.step("services"):
-            compact_metadata(target)
+            tend(target)
         files = [file for answer in done for file in answer.files]
         result = WriteResult(
             CLUSTER.name,

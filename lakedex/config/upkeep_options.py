@@ -1,0 +1,95 @@
+"""The options of cleaning and archiving, with Hudi's names and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from lakedex.config import write_option_names as options
+from lakedex.errors import InvalidInput
+
+
+class CleaningPolicy(Enum):
+    """What decides how long an old version of a file group stays; the values are Hudi's words."""
+
+    COMMITS = "KEEP_LATEST_COMMITS"
+    HOURS = "KEEP_LATEST_BY_HOURS"
+    VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningOptions:
+    """When old file versions are removed, and which.
+
+    Example:
+        >>> CleaningOptions.resolve({"hoodie.cleaner.commits.retained": "3"}).commits
+        3
+    """
+
+    automatic: bool = True
+    """Whether a write looks after its commit for what is to be cleaned."""
+    policy: CleaningPolicy = CleaningPolicy.COMMITS
+    commits: int = 10
+    hours: int = 24
+    """Readers that began within so many hours find their files."""
+    versions: int = 3
+    after_commits: int = 1
+    """How many commits make the next clean due."""
+    incremental: bool = True
+    """Whether only partitions that changed since the last clean are looked at."""
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> CleaningOptions:
+        """The options by their names.
+
+        Raises:
+            InvalidInput: a value is wrong.
+        """
+        return cls(
+            automatic=options.CLEAN_AUTOMATIC.value(settings),
+            policy=CleaningPolicy(options.CLEAN_POLICY.value(settings)),
+            commits=options.CLEAN_COMMITS.value(settings),
+            hours=options.CLEAN_HOURS.value(settings),
+            versions=options.CLEAN_VERSIONS.value(settings),
+            after_commits=options.CLEAN_AFTER_COMMITS.value(settings),
+            incremental=options.CLEAN_INCREMENTAL.value(settings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivingOptions:
+    """When instants leave the active timeline.
+
+    Example:
+        >>> ArchivingOptions.resolve({"hoodie.keep.max.commits": "40"}).most
+        40
+    """
+
+    automatic: bool = True
+    least: int = 20
+    """So many commits stay in the active timeline."""
+    most: int = 30
+    """With more commits than that archiving is due."""
+    files_a_level: int = 10
+    """So many files of one level of the history are merged into one of the next."""
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> ArchivingOptions:
+        """The options by their names.
+
+        Raises:
+            InvalidInput: a value is wrong, or fewer commits are to stay than must.
+        """
+        least, most = options.KEEP_LEAST.value(settings), options.KEEP_MOST.value(settings)
+        if least >= most:
+            raise InvalidInput(
+                f"{options.KEEP_LEAST.name}={least} must be less than "
+                f"{options.KEEP_MOST.name}={most}"
+            )
+        return cls(
+            automatic=options.ARCHIVE_AUTOMATIC.value(settings),
+            least=least,
+            most=most,
+            files_a_level=options.HISTORY_BATCH.value(settings),
+        )

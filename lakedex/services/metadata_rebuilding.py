@@ -1,0 +1,50 @@
+"""Builds the metadata table anew after it had to be given up, with the indexes that it had."""
+
+from __future__ import annotations
+
+from lakedex.config import TableConfig
+from lakedex.config.write_options import WriteOptions
+from lakedex.engine import Engine
+from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.rollback import LockedTable
+from lakedex.write.facts import TableFacts
+from lakedex.write.metadata_build import ensure_metadata
+from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
+from lakedex.write.scratch import Scratch
+from lakedex.write.target import StoredSchema
+
+
+def rebuild_metadata(
+    address: StorageAddress, engine: Engine, before: TableConfig, table: LockedTable
+) -> tuple[str, ...]:
+    """Build what a table had and has no more; answer the names. The lock is held.
+
+    Should this be cut short, the next write does the same.
+    """
+    storage = address.open()
+    snapshot = Snapshot.open(storage)
+    if snapshot.config.metadata_enabled or not before.metadata_enabled:
+        return ()
+    kept = read_own_properties(storage)
+    definition = snapshot.definitions.get(RECORD_INDEX)
+    partitioned = None if definition is None else definition.is_partitioned
+    options = WriteOptions.resolve(snapshot.config, kept, {}, record_index_partitioned=partitioned)
+    columns = StoredSchema.of(snapshot).columns
+    plan = plan_metadata(snapshot, options.metadata, columns, rows=0)
+    with Scratch(address) as scratch:
+        facts = TableFacts(
+            address=address,
+            config=snapshot.config,
+            schema=snapshot.schema,
+            schema_text="",
+            instant="",
+            committed=CommittedInstants.of(snapshot.timeline),
+            scratch=scratch.path,
+        )
+        forget_resharding(address)
+        ensure_metadata(engine, facts, snapshot, plan, next_time=table.next_time)
+    return tuple(sorted(plan.wanted))

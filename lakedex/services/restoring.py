@@ -1,0 +1,125 @@
+"""Takes a table back to a savepoint, or to a commit whose files are still all there.
+
+All instants that completed after that commit are undone, the newest first; what pends and was
+planned since goes too. Every index is as it was then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakedex.engine import Engine, LocalEngine
+from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.services.metadata_rebuilding import rebuild_metadata
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, Instant, Timeline, instant_key
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.metadata_undoing import require_forgettable
+from lakedex.txn.recovery import recover
+from lakedex.txn.restoring import restore
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+
+_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+_PLANS = (Action.CLUSTERING, Action.COMPACTION, Action.LOGCOMPACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """What a restore undid."""
+
+    instant: str
+    """The commit that the table is as of now."""
+    restore: str | None
+    """The instant of the restore; None when there was nothing to undo."""
+    undone: tuple[str, ...] = ()
+    indexes_rebuilt: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "instant": self.instant,
+            "restore": self.restore,
+            "undone": list(self.undone),
+            "indexes_rebuilt": list(self.indexes_rebuilt),
+        }
+
+
+def restore_table(
+    address: StorageAddress,
+    instant: str,
+    *,
+    engine: Engine | None = None,
+    patience: TransactionOptions | None = None,
+) -> RestoreResult:
+    """Undo everything that was committed after an instant.
+
+    Args:
+        address: Where the table lies.
+        instant: A savepoint, or any completed commit that no clean has taken files from.
+        engine: Runs the workers where indexes must be built anew.
+        patience: How long to wait for other writers.
+
+    Raises:
+        InvalidInput: there is no such commit, its files were cleaned, or a later commit has a
+            savepoint.
+        CommitConflict: somebody writes; nothing was changed.
+        UnsupportedFeature: an index would be lost; the message names it.
+    """
+    storage, chosen = address.open(), patience or TransactionOptions()
+    run_pending_cleans(address, chosen)
+    with open_lock(storage, chosen.lock) as lock:
+        table = locked_table(storage, lock, chosen.heartbeat)
+        recover(table)
+        snapshot = Snapshot.open(storage)
+        instants = instants_after(snapshot, instant)
+        if not instants:
+            return RestoreResult(instant, None)
+        times = {each.requested_time for each in instants}
+        require_forgettable(storage, snapshot.timeline, times)
+        time_of = restore(table, instant, instants)
+        forget_looks(storage)
+        rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
+    return RestoreResult(instant, time_of, tuple(each.requested_time for each in instants), rebuilt)
+
+
+def instants_after(snapshot: Snapshot, instant: str) -> list[Instant]:
+    """The instants that a restore undoes, in order: plans that pend, then the newest commit first.
+
+    Raises:
+        InvalidInput: the table cannot be taken back to that commit.
+        CommitConflict: a write goes on.
+    """
+    timeline = snapshot.timeline
+    target = _target(timeline, instant)
+    snapshot.at(instant)  # refuses a time whose files were cleaned
+    done = instant_key(target.completion_time or instant)
+    later = [
+        each
+        for each in timeline.write_instants()
+        if each > target or instant_key(each.completion_time or each.requested_time) > done
+    ]
+    saved = {each.requested_time for each in later}.intersection(timeline.savepoints())
+    if saved:
+        raise InvalidInput(
+            f"the later commit {min(saved)} has a savepoint: delete that before a restore to "
+            f"{instant}"
+        )
+    later.sort(key=lambda each: instant_key(each.completion_time or each.requested_time))
+    plans = [
+        each for each in timeline.pending_of(*_PLANS) if instant_key(each.requested_time) > done
+    ]
+    return [*reversed(plans), *reversed(later)]
+
+
+def _target(timeline: Timeline, instant: str) -> Instant:
+    found = timeline.find(instant)
+    if found is None or not (found.is_completed and found.action.is_write):
+        raise InvalidInput(f"{instant!r} is no completed commit of the active timeline")
+    for each in timeline.pending_of(*_WRITES, Action.INDEXING, Action.CLEAN, Action.ROLLBACK):
+        raise CommitConflict(
+            f"{each.action.value} {each.requested_time} pends: stop all writers, and let it end"
+        )
+    return found

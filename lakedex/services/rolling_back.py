@@ -1,0 +1,152 @@
+"""Takes one instant of a table back: a pending one, or the newest completed commit.
+
+An older commit cannot be taken back alone, as later ones were built on it: that is a restore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakedex.engine import Engine, LocalEngine
+from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.filegroup import FileSliceId, parse_data_file
+from lakedex.services.metadata_rebuilding import rebuild_metadata
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, Instant, Timeline, instant_key
+from lakedex.txn.begin import locked_table
+from lakedex.txn.heartbeat import is_alive
+from lakedex.txn.lock import open_lock
+from lakedex.txn.metadata_undoing import require_forgettable
+from lakedex.txn.recovery import recover
+from lakedex.txn.rollback import roll_back
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+
+_REVERSIBLE = (
+    Action.COMMIT,
+    Action.DELTACOMMIT,
+    Action.REPLACECOMMIT,
+    Action.COMPACTION,
+    Action.LOGCOMPACTION,
+    Action.CLUSTERING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackResult:
+    """The instants that were taken back, and the one that says so."""
+
+    instants: tuple[str, ...]
+    rollback: str | None
+    """None where the next step had been done by the recovery after a dead writer."""
+    indexes_rebuilt: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "instants": list(self.instants),
+            "rollback": self.rollback,
+            "indexes_rebuilt": list(self.indexes_rebuilt),
+        }
+
+
+def rollback_instant(
+    address: StorageAddress,
+    instant: str,
+    *,
+    engine: Engine | None = None,
+    patience: TransactionOptions | None = None,
+) -> RollbackResult:
+    """Take an instant back, with every index as it was before.
+
+    Args:
+        address: Where the table lies.
+        instant: The newest completed commit, or one that pends and that nobody writes any more.
+        engine: Runs the workers where indexes must be built anew.
+        patience: How long to wait for other writers.
+
+    Raises:
+        InvalidInput: there is no such instant, or it cannot be taken back by itself.
+        CommitConflict: somebody writes; nothing was changed.
+        UnsupportedFeature: an index would be lost; the message names it.
+    """
+    storage, chosen = address.open(), patience or TransactionOptions()
+    run_pending_cleans(address, chosen)
+    with open_lock(storage, chosen.lock) as lock:
+        table = locked_table(storage, lock, chosen.heartbeat)
+        recovered = recover(table)
+        if instant in recovered:
+            return RollbackResult((instant,), None)
+        snapshot = Snapshot.open(storage)
+        found = _found(snapshot.timeline, instant)
+        if found.is_completed:
+            _check_newest(snapshot.timeline, found)
+            _check_files_before(snapshot, found)
+            require_forgettable(storage, snapshot.timeline, {instant})
+        elif is_alive(storage, instant, chosen.heartbeat):
+            raise CommitConflict(f"the writer of {instant} is at work; stop it, or wait for it")
+        time_of = roll_back(table, found)
+        forget_looks(storage)
+        rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
+    return RollbackResult((instant,), time_of, rebuilt)
+
+
+def _found(timeline: Timeline, instant: str) -> Instant:
+    found = timeline.find(instant)
+    if found is None or found.action not in _REVERSIBLE:
+        raise InvalidInput(f"the active timeline has no commit {instant!r} to roll back")
+    return found
+
+
+def _check_newest(timeline: Timeline, found: Instant) -> None:
+    instant = found.requested_time
+    if instant in timeline.savepoints():
+        raise InvalidInput(f"the commit {instant} has a savepoint: delete that first")
+    done = instant_key(found.completion_time or instant)
+    later = [
+        each
+        for each in timeline.write_instants()
+        if each > found or instant_key(each.completion_time or each.requested_time) > done
+    ]
+    if later:
+        raise InvalidInput(
+            f"{later[-1].requested_time} was committed after {instant}: roll it back first, or "
+            "restore the table to an earlier commit"
+        )
+    for each in timeline.pending():
+        if each > found and each.action in _REVERSIBLE:
+            raise CommitConflict(
+                f"{each.action.value} {each.requested_time} pends, which began after {instant}: "
+                "let it finish, or roll it back first"
+            )
+
+
+def _check_files_before(snapshot: Snapshot, found: Instant) -> None:
+    """Refuse when a clean has removed what the table was made of before the commit."""
+    files = {
+        (partition, name): parse_data_file(name, size)
+        for partition, listed in snapshot.listing.files.items()
+        for name, size in listed
+    }
+    groups = {
+        FileSliceId(partition, parsed.file_id)
+        for (partition, _), parsed in files.items()
+        if parsed is not None
+    }
+    metadata = snapshot.timeline.commit_metadata(found)
+    for partition, stats in metadata.partition_to_stats.items():
+        for stat in stats:
+            if stat.prev_base_file and (partition, stat.prev_base_file) not in files:
+                raise _cleaned(found, stat.prev_base_file)
+    for partition, ids in metadata.replaced_file_ids.items():
+        for file_id in ids:
+            if FileSliceId(partition, file_id) not in groups:
+                raise _cleaned(found, file_id)
+
+
+def _cleaned(found: Instant, name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{found.requested_time} cannot be rolled back: {name}, which it took the place of, was "
+        "removed by a clean"
+    )

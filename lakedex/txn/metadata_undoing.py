@@ -1,0 +1,132 @@
+"""Completed instants taken back in the metadata table, or, where that cannot be, all of it dropped.
+
+The changes of an instant lie in log files of its own. Without them the indexes are as they were
+before, record locations included, as long as nothing was made of these files since. A compaction
+takes them in, and an index that was built later knows the rows of that time. Then the metadata
+table is given up: a table without one is whole, and the next write builds the same indexes from
+the data, as the table's own properties say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from lakedex.config import keys
+from lakedex.config import write_option_names as options
+from lakedex.config.option_values import flag_text
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.metadata_table import Kind, metadata_partition
+from lakedex.index.metadata_table.deltacommit import load_definitions
+from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.storage import Storage
+from lakedex.table.own_properties import read_own_properties, write_own_properties
+from lakedex.timeline import Action, Timeline, instant_key, load_table_config, update_properties
+from lakedex.txn.metadata import open_metadata_table
+
+_BUILT_ANEW = (
+    Kind.FILES,
+    Kind.COLUMN_STATS,
+    Kind.PARTITION_STATS,
+    Kind.BLOOM_FILTERS,
+    Kind.RECORD_INDEX,
+)
+_NO_WRITES = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
+_ON = "true"
+_log = logging.getLogger("lakedex")
+
+
+def forget_in_metadata(storage: Storage, data: Timeline, times: Collection[str]) -> bool:
+    """Make ready for taking completed instants back; False when the metadata table was dropped."""
+    if not can_forget(storage, data, times):
+        _log.warning("the indexes of %s are built anew: they cannot be taken back", storage.root)
+        drop_metadata(storage)
+        return False
+    opened = open_metadata_table(storage)
+    if opened is not None:
+        store = MetadataStore(*opened, Timeline.load(*opened))
+        for pending in store.timeline.pending_of(Action.COMPACTION):
+            # Its plan may name files that are about to go; another one is made when it is due.
+            store.discard(pending.requested_time, Action.COMPACTION)
+    return True
+
+
+def can_forget(storage: Storage, data: Timeline, times: Collection[str]) -> bool:
+    """Whether the metadata table is as before once the log files of some instants are gone.
+
+    Those of them that are no longer completed in the data table were dealt with before.
+    """
+    opened = open_metadata_table(storage)
+    wanted = {time for time in times if data.is_completed(time)}
+    if opened is None or not wanted:
+        return True
+    timeline = Timeline.load(*opened)
+    if not all(timeline.is_completed(time) for time in wanted):
+        return False
+    first = min(instant_key(timeline.completion_time_or_self(time)) for time in wanted)
+    for each in timeline.write_instants():
+        if instant_key(each.completion_time or each.requested_time) <= first:
+            continue
+        known = data.find(each.requested_time)
+        is_of_service = known is not None and known.action in _NO_WRITES
+        is_compacted = timeline.requested_action(each.requested_time) is not Action.DELTACOMMIT
+        if is_compacted or not (each.requested_time in times or is_of_service):
+            return False
+    return True
+
+
+def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]) -> None:
+    """Refuse to take instants back where an index would be lost by it.
+
+    Raises:
+        UnsupportedFeature: the index is named in it, with what to do.
+    """
+    if can_forget(storage, data, times):
+        return
+    for name in data.config.metadata_partitions:
+        if not _is_built_anew(name):
+            raise UnsupportedFeature(
+                f"taking commits back that the index {name} has taken in: drop the index first, "
+                "and create it again afterwards; that"
+            )
+
+
+def drop_metadata(storage: Storage) -> None:
+    """Give the metadata table up, with a note for the next write of what it is to have."""
+    config = load_table_config(storage)
+    if config.metadata_enabled:
+        _note_wanted(storage)
+        none = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
+        update_properties(storage, none)
+    inner = storage.sub(keys.METADATA_TABLE_FOLDER)
+    # Without its properties it is no table any more, however much of it is left.
+    inner.delete(f"{keys.META_FOLDER}/{keys.PROPERTIES_FILE}")
+    storage.delete_folder(keys.METADATA_TABLE_FOLDER)
+
+
+def _note_wanted(storage: Storage) -> None:
+    config = load_table_config(storage)
+    kept = read_own_properties(storage)
+    present = set(config.metadata_partitions)
+    wanted = {
+        options.METADATA_ENABLE.name: _ON,
+        options.COLUMN_STATS.name: flag_text(Kind.COLUMN_STATS.value in present),
+        options.PARTITION_STATS.name: flag_text(Kind.PARTITION_STATS.value in present),
+        options.BLOOM_FILTERS.name: flag_text(Kind.BLOOM_FILTERS.value in present),
+    }
+    if Kind.RECORD_INDEX.value in present:
+        definition = load_definitions(storage, config).get(Kind.RECORD_INDEX.value)
+        by_partition = definition is not None and definition.is_partitioned
+        own = options.PARTITIONED_RECORD_INDEX if by_partition else options.GLOBAL_RECORD_INDEX
+        wanted[own.name] = _ON
+        if options.INDEX_TYPE.given(kept) is None:
+            index = "RECORD_LEVEL_INDEX" if by_partition else "GLOBAL_RECORD_LEVEL_INDEX"
+            wanted[options.INDEX_TYPE.name] = index
+    write_own_properties(storage, {**kept, **wanted})
+
+
+def _is_built_anew(name: str) -> bool:
+    try:
+        return metadata_partition(name).kind in _BUILT_ANEW
+    except InvalidInput:
+        return False

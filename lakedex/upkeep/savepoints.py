@@ -1,0 +1,161 @@
+"""Savepoints: a commit whose files no clean removes, so that the table can be restored to it.
+
+T.savepoint.inflight   empty; T is the time of the commit
+T_C.savepoint          HoodieSavepointMetadata: the files of the table as of T, by partition
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+
+from lakedex.errors import InvalidInput
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, read_plan, write_plan
+from lakedex.txn.begin import locked_table
+from lakedex.txn.heartbeat import Heartbeat
+from lakedex.txn.lock import open_lock
+from lakedex.txn.places import writer_path
+from lakedex.txn.recovery import recover
+from lakedex.txn.rollback import LockedTable
+from lakedex.txn.rollback_files import remove_instant, write_once
+from lakedex.txn.transaction import TransactionOptions
+
+log = logging.getLogger("lakedex")
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """A savepoint, as its file tells."""
+
+    instant: str
+    user: str = ""
+    comments: str = ""
+    files: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """The same as plain values."""
+        return {
+            "instant": self.instant,
+            "user": self.user,
+            "comments": self.comments,
+            "files": self.files,
+        }
+
+
+def create_savepoint(
+    address: StorageAddress,
+    instant: str | None = None,
+    *,
+    user: str = "",
+    comments: str = "",
+    patience: TransactionOptions | None = None,
+) -> Savepoint:
+    """Keep the files of the table as of a commit until the savepoint is deleted.
+
+    Args:
+        address: Where the table lies.
+        instant: The commit; the newest one unless told.
+        user: Who wants it, for people to read.
+        comments: Why, for people to read.
+        patience: How long to wait for the lock.
+
+    Raises:
+        InvalidInput: there is no such commit, its files were cleaned, or it has a savepoint.
+    """
+    storage, chosen = address.open(), patience or TransactionOptions()
+    with open_lock(storage, chosen.lock) as lock:
+        table = locked_table(storage, lock, chosen.heartbeat)
+        recover(table)
+        snapshot = Snapshot.open(storage)
+        time_of = _commit(snapshot.timeline, instant)
+        files: dict[str, list[str]] = defaultdict(list)
+        # This refuses a commit whose files were cleaned.
+        for current in snapshot.at(time_of).slices:
+            files[current.partition] += current.file_names
+        _write(table, time_of, _encoded(files, user, comments))
+    log.info("savepoint %s of %s", time_of, storage.root)
+    return Savepoint(time_of, user, comments, sum(map(len, files.values())))
+
+
+def delete_savepoint(
+    address: StorageAddress, instant: str, *, patience: TransactionOptions | None = None
+) -> None:
+    """Let cleans remove the files of a commit again.
+
+    Raises:
+        InvalidInput: there is no such savepoint.
+    """
+    storage, chosen = address.open(), patience or TransactionOptions()
+    with open_lock(storage, chosen.lock) as lock:
+        table = locked_table(storage, lock, chosen.heartbeat)
+        known = {
+            each.requested_time
+            for each in table.timeline().instants
+            if each.action is Action.SAVEPOINT
+        }
+        if instant not in known:
+            shown = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"there is no savepoint {instant!r}; there are {shown}")
+        table.check()
+        remove_instant(storage, table.config, instant, Action.SAVEPOINT)
+
+
+def list_savepoints(timeline: Timeline) -> list[Savepoint]:
+    """The savepoints of a table, newest first."""
+    found = []
+    for instant in timeline.completed():
+        if instant.action is Action.SAVEPOINT:
+            data = timeline.read(instant)
+            path = f"savepoint {instant.requested_time}"
+            record = read_plan(PlanKind.SAVEPOINT_METADATA, data, path=path)
+            parts = record["partitionMetadata"].values()
+            files = sum(len(part["savepointDataFile"]) for part in parts)
+            user, comments = record["savepointedBy"], record["comments"]
+            found.append(Savepoint(instant.requested_time, user, comments, files))
+    return sorted(found, key=lambda each: each.instant, reverse=True)
+
+
+def _write(table: LockedTable, time_of: str, data: bytes) -> None:
+    # Who finds the savepoint pending knows by this that it was made under the lock, and never will.
+    writer = Heartbeat(table.storage, time_of, table.heartbeat)
+    writer.start()
+    try:
+        pending = Instant(time_of, Action.SAVEPOINT, State.INFLIGHT)
+        write_once(table.storage, table.config, pending, b"")
+        done = Instant(time_of, Action.SAVEPOINT, State.COMPLETED, table.next_time())
+        write_once(table.storage, table.config, done, data)
+    finally:
+        writer.stop()
+    table.storage.delete(writer_path(time_of))
+
+
+def _commit(timeline: Timeline, instant: str | None) -> str:
+    if instant is None:
+        newest = timeline.last_completed
+        if newest is None:
+            raise InvalidInput("a table without commits has nothing to keep")
+        instant = newest.requested_time
+    found = timeline.find(instant)
+    if found is None or not (found.is_completed and found.action.is_write):
+        raise InvalidInput(f"{instant!r} is no completed commit of the active timeline")
+    if instant in timeline.savepoints():
+        raise InvalidInput(f"the commit {instant} has a savepoint already")
+    return instant
+
+
+def _encoded(files: dict[str, list[str]], user: str, comments: str) -> bytes:
+    record = {
+        "savepointedBy": user,
+        "savepointedAt": time.time_ns() // 1_000_000,
+        "comments": comments,
+        "partitionMetadata": {
+            partition: {"partitionPath": partition, "savepointDataFile": names}
+            for partition, names in files.items()
+        },
+        "version": 1,
+    }
+    return write_plan(PlanKind.SAVEPOINT_METADATA, record)
