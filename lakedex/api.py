@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TypeAlias
 
@@ -19,13 +19,14 @@ from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
 from lakedex.index.windowed.catalog import list_windowed
-from lakedex.prune import PlanOptions, Report, plan
+from lakedex.prune import ANY_ENGINE, ARROW, PlanOptions, Reader, Report, is_read_at_once, plan
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
 
+_AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
 Filter: TypeAlias = "str | pc.Expression | Expr"
 """A predicate: SQL text, a `pyarrow.compute` expression, or a tree of `lakedex.expr`."""
 
@@ -40,6 +41,8 @@ class ReadOptions:
     """The session zone in which other engines built expression indexes over time."""
     without_indexes: Collection[str] = frozenset()
     """Indexes or kinds that must not be used; `all` reads without any pruning."""
+    weighs_cost: bool = True
+    """Whether an index is left out where asking it takes longer than it can save."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
@@ -146,7 +149,10 @@ class Table:
         """What would be read for a filter, which index removed how much, and why."""
         view = self._at(as_of)
         question = self._understood(view, filter)
-        return self._planned(view, question)
+        report = self._planned(view, question, ANY_ENGINE)
+        if not self._options.weighs_cost or not is_read_at_once(ARROW, view.slices):
+            return report
+        return replace(report, notes=(*report.notes, _AT_ONCE))
 
     def metadata(
         self,
@@ -211,7 +217,7 @@ class Table:
             arrow_columns = view.schema.names if named is None else named
         return Scan(
             context=view.read_context,
-            slices=self._planned(view, question).files,
+            slices=self._planned(view, question, ARROW).files,
             columns=self._columns(view, columns),
             predicate=None if is_arrow else question.tree,
             arrow_filter=condition if is_arrow else None,
@@ -238,11 +244,12 @@ class Table:
         bound = bind_predicate(tree, view.schema, time_zone=zone)
         return _Question(bound, text)
 
-    def _planned(self, view: Snapshot, question: _Question) -> Report:
+    def _planned(self, view: Snapshot, question: _Question, reader: Reader) -> Report:
         options = PlanOptions(
             self._options.time_zone,
             self._options.expression_time_zone,
             frozenset(self._options.without_indexes),
+            reader if self._options.weighs_cost else None,
         )
         tree = None if question.tree is None else normalise(question.tree)
         return plan(view, tree, text=question.text, options=options)

@@ -84,6 +84,18 @@ class ColumnBounds:
         """The same bounds, unknown where they are not trusted."""
         return replace(self, known=self.known & trusted)
 
+    def take(self, rows: np.ndarray) -> ColumnBounds:
+        """The bounds of some of the files, in that order."""
+        chosen = pa.array(rows)
+        return replace(
+            self,
+            minimum=self.minimum.take(chosen),
+            maximum=self.maximum.take(chosen),
+            null_count=self.null_count[rows],
+            value_count=self.value_count[rows],
+            known=self.known[rows],
+        )
+
 
 def exact_bounds(values: pa.Array) -> ColumnBounds:
     """The bounds of a column with one value per file, such as a partition value.

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
+from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.timeline import Timeline
@@ -69,6 +70,8 @@ class Question:
     predicate: Expr
     slices: tuple[FileSlice, ...]
     table: IndexedTable
+    found: dict[str, Any] = field(default_factory=dict)
+    """What an index read off the predicate and need not read again."""
 
     @property
     def partitions(self) -> list[str]:
@@ -99,6 +102,9 @@ class IndexKind(Protocol):
 
     def names(self, table: IndexedTable) -> list[str]:
         """The indexes of this kind that the table has, live or not."""
+
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """What a lookup would cost, or in words why there is none; reads no records."""
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The answer, or in words why the index has none (and every slice is kept)."""

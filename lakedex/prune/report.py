@@ -20,6 +20,8 @@ class Step:
     seconds: float
     reason: str
     used: bool = True
+    estimated_seconds: float | None = None
+    """What asking was expected to take, where it could be told."""
 
     def as_dict(self) -> dict[str, Any]:
         """The step as plain values, for JSON."""
@@ -31,6 +33,7 @@ class Step:
             "after": self.after,
             "bytes_saved": self.bytes_saved,
             "seconds": round(self.seconds, 6),
+            "estimated_seconds": _rounded(self.estimated_seconds),
             "reason": self.reason,
         }
 
@@ -90,3 +93,7 @@ class Report:
             lines.append(f"  {step.index:<{width}}  {change}  {step.reason}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)

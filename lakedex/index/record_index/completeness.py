@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from lakedex.errors import CorruptFile, LakedexError
 from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
+from lakedex.index.cost import count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_key
 
@@ -23,6 +24,11 @@ PARTITION = "record_index"
 _STATS_PARTITION = "column_stats"
 _COUNTED_COLUMN = "_hoodie_commit_time"
 """A column that every row has, so that its value count is the row count."""
+_FOOTER_S = 0.3e-3
+"""Reading the footer of a base file."""
+_MERGED_SLICE_S = 4e-3
+_MERGED_BYTE_S = 1 / 50e6
+"""Counting the rows of a slice with log files: its keys are read and united."""
 
 
 def why_incomplete(table: IndexedTable) -> str | None:
@@ -31,6 +37,26 @@ def why_incomplete(table: IndexedTable) -> str | None:
         table.kept["record_index_problem"] = _find_problem(table)
     problem: str | None = table.kept["record_index_problem"]
     return problem
+
+
+def check_seconds(table: IndexedTable) -> float:
+    """What `why_incomplete` takes; nothing when it is known already."""
+    if "record_index_problem" in table.kept:
+        return 0.0
+    return count_seconds(table.metadata, PARTITION) + row_count_seconds(table)
+
+
+def row_count_seconds(table: IndexedTable) -> float:
+    """What `row_count` takes; nothing when it is known already."""
+    if "row_count" in table.kept:
+        return 0.0
+    logged = [each for each in table.slices if each.logs]
+    plain = len(table.slices) - len(logged)
+    merged = sum(each.size_bytes for each in logged)
+    seconds = len(logged) * _MERGED_SLICE_S + merged * _MERGED_BYTE_S
+    if plain and table.is_live(_STATS_PARTITION):
+        return seconds + lookup_seconds(table.metadata, _STATS_PARTITION, plain)
+    return seconds + plain * (_FOOTER_S + round_trip_seconds(table.read.storage))
 
 
 def live_entries(table: IndexedTable, partition: str) -> int:
