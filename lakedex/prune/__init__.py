@@ -1,6 +1,6 @@
 """From a predicate to the files that may match, with reasons."""
 
-from lakedex.prune.cost import ANY_ENGINE, ARROW, SPARK, Reader, is_read_at_once
+from lakedex.prune.cost import ANY_ENGINE, ARROW, SPARK, Reader, is_read_at_once, weighs_cost
 from lakedex.prune.planner import PlanOptions, plan
 from lakedex.prune.report import Report, Step
 
@@ -14,4 +14,5 @@ __all__ = [
     "Step",
     "is_read_at_once",
     "plan",
+    "weighs_cost",
 ]

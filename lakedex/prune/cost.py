@@ -7,12 +7,15 @@ promise which makes it safe to have indexes on small tables, and on tables that 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakedex.filegroup import FileSlice
 from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Estimate
 
+SWITCH = "LAKEDEX_INDEX_COST"
+"""The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
 _IN_VAIN = 0.1
 """The part of a query without indexes that may be spent on asking them for nothing."""
 _REQUESTS_PER_FILE = 2
@@ -54,6 +57,11 @@ ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 1
 def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
     """Whether reading all the slices takes less than asking any index about them."""
     return Scales(reader, slices).why_not(Estimate(LEAST_S, most_left=0), slices) is not None
+
+
+def weighs_cost() -> bool:
+    """Whether the environment leaves it to cost which indexes are asked."""
+    return os.environ.get(SWITCH, "").lower() != "ignore"
 
 
 class Scales:

@@ -24,6 +24,7 @@ from lakedex.index.registry import KINDS
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
 from lakedex.prune.report import Report, Step
+from lakedex.prune.shapes import shapes_of
 from lakedex.table import Snapshot
 
 _FEW_SLICES = 1
@@ -92,6 +93,7 @@ class _Plan:
             steps=tuple(self._steps),
             listing=self._snapshot.listing.source,
             notes=tuple(notes),
+            shapes=shapes_of(predicate),
         )
 
     def _prune(self, predicate: Expr) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakedex.filegroup import FileSlice
+from lakedex.prune.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Report:
     steps: tuple[Step, ...]
     listing: str = ""
     notes: tuple[str, ...] = field(default=())
+    shapes: tuple[Shape, ...] = ()
+    """How columns are compared in the predicate."""
 
     @property
     def bytes_left(self) -> int:

@@ -204,7 +204,6 @@ def test_pruned_rows_are_the_rows_of_a_full_scan(history, predicates):
     folder = Path(tempfile.mkdtemp())
     try:
         path = build(folder, history)
-        # Such small tables are read as a whole unless indexes are asked for their own sake.
         pruned = lakedex.open(path, options=lakedex.ReadOptions(weighs_cost=False))
         options = lakedex.ReadOptions(without_indexes=frozenset(["all"]))
         scanned = lakedex.open(path, options=options)
