@@ -160,6 +160,7 @@ def _aligned(
         values.null_count,
         values.value_count,
         place.is_valid().to_numpy(zero_copy_only=False),
+        no_nan=values.no_nan,
     )
 
 
