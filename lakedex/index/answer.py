@@ -7,6 +7,7 @@ slices is never complemented: a slice can hold rows for a predicate and for its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -72,6 +73,8 @@ class Question:
     table: IndexedTable
     found: dict[str, Any] = field(default_factory=dict)
     """What an index read off the predicate and need not read again."""
+    worth: float = math.inf
+    """Seconds: an index that takes longer for sure need not look at the predicate."""
 
     @property
     def partitions(self) -> list[str]:

@@ -11,14 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable, metadata_partition
 from lakedex.storage import Storage
 
-_READ_S = 1.5e-3
+_READ_S = 2.0e-3
 """One read of a partition, however small: choosing, decoding and merging whole columns."""
-_GROUP_S = 0.6e-3
+_STATS_READ_S = 5.0e-3
+"""The same for statistics, whose records have some forty columns."""
+_GROUP_S = 0.8e-3
 """Opening a file group: its trailer, its block index and the first block."""
-_LOG_S = 0.25e-3
+_LOG_S = 0.3e-3
 """Opening one log file of a group; log files are read whole."""
 _KEY_S = 1.5e-6
 """Sorting one key, finding its block and its cell."""
@@ -26,6 +28,8 @@ _RECORD_S = 2.0e-6
 """Decoding one record, and comparing it."""
 _BYTE_S = 1 / 200e6
 """Reading and unpacking one stored byte."""
+_COUNTED_BYTE_S = 1 / 12e6
+"""One stored byte of a log file whose keys are counted: keys pack to a few bytes each."""
 _BLOCK_BYTES = 64 << 10
 """A stored block: 256 KiB that gzip packs to about a quarter."""
 LEAST_S = _READ_S + _GROUP_S
@@ -42,10 +46,8 @@ class Estimate:
     seconds: float
     most_left: int | None = None
     """At most so many slices are left, whatever the index answers; None when nobody knows."""
-
-    def plus(self, seconds: float) -> Estimate:
-        """The same with more work before it."""
-        return Estimate(self.seconds + seconds, self.most_left)
+    once: float = 0.0
+    """The part of the seconds that later questions about the same snapshot need not pay again."""
 
 
 def lookup_seconds(metadata: MetadataTable, partition: str, keys: int) -> float:
@@ -57,7 +59,7 @@ def lookup_seconds(metadata: MetadataTable, partition: str, keys: int) -> float:
     blocks = keys * _BLOCK_BYTES / len(groups)
     stored = sum(min(_base_bytes(group), blocks) + _log_bytes(group) for group in groups)
     return (
-        _READ_S
+        _read_seconds(partition)
         + share * _opening(metadata.storage, groups)
         + share * stored * _BYTE_S
         + keys * (_KEY_S + _RECORD_S)
@@ -76,19 +78,24 @@ def scan_seconds(
         for group in groups
     )
     opening = _opening(metadata.storage, groups)
-    return _READ_S + opening + stored * _BYTE_S + records * _RECORD_S
+    return _read_seconds(partition) + opening + stored * _BYTE_S + records * _RECORD_S
 
 
 def count_seconds(metadata: MetadataTable, partition: str) -> float:
     """Counting the entries of a partition: trailers, and all that log files hold."""
     groups = metadata.groups(partition)
     stored = sum(_log_bytes(group) for group in groups)
-    return _opening(metadata.storage, groups) + stored * _BYTE_S
+    return _opening(metadata.storage, groups) + stored * _COUNTED_BYTE_S
 
 
 def round_trip_seconds(storage: Storage) -> float:
     """What one request takes where the files are not at hand."""
     return ROUND_TRIP_S if "://" in storage.root else 0.0
+
+
+def _read_seconds(partition: str) -> float:
+    is_wide = STATS_PAYLOAD in metadata_partition(partition).payloads
+    return _STATS_READ_S if is_wide else _READ_S
 
 
 def _opening(storage: Storage, groups: list[FileSlice]) -> float:

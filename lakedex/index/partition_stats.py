@@ -24,6 +24,9 @@ from lakedex.index.metadata_table.keys import column_stats_prefix
 from lakedex.index.stat_values import stat_values
 
 PARTITION = "partition_stats"
+_FINER = f"{FILE_STATS} tell more at a similar cost"
+_FEW_SLICES = 1_000
+"""The records of so many files are read in the time of any read at all."""
 _MUCH_DEARER = 4
 """Ranges of files have to be read as well, unless whole partitions save most of that."""
 
@@ -43,11 +46,13 @@ class PartitionStatsIndex:
         if isinstance(columns, str):
             return columns
         table, partitions = question.table, len(question.partitions)
+        if table.is_live(FILE_STATS) and len(question.slices) <= _FEW_SLICES:
+            return _FINER
         seconds = len(columns) * lookup_seconds(table.metadata, name, partitions)
         if table.is_live(FILE_STATS):
             finer = sum(bounds_seconds(question, FILE_STATS, each.name) for each in columns)
             if finer < _MUCH_DEARER * seconds:
-                return f"{FILE_STATS} tell more at a similar cost"
+                return _FINER
         return Estimate(seconds)
 
     def lookup(self, name: str, question: Question) -> Answer | str:

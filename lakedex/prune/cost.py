@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lakedex.filegroup import FileSlice
 from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Estimate
@@ -19,6 +20,7 @@ SWITCH = "LAKEDEX_INDEX_COST"
 _IN_VAIN = 0.1
 """The part of a query without indexes that may be spent on asking them for nothing."""
 _REQUESTS_PER_FILE = 2
+_MISSED = "saving_missed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Reader:
 _AT_ONCE = 4
 """Requests to an object store that are under way at a time, of a careful reader."""
 
-ARROW = Reader("lakedex", query_s=5e-3, file_s=0.6e-3, byte_s=1 / 400e6)
+ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6)
 """`to_arrow`: opens a table anew and reads a file on each core."""
 SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6)
 """A query that Spark has compiled before, on two cores."""
@@ -56,7 +58,7 @@ ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 1
 
 def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
     """Whether reading all the slices takes less than asking any index about them."""
-    return Scales(reader, slices).why_not(Estimate(LEAST_S, most_left=0), slices) is not None
+    return Scales(reader, slices).worth(slices) < LEAST_S
 
 
 def weighs_cost() -> bool:
@@ -67,10 +69,23 @@ def weighs_cost() -> bool:
 class Scales:
     """Weighs the steps of one plan against each other and against the scan."""
 
-    def __init__(self, reader: Reader, slices: Sequence[FileSlice]) -> None:
-        """`slices` are those that a query without indexes would read."""
+    def __init__(
+        self, reader: Reader, slices: Sequence[FileSlice], kept: dict[str, Any] | None = None
+    ) -> None:
+        """Weigh for a reader.
+
+        Args:
+            reader: Who reads.
+            slices: Those that a query without indexes would read.
+            kept: What is remembered from question to question about the same snapshot.
+        """
         self._reader = reader
+        self._kept = {} if kept is None else kept
         self._budget = _IN_VAIN * (reader.query_s + reader.seconds(slices))
+
+    def worth(self, slices: Sequence[FileSlice]) -> float:
+        """The most seconds that any index can be worth."""
+        return max(self._reader.seconds(slices), self._budget)
 
     def why_not(self, estimate: Estimate, slices: Sequence[FileSlice]) -> str | None:
         """None when the step is worth its cost, else the reason in words."""
@@ -78,12 +93,20 @@ class Scales:
         sure = self._sure_saving(estimate, slices, reading)
         if estimate.seconds <= max(sure, self._budget):
             return None
+        if estimate.seconds - estimate.once < sure and self._has_paid_off(estimate, sure):
+            return None
         spare = max(self._budget, 0.0)
         return (
             f"not worth it: asking takes about {_ms(estimate.seconds)}, reading the "
             f"{len(slices):,} file slices about {_ms(reading)}, of which it is sure to save "
             f"{_ms(sure)}; {_ms(spare)} may be spent in vain"
         )
+
+    def _has_paid_off(self, estimate: Estimate, sure: float) -> bool:
+        """Whether what is done once is a tenth of what questions like this one have missed."""
+        missed = self._kept.get(_MISSED, 0.0) + sure
+        self._kept[_MISSED] = missed
+        return _IN_VAIN * missed >= estimate.once
 
     def spent(self, seconds: float, before: Sequence[FileSlice], left: Sequence[FileSlice]) -> None:
         """A step took so long and left these slices."""

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from lakedex.errors import LakedexError
 from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
-from lakedex.index.cost import Estimate, round_trip_seconds
+from lakedex.index.cost import LEAST_S, Estimate, round_trip_seconds
 from lakedex.index.registry import KINDS
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
@@ -110,15 +111,18 @@ class _Plan:
         scales = self._scales(table)
         for kind in KINDS:
             for name in kind.names(table):
-                question = Question(predicate, self._slices, table, self._found)
-                self._index(kind, name, question, scales)
+                self._index(kind, name, self._question(predicate, table, scales), scales)
+
+    def _question(self, predicate: Expr, table: IndexedTable, scales: Scales | None) -> Question:
+        worth = inf if scales is None else scales.worth(self._slices)
+        return Question(predicate, self._slices, table, self._found, worth)
 
     def _scales(self, table: IndexedTable) -> Scales | None:
         reader = self._options.reader
         if reader is None:
             return None
         is_remote = round_trip_seconds(table.read.storage) > 0
-        return Scales(replace(reader, is_remote=is_remote), self._slices)
+        return Scales(replace(reader, is_remote=is_remote), self._slices, table.kept)
 
     def _index(self, kind: IndexKind, name: str, question: Question, scales: Scales | None) -> None:
         if self._options.without.intersection([kind.kind, name]):
@@ -127,6 +131,9 @@ class _Plan:
             self._skip(name, kind.kind, f"not needed: {len(self._slices)} file slices are left")
         elif self._decided_by_path:
             self._skip(name, kind.kind, "not needed: the predicate is about partition values only")
+        elif question.worth < LEAST_S:
+            reason = f"not worth it: the {len(self._slices)} file slices are read faster"
+            self._skip(name, kind.kind, reason)
         else:
             self._weigh(kind, name, question, scales)
 

@@ -1,6 +1,7 @@
 """The record index: record key to file group, for the whole table or per partition."""
 
 from lakedex.index.record_index.completeness import (
+    check_seconds,
     live_entries,
     row_count,
     row_count_seconds,
@@ -17,6 +18,7 @@ from lakedex.index.record_index.lookup import (
 __all__ = [
     "RecordIndex",
     "asked_keys",
+    "check_seconds",
     "live_entries",
     "locate",
     "locate_seconds",

@@ -32,10 +32,16 @@ class RecordIndex:
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Looking the keys up; a key is in one file group at most."""
+        table = question.table
+        if table.is_live(name) and table.is_latest:
+            least = locate_seconds(table, 1)
+            if least > question.worth:
+                return Estimate(least, most_left=1, once=check_seconds(table))
         keys = _usable_keys(name, question)
         if isinstance(keys, str):
             return keys
-        return Estimate(locate_seconds(question.table, len(keys)), most_left=len(keys))
+        seconds = locate_seconds(table, len(keys))
+        return Estimate(seconds, most_left=len(keys), once=check_seconds(table))
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold the keys which the predicate asks for."""

@@ -17,6 +17,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
 from lakedex.index.record_index import (
+    check_seconds,
     live_entries,
     locate,
     locate_seconds,
@@ -54,7 +55,8 @@ class SecondaryIndex:
         checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
         rows = _ROWS_OF_A_VALUE * len(values)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
-        return Estimate(checked + scanned + locate_seconds(table, rows))
+        once = checked + check_seconds(table)
+        return Estimate(checked + scanned + locate_seconds(table, rows), once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""
