@@ -30,6 +30,8 @@ _BYTE_S = 1 / 200e6
 """Reading and unpacking one stored byte."""
 _COUNTED_BYTE_S = 1 / 12e6
 """One stored byte of a log file whose keys are counted: keys pack to a few bytes each."""
+_BARE_LOG_BYTES = 10_000
+"""A log file with a few records: schema, trailer and indexes, which are not counted."""
 _BLOCK_BYTES = 64 << 10
 """A stored block: 256 KiB that gzip packs to about a quarter."""
 LEAST_S = _READ_S + _GROUP_S
@@ -84,7 +86,7 @@ def scan_seconds(
 def count_seconds(metadata: MetadataTable, partition: str) -> float:
     """Counting the entries of a partition: trailers, and all that log files hold."""
     groups = metadata.groups(partition)
-    stored = sum(_log_bytes(group) for group in groups)
+    stored = sum(max(0, log.size_bytes - _BARE_LOG_BYTES) for group in groups for log in group.logs)
     return _opening(metadata.storage, groups) + stored * _COUNTED_BYTE_S
 
 

@@ -8,6 +8,8 @@ rows: every key has an entry, hence no key stands twice.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,9 +56,18 @@ def row_count_seconds(table: IndexedTable) -> float:
     plain = len(table.slices) - len(logged)
     merged = sum(each.size_bytes for each in logged)
     seconds = len(logged) * _MERGED_SLICE_S + merged * _MERGED_BYTE_S
-    if plain and table.is_live(_STATS_PARTITION):
-        return seconds + lookup_seconds(table.metadata, _STATS_PARTITION, plain)
-    return seconds + plain * (_FOOTER_S + round_trip_seconds(table.read.storage))
+    return seconds + min(_footers_seconds(table, plain), _stats_seconds(table, plain))
+
+
+def _footers_seconds(table: IndexedTable, files: int) -> float:
+    return files * (_FOOTER_S + round_trip_seconds(table.read.storage))
+
+
+def _stats_seconds(table: IndexedTable, files: int) -> float:
+    """What looking up the row counts of so many base files takes; endless without statistics."""
+    if not files or not table.is_live(_STATS_PARTITION):
+        return math.inf
+    return lookup_seconds(table.metadata, _STATS_PARTITION, files)
 
 
 def live_entries(table: IndexedTable, partition: str) -> int:
@@ -98,9 +109,9 @@ def _plain_rows(table: IndexedTable, slices: list[FileSlice]) -> int:
 def _counts_from_stats(
     table: IndexedTable, slices: list[FileSlice]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Row counts of base files from their statistics; -1 where there are none."""
+    """Row counts of base files from their statistics; -1 where footers tell sooner, or alone."""
     counts = np.full(len(slices), -1, dtype=np.int64)
-    if not slices or not table.is_live(_STATS_PARTITION):
+    if _footers_seconds(table, len(slices)) <= _stats_seconds(table, len(slices)):
         return counts
     keys = pa.array(
         [
