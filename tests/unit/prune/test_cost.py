@@ -76,12 +76,10 @@ def file_slice(size: int = 1_000) -> FileSlice:
         ("id = 'nobody'", 0, "record_index"),
         ("n = 2", 1, "column_stats"),
         ("n > 1", 2, "column_stats"),
-        ("s = 's1'", 1, "secondary_index_s"),
     ],
 )
-@pytest.mark.parametrize("reader", [SPARK, None])
-def test_a_table_of_four_tiny_files_is_pruned_for_spark(few, predicate, left, index, reader):
-    count, said = planned(few, predicate, reader)
+def test_a_table_of_four_tiny_files_is_pruned_for_spark(few, predicate, left, index):
+    count, said = planned(few, predicate, SPARK)
     assert count == left, said
     assert said[index].startswith("+"), said
 
