@@ -34,25 +34,28 @@ class Reader:
     """One more file, when as many are read at a time as there are cores."""
     byte_s: float
     """One more byte of a file, of which a query usually reads a few columns."""
+    merge_s: float
+    """One more slice with log files, which have to be merged into its base file."""
     is_remote: bool = False
     """Whether the files are on an object store."""
 
     def seconds(self, slices: Sequence[FileSlice]) -> float:
         """Reading these slices, the query itself left out."""
         files = sum(len(each.logs) + 1 for each in slices)
+        merged = sum(1 for each in slices if each.logs)
         stored = sum(each.size_bytes for each in slices)
         request = _REQUESTS_PER_FILE * ROUND_TRIP_S / _AT_ONCE if self.is_remote else 0.0
-        return files * (self.file_s + request) + stored * self.byte_s
+        return files * (self.file_s + request) + merged * self.merge_s + stored * self.byte_s
 
 
 _AT_ONCE = 4
 """Requests to an object store that are under way at a time, of a careful reader."""
 
-ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6)
+ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
-SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6)
-"""A query that Spark has compiled before, on two cores."""
-ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 100e6)
+SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3)
+"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks."""
+ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
 """Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take time."""
 
 
