@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import TypeAlias
 
@@ -19,13 +19,24 @@ from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
 from lakedex.index.windowed.catalog import list_windowed
-from lakedex.prune import PlanOptions, Report, plan
+from lakedex.prune import (
+    ANY_ENGINE,
+    ARROW,
+    PlanOptions,
+    Reader,
+    Report,
+    is_read_at_once,
+    plan,
+    weighs_cost,
+)
+from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
 
+_AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
 Filter: TypeAlias = "str | pc.Expression | Expr"
 """A predicate: SQL text, a `pyarrow.compute` expression, or a tree of `lakedex.expr`."""
 
@@ -40,6 +51,11 @@ class ReadOptions:
     """The session zone in which other engines built expression indexes over time."""
     without_indexes: Collection[str] = frozenset()
     """Indexes or kinds that must not be used; `all` reads without any pruning."""
+    weighs_cost: bool = field(default_factory=weighs_cost)
+    """Whether an index is left out where asking it takes longer than it can save; unless told,
+    the environment variable LAKEDEX_INDEX_COST says so: `ignore` asks every index."""
+    counts_usage: bool = True
+    """Whether reads are counted for `Table.indexes` and `Table.usage`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
@@ -146,7 +162,10 @@ class Table:
         """What would be read for a filter, which index removed how much, and why."""
         view = self._at(as_of)
         question = self._understood(view, filter)
-        return self._planned(view, question)
+        report = self._planned(view, question, ANY_ENGINE)
+        if not self._options.weighs_cost or not is_read_at_once(ARROW, view.slices):
+            return report
+        return replace(report, notes=(*report.notes, _AT_ONCE))
 
     def metadata(
         self,
@@ -176,10 +195,19 @@ class Table:
         return table.scan(partition)
 
     def indexes(self) -> list[IndexInfo]:
-        """Every index of the table: its kind, columns, state and size."""
+        """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
         found = list_indexes(view.config, view.definitions, view.metadata)
-        return [*found, *list_windowed(view.storage, view.timeline.is_committed_write)]
+        found += list_windowed(view.storage, view.timeline.is_committed_write)
+        used = self.usage().indexes
+        return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
+
+    def usage(self) -> TableUsage:
+        """What queries asked of each index and what it saved them, and how columns were compared.
+
+        Counted by every process that reads the table through lakedex, from Spark too.
+        """
+        return usage_of(self._snapshot.storage)
 
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data.
@@ -209,9 +237,12 @@ class Table:
         if isinstance(condition, pc.Expression):
             named = columns_in(condition)
             arrow_columns = view.schema.names if named is None else named
+        report = self._planned(view, question, ARROW)
+        if self._options.counts_usage:
+            count_scan(view.storage, report)
         return Scan(
             context=view.read_context,
-            slices=self._planned(view, question).files,
+            slices=report.files,
             columns=self._columns(view, columns),
             predicate=None if is_arrow else question.tree,
             arrow_filter=condition if is_arrow else None,
@@ -238,11 +269,12 @@ class Table:
         bound = bind_predicate(tree, view.schema, time_zone=zone)
         return _Question(bound, text)
 
-    def _planned(self, view: Snapshot, question: _Question) -> Report:
+    def _planned(self, view: Snapshot, question: _Question, reader: Reader) -> Report:
         options = PlanOptions(
             self._options.time_zone,
             self._options.expression_time_zone,
             frozenset(self._options.without_indexes),
+            reader if self._options.weighs_cost else None,
         )
         tree = None if question.tree is None else normalise(question.tree)
         return plan(view, tree, text=question.text, options=options)
@@ -262,6 +294,16 @@ class _Question:
 
     tree: Expr | None
     text: str
+
+
+def _with_usage(index: IndexInfo, used: IndexUsage) -> IndexInfo:
+    return replace(
+        index,
+        scans=used.scans,
+        files_pruned=used.files_pruned,
+        bytes_saved=used.bytes_saved,
+        last_used=used.last_used or None,
+    )
 
 
 def _names(argument: str, given: object) -> list[str]:

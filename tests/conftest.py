@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -11,6 +12,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.damage import Damage
 from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
+
+# Tests that count switch it on; the others leave no counters of tables that are gone tomorrow.
+os.environ.setdefault("LAKEDEX_INDEX_USAGE", "off")
+# The tables of tests are so small that no index would be worth asking.
+os.environ.setdefault("LAKEDEX_INDEX_COST", "ignore")
 
 # The same examples each time: what the gate says of a change must be about that change.
 settings.register_profile(

@@ -1,4 +1,4 @@
-"""`lakedex indexes`: every index of a table, its state and its size."""
+"""`lakedex indexes`: every index of a table, its state, its size and its use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ _COLUMNS = (
     Column("state"),
     Column("file groups", is_number=True),
     Column("size", is_number=True),
+    Column("scans", is_number=True),
+    Column("files pruned", is_number=True),
+    Column("last used"),
 )
 
 
@@ -25,7 +28,7 @@ def indexes(
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the indexes of a table: kind, columns, state, size, and what is wrong with one."""
+    """List the indexes of a table: kind, columns, state, size, use, and what is wrong with one."""
     table = open_table(path, storage_option)
     found = table.indexes()
     problem = table.snapshot.metadata_problem
@@ -63,6 +66,9 @@ def _row(info: IndexInfo) -> tuple[object, ...]:
         info.state,
         info.file_groups,
         screen.size(info.size_bytes),
+        info.scans,
+        info.files_pruned,
+        info.last_used,
         info.problem,
     )
 

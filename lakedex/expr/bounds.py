@@ -4,7 +4,8 @@ Every array has one entry per file. Hudi's own statistics have quirks, which rea
 must respect (`ranges` does):
 
 * a column that is all null in a base file has min = max = 0, so null count is looked at first;
-* bounds of floats never cover NaN, and a row group that holds one is written as [0, 0];
+* bounds of floats never cover NaN, and a row group that holds one is written as [0, 0], unless
+  the writer noted that it looked for one;
 * bounds of strings are merged in UTF-16 order by the writer, in UTF-8 order by Parquet.
 """
 
@@ -37,6 +38,7 @@ class ColumnBounds:
         known: Where there is an entry for the file at all.
         exact: Whether `minimum` = `maximum` is the one value of every row, as a partition value
             is; a null value then has null count = value count.
+        no_nan: Files of which it is known that no row is NaN; None when nothing is known.
     """
 
     type: pa.DataType
@@ -46,6 +48,7 @@ class ColumnBounds:
     value_count: np.ndarray
     known: np.ndarray
     exact: bool = False
+    no_nan: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         lengths = {len(self.minimum), len(self.maximum), len(self.null_count)}
@@ -83,6 +86,19 @@ class ColumnBounds:
     def where(self, trusted: np.ndarray) -> ColumnBounds:
         """The same bounds, unknown where they are not trusted."""
         return replace(self, known=self.known & trusted)
+
+    def take(self, rows: np.ndarray) -> ColumnBounds:
+        """The bounds of some of the files, in that order."""
+        chosen = pa.array(rows)
+        return replace(
+            self,
+            minimum=self.minimum.take(chosen),
+            maximum=self.maximum.take(chosen),
+            null_count=self.null_count[rows],
+            value_count=self.value_count[rows],
+            known=self.known[rows],
+            no_nan=None if self.no_nan is None else self.no_nan[rows],
+        )
 
 
 def exact_bounds(values: pa.Array) -> ColumnBounds:
@@ -128,6 +144,7 @@ def merge_by_group(bounds: ColumnBounds, groups: np.ndarray, count: int) -> Colu
         _sum(bounds.null_count, groups, count),
         _sum(bounds.value_count, groups, count),
         known,
+        no_nan=None if bounds.no_nan is None else _every(bounds.no_nan | silent, groups, count),
     )
 
 

@@ -58,7 +58,7 @@ def only_in_list(subject: Range, values: list[Range], count: int) -> np.ndarray:
         for value in values:
             inside |= excluded(Op.NE, subject, value, count)
         return inside
-    if subject.nan_hides:
+    if subject.may_hide_nan:
         return np.zeros(count, np.bool_)
     low, high, constants = _ranks(subject, values, count)
     single: np.ndarray = (low == high) & np.isin(low, constants)
@@ -86,24 +86,25 @@ def only_with_prefix(subject: Range, prefix: str, count: int) -> np.ndarray:
 
 
 def _apart(left: Range, right: Range, count: int) -> np.ndarray:
-    if left.nan_hides and right.nan_hides:
-        return np.zeros(count, np.bool_)
     under = _true(pc.less(left.high, right.low), count)
-    return under | _true(pc.greater(left.low, right.high), count)
+    apart = under | _true(pc.greater(left.low, right.high), count)
+    return apart & ~(_hidden(left, count) & _hidden(right, count))
 
 
 def _same(left: Range, right: Range, count: int) -> np.ndarray:
-    if left.nan_hides or right.nan_hides:
-        return np.zeros(count, np.bool_)
     single = _true(pc.equal(left.low, left.high), count)
     single &= _true(pc.equal(right.low, right.high), count)
+    single &= ~(_hidden(left, count) | _hidden(right, count))
     return single & _true(pc.equal(left.low, right.low), count)
 
 
 def _below(exceeds: pc.Function, smaller: Range, larger: Range, count: int) -> np.ndarray:
-    if larger.nan_hides:
-        return np.zeros(count, np.bool_)
-    return _true(exceeds(smaller.low, larger.high), count)
+    return _true(exceeds(smaller.low, larger.high), count) & ~_hidden(larger, count)
+
+
+def _hidden(side: Range, count: int) -> np.ndarray:
+    """Files in which a row of that side may be NaN."""
+    return np.zeros(count, np.bool_) if side.nan_hides is None else side.nan_hides
 
 
 def _true(mask: Datum, count: int) -> np.ndarray:

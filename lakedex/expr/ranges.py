@@ -40,13 +40,19 @@ class Form(Enum):
 class Range:
     """The values that rows can have: `low` to `high`, each null where unknown.
 
-    With `nan_hides` a row may be NaN besides, which the range does not cover.
+    Where `nan_hides` a row may be NaN besides, which the range does not cover.
     """
 
     form: Form
     low: Datum
     high: Datum
-    nan_hides: bool = False
+    nan_hides: np.ndarray | None = None
+    """By file; None when no row can be NaN, or when the constant itself says what it is."""
+
+    @property
+    def may_hide_nan(self) -> bool:
+        """Whether a row of some file may be NaN."""
+        return self.nan_hides is not None and bool(self.nan_hides.any())
 
 
 def form_of(kind: pa.DataType) -> Form | None:
@@ -87,7 +93,7 @@ def range_of_bounds(bounds: ColumnBounds, kind: pa.DataType | None) -> Range | N
         step = max(1_000_000 // _PER_SECOND[bounds.type.unit], 1)
         low, high = _shifted(low, -step), _shifted(high, step)
     if form_of(column) is Form.FLOAT:
-        return _trusted_floats(low.cast(pa.float64()), high.cast(pa.float64()))
+        return _trusted_floats(low.cast(pa.float64()), high.cast(pa.float64()), bounds.no_nan)
     if form is Form.TEXT:
         return _trusted_text(low, high)
     return Range(form, low, high)
@@ -153,14 +159,18 @@ def _shifted(values: pa.Array, step: int) -> pa.Array:
     return array_of(np.clip(numbers, -limit, limit) + step, valid_mask(values), pa.int64())
 
 
-def _trusted_floats(low: pa.Array, high: pa.Array) -> Range:
-    """Float bounds on one side of zero; others may be those of a row group with a NaN."""
+def _trusted_floats(low: pa.Array, high: pa.Array, no_nan: np.ndarray | None) -> Range:
+    """Float bounds on one side of zero, or known to have no NaN beside them.
+
+    Others may be those of a row group with a NaN.
+    """
+    told = np.zeros(len(low), np.bool_) if no_nan is None else no_nan
     above = pc.fill_null(pc.greater(low, 0.0), fill_value=False)
     below = pc.fill_null(pc.less(high, 0.0), fill_value=False)
     nan = [pc.fill_null(pc.is_nan(side), fill_value=False) for side in (low, high)]
-    trusted = pc.and_not(pc.or_(above, below), pc.or_(*nan))
+    trusted = pc.and_not(pc.or_(pc.or_(above, below), pa.array(told)), pc.or_(*nan))
     keep = trusted.to_numpy(zero_copy_only=False)
-    return Range(Form.FLOAT, masked(low, keep), masked(high, keep), nan_hides=True)
+    return Range(Form.FLOAT, masked(low, keep), masked(high, keep), nan_hides=~told)
 
 
 def _trusted_text(low: pa.Array, high: pa.Array) -> Range:

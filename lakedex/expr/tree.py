@@ -222,7 +222,9 @@ def columns_of(expr: Expr) -> list[Column]:
         node = pending.pop()
         if isinstance(node, Column):
             found.setdefault(node.path, node)
-        pending.extend(reversed(children_of(node)))
+        # The values of a list are constants, and may be many.
+        inner = (node.child,) if isinstance(node, In) else children_of(node)
+        pending.extend(reversed(inner))
     return list(found.values())
 
 

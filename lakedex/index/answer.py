@@ -7,6 +7,7 @@ slices is never complemented: a slice can hold rows for a predicate and for its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
+from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.timeline import Timeline
@@ -69,6 +71,10 @@ class Question:
     predicate: Expr
     slices: tuple[FileSlice, ...]
     table: IndexedTable
+    found: dict[str, Any] = field(default_factory=dict)
+    """What an index read off the predicate and need not read again."""
+    worth: float = math.inf
+    """Seconds: an index that takes longer for sure need not look at the predicate."""
 
     @property
     def partitions(self) -> list[str]:
@@ -99,6 +105,9 @@ class IndexKind(Protocol):
 
     def names(self, table: IndexedTable) -> list[str]:
         """The indexes of this kind that the table has, live or not."""
+
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """What a lookup would cost, or in words why there is none; reads no records."""
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The answer, or in words why the index has none (and every slice is kept)."""

@@ -12,12 +12,19 @@ import pyarrow as pa
 from lakedex.filegroup import FileSlice
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.index.metadata_table.keys import bloom_key
-from lakedex.index.record_index import record_keys
+from lakedex.index.record_index import asked_keys
 
 PARTITION = "bloom_filters"
 _MAX_KEYS = 10_000
+_FILTER_S = 0.15e-3
+"""Decoding one filter."""
+_TEST_S = 0.4e-6
+"""Testing one key against one filter."""
+_BYTE_S = 1 / 100e6
+"""Filters are texts in base64 that have to be decoded."""
 
 
 class BloomFilterIndex:
@@ -29,18 +36,27 @@ class BloomFilterIndex:
         """The bloom filter index, if the table has one."""
         return [PARTITION] if table.is_live(PARTITION) else []
 
-    def lookup(self, name: str, question: Question) -> Answer | str:
-        """The slices whose base file may hold one of the asked keys."""
-        table = question.table
-        keys = record_keys(question.predicate, table.read)
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Reading the filter of every base file and testing every key against it."""
+        keys = _usable_keys(question)
         if isinstance(keys, str):
             return keys
-        if len(keys) > _MAX_KEYS:
-            return f"{len(keys)} keys are too many to test against every filter"
-        costly = _why_too_costly(table, question)
-        if costly is not None:
-            return costly
-        return filtered(table, name, question.slices, pa.array(keys, pa.string()))
+        return Estimate(filter_seconds(question, name, len(keys)))
+
+    def lookup(self, name: str, question: Question) -> Answer | str:
+        """The slices whose base file may hold one of the asked keys."""
+        keys = _usable_keys(question)
+        if isinstance(keys, str):
+            return keys
+        return filtered(question.table, name, question.slices, pa.array(keys, pa.string()))
+
+
+def filter_seconds(question: Question, partition: str, values: int) -> float:
+    """What `filtered` takes for so many values."""
+    tested = sum(1 for each in question.slices if each.base is not None and not each.logs)
+    stored = _stored_bytes(question, partition)
+    found = lookup_seconds(question.table.metadata, partition, tested)
+    return found + stored * _BYTE_S + tested * (_FILTER_S + values * _TEST_S)
 
 
 def filtered(
@@ -72,12 +88,15 @@ def _may_hold(records: pa.Table, row: int, values: pa.Array, path: str) -> Mask:
     return found.contains(values)
 
 
-def _why_too_costly(table: IndexedTable, question: Question) -> str | None:
-    """Filters can be larger than the files that they would save."""
-    stored = sum(group.size_bytes for group in table.metadata.groups(PARTITION))
-    bases = sum(1 for file_slice in table.slices if file_slice.base is not None)
-    share = stored * len(question.slices) // max(1, bases)
-    files = sum(file_slice.size_bytes for file_slice in question.slices)
-    if share <= files:
-        return None
-    return f"its filters ({share:,} bytes) are larger than the files left ({files:,} bytes)"
+def _usable_keys(question: Question) -> list[str] | str:
+    keys = asked_keys(question)
+    if isinstance(keys, list) and len(keys) > _MAX_KEYS:
+        return f"{len(keys)} keys are too many to test against every filter"
+    return keys
+
+
+def _stored_bytes(question: Question, partition: str) -> int:
+    """The bytes of the filters of the question's slices, by their share of all."""
+    table = question.table
+    stored = sum(group.size_bytes for group in table.metadata.groups(partition))
+    return stored * len(question.slices) // max(1, len(table.slices))

@@ -25,6 +25,12 @@ class IndexInfo:
     file_groups: int
     size_bytes: int
     problem: str | None = None
+    scans: int = 0
+    """Queries that asked the index and got an answer."""
+    files_pruned: int = 0
+    bytes_saved: int = 0
+    last_used: str | None = None
+    """UTC, such as `2026-01-02T03:04:05Z`."""
 
     def as_dict(self) -> dict[str, Any]:
         """The index as plain values, for JSON."""

@@ -8,7 +8,8 @@ from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Question
-from lakedex.index.file_bounds import slice_bounds, slice_files
+from lakedex.index.cost import Estimate
+from lakedex.index.file_bounds import bounds_seconds, slice_bounds
 
 PARTITION = "column_stats"
 
@@ -23,18 +24,21 @@ class ColumnStatsIndex:
         known = table.is_live(PARTITION) or PARTITION in table.definitions
         return [PARTITION] if known else []
 
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Reading the ranges of every column that the predicate names."""
+        columns = _readable_columns(name, question)
+        if isinstance(columns, str):
+            return columns
+        return Estimate(sum(bounds_seconds(question, name, each.name) for each in columns))
+
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The slices whose ranges allow the predicate."""
         table = question.table
-        if not table.is_live(name):
-            return NOT_LIVE
-        columns = indexed_columns(question)
-        if not columns:
-            return "it has no statistics of the columns in the predicate"
-        files = slice_files(question.slices)
+        columns = _readable_columns(name, question)
+        if isinstance(columns, str):
+            return columns
         bounds: dict[Expr, ColumnBounds] = {
-            column: slice_bounds(question, name, column.name, column.type, files)
-            for column in columns
+            column: slice_bounds(question, name, column.name, column.type) for column in columns
         }
         count = len(question.slices)
         answer = may_match(question.predicate, bounds, count, time_zone=table.time_zone)
@@ -43,6 +47,12 @@ class ColumnStatsIndex:
             return "it has no statistics of the files that are left"
         names = ", ".join(column.name for column in columns)
         return Answer(answer, np.ones(count, dtype=np.bool_), f"ranges of {names}")
+
+
+def _readable_columns(name: str, question: Question) -> list[Column] | str:
+    if not question.table.is_live(name):
+        return NOT_LIVE
+    return indexed_columns(question) or "it has no statistics of the columns in the predicate"
 
 
 def indexed_columns(question: Question) -> list[Column]:

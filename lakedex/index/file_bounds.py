@@ -6,6 +6,7 @@ and file, base and log files alike. A slice's bounds are those of all its files 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import IndexedTable, Question
+from lakedex.index.cost import scan_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
@@ -24,6 +26,11 @@ from lakedex.index.stat_values import stat_values
 _Ints = npt.NDArray[np.int64]
 _FEW_PARTITIONS = 64
 """Up to so many partitions are asked for one by one; more are read with the whole column."""
+_KEPT = "column_bounds"
+_MOST_KEPT = 8
+"""So many columns of a snapshot are kept: some tens of bytes for each slice."""
+_KEPT_SLICE_S = 1e-6
+"""Finding the bounds of a slice among those that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +63,85 @@ def slice_files(slices: tuple[FileSlice, ...]) -> SliceFiles:
 
 
 def slice_bounds(
-    question: Question, partition: str, column: str, column_type: pa.DataType, files: SliceFiles
+    question: Question, partition: str, column: str, column_type: pa.DataType
 ) -> ColumnBounds:
-    """The bounds of a column, from one metadata partition, in each slice of the question."""
-    records = _records(question, partition, column)
+    """The bounds of a column, from one metadata partition, in each slice of the question.
+
+    Bounds that were read for all slices are kept with the snapshot, for the next question.
+    """
+    table = question.table
+    if not _is_narrow(question) or _is_kept(table, partition, column):
+        whole = _kept_bounds(table, partition, column, column_type)
+        return whole if question.slices is table.slices else whole.take(_positions(question))
+    prefixes = [column_stats_prefix(column, each) for each in question.partitions]
+    records = table.metadata.scan_prefixes(partition, prefixes)
+    return _merged_bounds(table, records, column, column_type, question.slices)
+
+
+def _kept_bounds(
+    table: IndexedTable, partition: str, column: str, column_type: pa.DataType
+) -> ColumnBounds:
+    """The bounds of all slices of the table; those asked for last are kept."""
+    known: OrderedDict[tuple[str, str, pa.DataType], ColumnBounds] = table.kept.setdefault(
+        _KEPT, OrderedDict()
+    )
+    place = (partition, column, column_type)
+    found = known.get(place)
+    if found is None:
+        records = table.metadata.scan_prefixes(partition, [column_stats_prefix(column)])
+        found = _merged_bounds(table, records, column, column_type, table.slices)
+        known[place] = found
+        while len(known) > _MOST_KEPT:
+            known.popitem(last=False)
+    return found
+
+
+def _is_kept(table: IndexedTable, partition: str, column: str) -> bool:
+    return any(place[:2] == (partition, column) for place in list(table.kept.get(_KEPT, ())))
+
+
+def _positions(question: Question) -> _Ints:
+    """Where the slices of the question stand among those of the table."""
+    table = question.table
+    if "slice_positions" not in table.kept:
+        numbered = {each.id: number for number, each in enumerate(table.slices)}
+        table.kept["slice_positions"] = numbered
+    places = table.kept["slice_positions"]
+    return np.array([places[each.id] for each in question.slices], dtype=np.int64)
+
+
+def _merged_bounds(
+    table: IndexedTable,
+    records: pa.Table,
+    column: str,
+    column_type: pa.DataType,
+    slices: tuple[FileSlice, ...],
+) -> ColumnBounds:
+    files = slice_files(slices)
     bounds = _aligned(records, column, column_type, files)
-    trusted = _same_column(question.table, column, files)
+    trusted = _same_column(table, column, files)
     if trusted is not None:
         bounds = bounds.where(trusted)
     return merge_by_group(bounds, files.slice_of, files.slice_count)
 
 
-def _records(question: Question, partition: str, column: str) -> pa.Table:
-    """The records of a column, from few partitions one by one, else all of them."""
+def bounds_seconds(question: Question, partition: str, column: str) -> float:
+    """What `slice_bounds` takes for one column."""
     table = question.table
-    asked = question.partitions
-    if len(asked) <= _FEW_PARTITIONS and len(question.slices) < len(table.slices):
-        prefixes = [column_stats_prefix(column, each) for each in asked]
-    else:
-        prefixes = [column_stats_prefix(column)]
-    return table.metadata.scan_prefixes(partition, prefixes)
+    if _is_kept(table, partition, column):
+        return len(question.slices) * _KEPT_SLICE_S
+    slices = question.slices if _is_narrow(question) else table.slices
+    files = sum(len(each.logs) + 1 for each in slices)
+    definition = table.definitions.get(partition)
+    columns = len(definition.source_fields) if definition else 0
+    share = len(slices) / max(1, len(table.slices)) / (columns or len(table.read.schema))
+    return scan_seconds(table.metadata, partition, files, share=share)
+
+
+def _is_narrow(question: Question) -> bool:
+    """Whether the records are read partition by partition, as few of many are asked about."""
+    few = len(question.partitions) <= _FEW_PARTITIONS
+    return few and len(question.slices) < len(question.table.slices)
 
 
 def _aligned(
@@ -94,6 +160,7 @@ def _aligned(
         values.null_count,
         values.value_count,
         place.is_valid().to_numpy(zero_copy_only=False),
+        no_nan=values.no_nan,
     )
 
 

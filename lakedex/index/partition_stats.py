@@ -15,12 +15,20 @@ from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr
 from lakedex.index.answer import NEWEST_ONLY, Answer, IndexedTable, Question
+from lakedex.index.column_stats import PARTITION as FILE_STATS
 from lakedex.index.column_stats import indexed_columns
+from lakedex.index.cost import Estimate, lookup_seconds
+from lakedex.index.file_bounds import bounds_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_prefix
 from lakedex.index.stat_values import stat_values
 
 PARTITION = "partition_stats"
+_FINER = f"{FILE_STATS} tell more at a similar cost"
+_FEW_SLICES = 1_000
+"""The records of so many files are read in the time of any read at all."""
+_MUCH_DEARER = 4
+"""Ranges of files have to be read as well, unless whole partitions save most of that."""
 
 
 class PartitionStatsIndex:
@@ -32,16 +40,27 @@ class PartitionStatsIndex:
         """The partition stats index, if the table has one."""
         return [PARTITION] if table.is_live(PARTITION) else []
 
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Looking up one record for each column and partition."""
+        columns = _readable_columns(question)
+        if isinstance(columns, str):
+            return columns
+        table, partitions = question.table, len(question.partitions)
+        if table.is_live(FILE_STATS) and len(question.slices) <= _FEW_SLICES:
+            return _FINER
+        seconds = len(columns) * lookup_seconds(table.metadata, name, partitions)
+        if table.is_live(FILE_STATS):
+            finer = sum(bounds_seconds(question, FILE_STATS, each.name) for each in columns)
+            if finer < _MUCH_DEARER * seconds:
+                return _FINER
+        return Estimate(seconds)
+
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The slices of the partitions whose ranges allow the predicate."""
         table = question.table
-        if not table.is_latest:
-            return NEWEST_ONLY
-        if table.read.history is not None:
-            return "columns were renamed or dropped, and its records do not tell which they mean"
-        columns = [column for column in indexed_columns(question) if not _is_text(column.type)]
-        if not columns:
-            return "it is only used for columns that are neither text nor binary"
+        columns = _readable_columns(question)
+        if isinstance(columns, str):
+            return columns
         partitions = question.partitions
         bounds: dict[Expr, ColumnBounds] = {
             column: _partition_bounds(table, name, column, partitions) for column in columns
@@ -52,6 +71,15 @@ class PartitionStatsIndex:
         names = ", ".join(column.name for column in columns)
         reason = f"ranges of {names} in {len(partitions)} partitions"
         return Answer(mask, np.ones(len(mask), dtype=np.bool_), reason)
+
+
+def _readable_columns(question: Question) -> list[Column] | str:
+    if not question.table.is_latest:
+        return NEWEST_ONLY
+    if question.table.read.history is not None:
+        return "columns were renamed or dropped, and its records do not tell which they mean"
+    columns = [column for column in indexed_columns(question) if not _is_text(column.type)]
+    return columns or "it is only used for columns that are neither text nor binary"
 
 
 def _partition_bounds(

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.index.metadata_table.stat_bounds import NO_NAN
+
 _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _BYTES, _STRING, _DATE, _DECIMAL = range(9)
 _TIMESTAMP_MICROS, _LOCAL_DATE = 10, 11
 _ORDINALS_V1 = frozenset([-1, 0])
@@ -39,6 +41,8 @@ class StatValues:
     maximum: pa.Array
     null_count: _Ints
     value_count: _Ints
+    no_nan: npt.NDArray[np.bool_]
+    """Where the writer of the record looked for a NaN and found none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ def stat_values(
         pc.if_else(unknown, nothing, maximum),
         np.maximum(null_count, -1),
         np.maximum(value_count, -1),
+        pc.equal(info, NO_NAN).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False),
     )
 
 

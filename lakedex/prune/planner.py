@@ -1,6 +1,7 @@
 """From a predicate to the file slices that may match, with the reason of every step.
 
-Each step sees only what the last one left. An index that fails, that is still being built or that
+Each step sees only what the last one left, and is taken only where it is worth its cost (`cost`).
+An index that fails, that is still being built or that
 does not know the predicate keeps every slice and says why; a query never fails for an index.
 """
 
@@ -10,16 +11,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
 
 import numpy as np
 
 from lakedex.errors import LakedexError
 from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import FileSlice
-from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
+from lakedex.index.cost import LEAST_S, Estimate, round_trip_seconds
 from lakedex.index.registry import KINDS
+from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
 from lakedex.prune.report import Report, Step
+from lakedex.prune.shapes import shapes_of
 from lakedex.table import Snapshot
 
 _FEW_SLICES = 1
@@ -34,6 +40,8 @@ class PlanOptions:
     expression_time_zone: str | None = None
     without: frozenset[str] = field(default_factory=frozenset)
     """Names of indexes, or kinds, that must not be used; `all` switches pruning off."""
+    reader: Reader | None = ANY_ENGINE
+    """Who reads the files, which tells when an index is worth asking; None asks them all."""
 
 
 def plan(
@@ -66,6 +74,7 @@ class _Plan:
         self._slices: tuple[FileSlice, ...] = snapshot.slices
         self._steps: list[Step] = []
         self._decided_by_path = False
+        self._found: dict[str, Any] = {}
 
     def run(self, text: str) -> Report:
         total = self._slices
@@ -85,6 +94,7 @@ class _Plan:
             steps=tuple(self._steps),
             listing=self._snapshot.listing.source,
             notes=tuple(notes),
+            shapes=shapes_of(predicate),
         )
 
     def _prune(self, predicate: Expr) -> None:
@@ -98,27 +108,53 @@ class _Plan:
         )
         if table is None:
             return
+        scales = self._scales(table)
         for kind in KINDS:
             for name in kind.names(table):
-                self._index(kind.kind, name, kind.lookup, table, predicate)
+                self._index(kind, name, self._question(predicate, table, scales), scales)
 
-    def _index(
-        self,
-        kind: str,
-        name: str,
-        lookup: Callable[[str, Question], Answer | str],
-        table: IndexedTable,
-        predicate: Expr,
-    ) -> None:
-        if self._options.without.intersection([kind, name]):
-            self._skip(name, kind, "switched off by the caller")
+    def _question(self, predicate: Expr, table: IndexedTable, scales: Scales | None) -> Question:
+        worth = inf if scales is None else scales.worth(self._slices)
+        return Question(predicate, self._slices, table, self._found, worth)
+
+    def _scales(self, table: IndexedTable) -> Scales | None:
+        reader = self._options.reader
+        if reader is None:
+            return None
+        is_remote = round_trip_seconds(table.read.storage) > 0
+        return Scales(replace(reader, is_remote=is_remote), self._slices, table.kept)
+
+    def _index(self, kind: IndexKind, name: str, question: Question, scales: Scales | None) -> None:
+        if self._options.without.intersection([kind.kind, name]):
+            self._skip(name, kind.kind, "switched off by the caller")
         elif len(self._slices) <= _FEW_SLICES:
-            self._skip(name, kind, f"not needed: {len(self._slices)} file slices are left")
+            self._skip(name, kind.kind, f"not needed: {len(self._slices)} file slices are left")
         elif self._decided_by_path:
-            self._skip(name, kind, "not needed: the predicate is about partition values only")
+            self._skip(name, kind.kind, "not needed: the predicate is about partition values only")
+        elif question.worth < LEAST_S:
+            reason = f"not worth it: the {len(self._slices)} file slices are read faster"
+            self._skip(name, kind.kind, reason)
         else:
-            question = Question(predicate, self._slices, table)
-            self._step(name, kind, lambda: _masked(lookup(name, question)))
+            self._weigh(kind, name, question, scales)
+
+    def _weigh(self, kind: IndexKind, name: str, question: Question, scales: Scales | None) -> None:
+        started = time.perf_counter()
+        before = question.slices
+        try:
+            estimate = kind.estimate(name, question)
+        except LakedexError as error:
+            estimate = f"it could not be read: {error}"
+        reason = estimate if isinstance(estimate, str) else None
+        if scales is not None and isinstance(estimate, Estimate):
+            reason = scales.why_not(estimate, before)
+        expected = estimate.seconds if isinstance(estimate, Estimate) else None
+        if reason is not None:
+            self._skip(name, kind.kind, reason, time.perf_counter() - started, expected)
+            return
+        self._step(name, kind.kind, lambda: _masked(kind.lookup(name, question)), expected)
+        if scales is not None and expected is not None:
+            # By what was expected, not by the clock: the same question gets the same plan.
+            scales.spent(expected, before, self._slices)
 
     def _by_partition(self, predicate: Expr) -> tuple[Mask, str] | str:
         partitions = list(dict.fromkeys(each.partition for each in self._slices))
@@ -130,7 +166,13 @@ class _Plan:
         mask = np.array([each.partition in kept for each in self._slices], dtype=np.bool_)
         return mask, f"{len(kept)} of {len(partitions)} partitions may match"
 
-    def _step(self, name: str, kind: str, ask: Callable[[], tuple[Mask, str] | str]) -> None:
+    def _step(
+        self,
+        name: str,
+        kind: str,
+        ask: Callable[[], tuple[Mask, str] | str],
+        expected: float | None = None,
+    ) -> None:
         before = self._slices
         started = time.perf_counter()
         try:
@@ -139,17 +181,27 @@ class _Plan:
             answer = f"it could not be read: {error}"
         seconds = time.perf_counter() - started
         if isinstance(answer, str):
-            self._skip(name, kind, answer, seconds)
+            self._skip(name, kind, answer, seconds, expected)
             return
         mask, reason = answer
         kept = tuple(each for each, keeps in zip(before, mask.tolist(), strict=True) if keeps)
         saved = sum(each.size_bytes for each in before) - sum(each.size_bytes for each in kept)
         self._slices = kept
-        self._steps.append(Step(name, kind, len(before), len(kept), saved, seconds, reason))
+        counts = len(before), len(kept)
+        step = Step(name, kind, *counts, saved, seconds, reason, estimated_seconds=expected)
+        self._steps.append(step)
 
-    def _skip(self, name: str, kind: str, reason: str, seconds: float = 0.0) -> None:
+    def _skip(
+        self,
+        name: str,
+        kind: str,
+        reason: str,
+        seconds: float = 0.0,
+        expected: float | None = None,
+    ) -> None:
         count = len(self._slices)
-        self._steps.append(Step(name, kind, count, count, 0, seconds, reason, used=False))
+        step = Step(name, kind, count, count, 0, seconds, reason, False, expected)  # noqa: FBT003
+        self._steps.append(step)
 
     def _constant(self, predicate: Literal) -> None:
         if predicate.value is not True:

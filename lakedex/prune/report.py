@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakedex.filegroup import FileSlice
+from lakedex.prune.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,8 @@ class Step:
     seconds: float
     reason: str
     used: bool = True
+    estimated_seconds: float | None = None
+    """What asking was expected to take, where it could be told."""
 
     def as_dict(self) -> dict[str, Any]:
         """The step as plain values, for JSON."""
@@ -31,6 +34,7 @@ class Step:
             "after": self.after,
             "bytes_saved": self.bytes_saved,
             "seconds": round(self.seconds, 6),
+            "estimated_seconds": _rounded(self.estimated_seconds),
             "reason": self.reason,
         }
 
@@ -50,6 +54,8 @@ class Report:
     steps: tuple[Step, ...]
     listing: str = ""
     notes: tuple[str, ...] = field(default=())
+    shapes: tuple[Shape, ...] = ()
+    """How columns are compared in the predicate."""
 
     @property
     def bytes_left(self) -> int:
@@ -90,3 +96,7 @@ class Report:
             lines.append(f"  {step.index:<{width}}  {change}  {step.reason}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)

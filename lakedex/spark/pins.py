@@ -135,6 +135,11 @@ class Pins:
                 self._pins.popitem(last=False)
         return pin
 
+    def forget(self) -> None:
+        """Give all pins up; plans that hold one open it anew."""
+        with self._lock:
+            self._pins.clear()
+
     def find(self, name: str, address_of: Callable[[str], StorageAddress]) -> Pin:
         """The pin of a plan, opened anew if it was given up."""
         with self._lock:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from lakedex.expr.tree_text import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
-from lakedex.prune import PlanOptions, Report, plan
+from lakedex.prune import SPARK, PlanOptions, Report, plan
 from lakedex.spark.arrow_map import map_batches
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.pins import Pin
@@ -37,7 +37,7 @@ def prune(pin: Pin, filters: str, time_zone: str) -> Report:
             return _unpruned(pin)
         told = translate_filters(filters, pin.snapshot.schema, time_zone)
         without = frozenset() if pin.spec.prunes else frozenset(["all"])
-        options = PlanOptions(time_zone=time_zone, without=without)
+        options = PlanOptions(time_zone=time_zone, without=without, reader=SPARK)
         text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
         return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.prune import Report
+from lakedex.prune.usage import count_scan
 from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
@@ -20,6 +21,7 @@ from lakedex.spark.schemas import spark_schema
 from lakedex.storage.address import StorageAddress
 
 _ZONE = "spark.sql.session.timeZone"
+_USAGE = "spark.lakedex.index.usage"
 
 
 class Tables(Protocol):
@@ -103,11 +105,15 @@ class TableServer:
     def files(self, message: str) -> str:
         """The base files that Spark's reader has to read."""
         pin, report = self._planned(message)
+        self._count(pin, report)
         return native_files(pin, report)
 
     def merge(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The rows that our reader reads."""
         pin, report = self._planned(str(message[0]))
+        if pin.halves == "merged":
+            # Of a table in two halves Spark's own reader asks as well, and is counted.
+            self._count(pin, report)
         return merged_rows(self._spark, pin, report, str(message[1]))
 
     def insert(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
@@ -132,6 +138,11 @@ class TableServer:
     def run(self, message: str) -> str:
         """Run a statement that was taken."""
         return self._tables.run_statement(message.partition("\n")[2])
+
+    def _count(self, pin: Pin, report: Report) -> None:
+        """Count a scan, unless it is only explained or the session does not want that."""
+        if not self._watchers and str(self._spark.conf.get(_USAGE, "true")).lower() != "false":
+            count_scan(pin.snapshot.storage, report)
 
     def _planned(self, message: str) -> tuple[Pin, Report]:
         _, name, filters = message.split("\n", 2)

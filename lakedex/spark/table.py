@@ -14,6 +14,7 @@ from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.index.catalog import IndexInfo
 from lakedex.prune import Report
+from lakedex.prune.usage import TableUsage
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.resharding import reshard_index
@@ -167,8 +168,12 @@ class SparkTable:
         return reader.load(self._address.url)
 
     def indexes(self) -> list[IndexInfo]:
-        """Every index of the table: its kind, columns, state and size."""
+        """Every index of the table: its kind, columns, state and size, and how it was used."""
         return self._open().indexes()
+
+    def usage(self) -> TableUsage:
+        """What queries asked of each index and what it saved, and how columns were compared."""
+        return self._open().usage()
 
     def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
         """What would be read for a filter, which index removed how much, and why."""

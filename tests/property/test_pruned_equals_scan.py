@@ -204,7 +204,7 @@ def test_pruned_rows_are_the_rows_of_a_full_scan(history, predicates):
     folder = Path(tempfile.mkdtemp())
     try:
         path = build(folder, history)
-        pruned = lakedex.open(path)
+        pruned = lakedex.open(path, options=lakedex.ReadOptions(weighs_cost=False))
         options = lakedex.ReadOptions(without_indexes=frozenset(["all"]))
         scanned = lakedex.open(path, options=options)
         for predicate in predicates:

@@ -19,11 +19,12 @@ from lakedex.expr.may_match import may_match
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
-from lakedex.index.bloom_filters import filtered
+from lakedex.index.bloom_filters import filter_seconds, filtered
+from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import depends_on_zone, indexed_expression
 from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
-from lakedex.index.file_bounds import SliceFiles, slice_bounds, slice_files
+from lakedex.index.file_bounds import bounds_seconds, slice_bounds
 
 _PREFIX = "expr_index_"
 _BLOOM_FLAVOUR = "bloom_filters"
@@ -39,23 +40,57 @@ class ExpressionIndex:
         """The expression indexes that are defined or live."""
         return table.named_indexes(_PREFIX)
 
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Reading the ranges of the expression, or its filters."""
+        found = _indexed(name, question)
+        if isinstance(found, str):
+            return found
+        definition, expression = found
+        if definition.index_type == _BLOOM_FLAVOUR:
+            asked = _filter_values(expression, question)
+            if isinstance(asked, str):
+                return asked
+            return Estimate(filter_seconds(question, name, len(asked)))
+        if not _is_asked_for(expression, question):
+            return _not_asked_for(expression)
+        source = columns_of(expression)[0]
+        seconds = bounds_seconds(question, name, definition.source_fields[0])
+        if depends_on_zone(expression, source.type) and not _zone_is_told(question.table):
+            seconds += bounds_seconds(question, _STATS_PARTITION, source.name)
+        return Estimate(seconds)
+
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The slices whose entries allow the predicate."""
-        table = question.table
-        definition = table.definitions.get(name)
-        if definition is None:
-            return "it has no definition"
-        if not table.is_live(name):
-            return NOT_LIVE
-        expression = indexed_expression(definition, table.read.schema, table.time_zone)
-        if isinstance(expression, str):
-            return expression
+        found = _indexed(name, question)
+        if isinstance(found, str):
+            return found
+        definition, expression = found
         if definition.index_type == _BLOOM_FLAVOUR:
             return _by_bloom(name, expression, question)
         return _by_range(name, definition, expression, question)
 
 
+def _indexed(name: str, question: Question) -> tuple[IndexDefinition, Expr] | str:
+    """The definition of a live index, and the expression that it is about."""
+    table = question.table
+    definition = table.definitions.get(name)
+    if definition is None:
+        return "it has no definition"
+    if not table.is_live(name):
+        return NOT_LIVE
+    expression = indexed_expression(definition, table.read.schema, table.time_zone)
+    return expression if isinstance(expression, str) else (definition, expression)
+
+
 def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
+    values = _filter_values(expression, question)
+    if isinstance(values, str):
+        return values
+    return filtered(question.table, name, question.slices, pa.array(values, pa.string()))
+
+
+def _filter_values(expression: Expr, question: Question) -> list[str] | str:
+    """The values that the expression must have, where filters know such values."""
     predicate = with_expression_as_column(question.predicate, expression)
     asked = points(predicate, EXPRESSION_PATH)
     if asked is None:
@@ -66,7 +101,19 @@ def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
     values = [literal.value for literal in asked]
     if not all(isinstance(value, str) and value for value in values):
         return "filters know neither null nor empty nor other values than text"
-    return filtered(question.table, name, question.slices, pa.array(values, pa.string()))
+    return [str(value) for value in values]
+
+
+def _is_asked_for(expression: Expr, question: Question) -> bool:
+    """Whether bounds of the expression would be looked at."""
+    used: set[Expr] = set()
+    nothing = {expression: _unknown(bound_type(expression), 1)}
+    may_match(question.predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
+    return bool(used)
+
+
+def _not_asked_for(expression: Expr) -> str:
+    return f"the predicate does not ask for its expression over {columns_of(expression)[0].name}"
 
 
 def _by_range(
@@ -75,18 +122,12 @@ def _by_range(
     table = question.table
     source = columns_of(expression)[0]
     count = len(question.slices)
-    used: set[Expr] = set()
     result_type = bound_type(expression)
-    nothing = _unknown(result_type, count)
-    may_match(
-        question.predicate, {expression: nothing}, count, time_zone=table.time_zone, used=used
-    )
-    if not used:
-        return f"the predicate does not ask for its expression over {source.name}"
-    files = slice_files(question.slices)
-    bounds = slice_bounds(question, name, definition.source_fields[0], result_type, files)
+    if not _is_asked_for(expression, question):
+        return _not_asked_for(expression)
+    bounds = slice_bounds(question, name, definition.source_fields[0], result_type)
     if depends_on_zone(expression, source.type) and not _zone_is_told(table):
-        agreed = _agreeing(bounds, expression, source, question, files)
+        agreed = _agreeing(bounds, expression, source, question)
         if isinstance(agreed, str):
             return agreed
         bounds = bounds.where(agreed)
@@ -96,12 +137,12 @@ def _by_range(
 
 
 def _agreeing(
-    bounds: ColumnBounds, expression: Expr, source: Column, question: Question, files: SliceFiles
+    bounds: ColumnBounds, expression: Expr, source: Column, question: Question
 ) -> Mask | str:
     """The slices whose bounds are those that the query's own time zone gives."""
     if not question.table.is_live(_STATS_PARTITION) or source.type is None:
         return _zone_reason()
-    plain = slice_bounds(question, _STATS_PARTITION, source.name, source.type, files)
+    plain = slice_bounds(question, _STATS_PARTITION, source.name, source.type)
     carried = carry(expression, plain, question.table.time_zone)
     if carried is None:
         return _zone_reason()

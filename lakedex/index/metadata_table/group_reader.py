@@ -78,6 +78,7 @@ class GroupReader:
         self._base: HFileReader | None = None
         self._blocks: list[LogBlock] | None = None
         self._hfiles: dict[int, HFileReader] = {}
+        self._deletes: dict[int, pa.Array] = {}
 
     @property
     def base(self) -> HFileReader | None:
@@ -105,25 +106,29 @@ class GroupReader:
 
     def batches(self, selection: Selection) -> list[CellBatch]:
         """The selected cells, oldest first."""
-        found: list[_RawCells] = []
+        return decode_cells(self.cells(selection), record_schema(self._partition))
+
+    def cells(self, selection: Selection) -> list[RawCells]:
+        """The selected cells, oldest first, their values as they are stored."""
+        found: list[RawCells] = []
         if self.base is not None:
             text = self.base.file_info.get("schema", b"").decode("utf-8", "replace")
             found.extend(_split(selection.read(self.base), self.base_path, text))
         for number, block in enumerate(self.log_blocks):
             if block.kind is BlockKind.DELETE:
-                keys = selection.chosen(decode_delete_block(block).keys)
-                found.append(_RawCells(keys, None, block.path, ""))
+                keys = selection.chosen(self._deleted_keys(number, block))
+                found.append(RawCells(keys, None, block.path, ""))
             else:
                 cells = selection.read(self._block_reader(number, block))
                 found.extend(_split(cells, block.path, block.schema_text))
-        return _decoded(found, record_schema(self._partition))
+        return found
 
     def live_count(self) -> int:
         """How many keys the group holds, counted without decoding its records."""
         keys, alive = [], []
         for number, block in enumerate(self.log_blocks):
             if block.kind is BlockKind.DELETE:
-                keys.append(decode_delete_block(block).keys.cast(pa.binary()))
+                keys.append(self._deleted_keys(number, block).cast(pa.binary()))
                 alive.append(np.zeros(len(keys[-1]), dtype=np.bool_))
             else:
                 cells = self._block_reader(number, block).scan()
@@ -140,6 +145,11 @@ class GroupReader:
             in_base[self.base.lookup(encoded.dictionary).query] = True
         return stored + int((state & ~in_base).sum()) - int((~state & in_base).sum())
 
+    def _deleted_keys(self, number: int, block: LogBlock) -> pa.Array:
+        if number not in self._deletes:
+            self._deletes[number] = decode_delete_block(block).keys
+        return self._deletes[number]
+
     def _block_reader(self, number: int, block: LogBlock) -> HFileReader:
         if block.kind is not BlockKind.HFILE_DATA:
             raise CorruptFile(block.path, block.offset, expected="HFile block", actual=block.kind)
@@ -149,7 +159,7 @@ class GroupReader:
 
 
 @dataclass(frozen=True, slots=True)
-class _RawCells:
+class RawCells:
     """Cells whose values are not decoded yet; no values at all for deleted keys."""
 
     keys: pa.Array
@@ -158,22 +168,22 @@ class _RawCells:
     schema_text: str
 
 
-def _split(cells: Cells, path: str, schema_text: str) -> list[_RawCells]:
+def _split(cells: Cells, path: str, schema_text: str) -> list[RawCells]:
     """The cells of one HFile; an empty value is a deleted key."""
     if len(cells.keys) == 0:
         return []
     keys = _as_text(cells.keys, path)
     emptied = pc.equal(pc.binary_length(cells.values), 0)
     if not pc.any(emptied).as_py():
-        return [_RawCells(keys, cells.values, path, schema_text)]
+        return [RawCells(keys, cells.values, path, schema_text)]
     present = pc.invert(emptied)
     return [
-        _RawCells(keys.filter(emptied), None, path, ""),
-        _RawCells(keys.filter(present), cells.values.filter(present), path, schema_text),
+        RawCells(keys.filter(emptied), None, path, ""),
+        RawCells(keys.filter(present), cells.values.filter(present), path, schema_text),
     ]
 
 
-def _decoded(found: list[_RawCells], schema: pa.Schema) -> list[CellBatch]:
+def decode_cells(found: list[RawCells], schema: pa.Schema) -> list[CellBatch]:
     """The cells with their records; all values of one schema are decoded in one go."""
     by_schema: dict[str, list[int]] = {}
     for number, cells in enumerate(found):
@@ -187,12 +197,19 @@ def _decoded(found: list[_RawCells], schema: pa.Schema) -> list[CellBatch]:
         known = {field.name for field in record.fields}
         wanted = [name for name in schema.names if name in known]
         decoded = decode_distinct(record, values, columns=wanted, path=path)
-        rows = project(pa.Table.from_batches([decoded]), schema)
+        rows = _newest_form(pa.Table.from_batches([decoded]), schema, record)
         start = 0
         for number in numbers:
             records[number] = rows.slice(start, len(found[number].keys))
             start += len(found[number].keys)
     return [CellBatch(cells.keys, records.get(number)) for number, cells in enumerate(found)]
+
+
+def _newest_form(rows: pa.Table, schema: pa.Schema, written: AvroRecord) -> pa.Table:
+    """The rows in `schema`; from the newest schema it differs in what may be null only."""
+    if written == METADATA_RECORD:
+        return rows.select(schema.names).cast(schema)
+    return project(rows, schema)
 
 
 @lru_cache(maxsize=64)

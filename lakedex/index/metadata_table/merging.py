@@ -53,6 +53,9 @@ def merge_batches(
     batches = [batch for batch in batches if len(batch.keys)]
     if not batches:
         return full.empty_table()
+    if len(batches) == 1 and _stands_as_it_is(partition, batches[0]):
+        only = _records(batches[0], schema).add_column(0, full.field("key"), batches[0].keys)
+        return _drop_marked(only)
     keys = pa.concat_arrays([batch.keys for batch in batches])
     deleted = np.concatenate([_deletes(batch) for batch in batches])
     records = pa.concat_tables([_records(batch, schema) for batch in batches]).combine_chunks()
@@ -70,6 +73,14 @@ def merge_batches(
     merged = records.take(winners).add_column(0, full.field("key"), keys.take(winners))
     merged = _drop_marked(merged)
     return merged.take(pc.sort_indices(merged["key"].cast(pa.binary())))
+
+
+def _stands_as_it_is(partition: MetadataPartition, batch: CellBatch) -> bool:
+    """Whether there is nothing to merge: live records of one file, by ascending keys."""
+    if batch.records is None or FILES_PAYLOAD in partition.payloads:
+        return False
+    keys = batch.keys.cast(pa.binary())
+    return bool(pc.all(pc.less(keys[:-1], keys[1:]), min_count=0).as_py())
 
 
 def _deletes(batch: CellBatch) -> _Mask:

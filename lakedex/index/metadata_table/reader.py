@@ -8,6 +8,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,13 @@ import pyarrow as pa
 
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
-from lakedex.index.metadata_table.group_reader import GroupReader, Selection, record_schema
+from lakedex.index.metadata_table.group_reader import (
+    GroupReader,
+    RawCells,
+    Selection,
+    decode_cells,
+    record_schema,
+)
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import MetadataPartition, metadata_partition
@@ -23,6 +30,8 @@ from lakedex.storage import Storage
 from lakedex.timeline import Timeline, load_table_config
 
 FOLDER = ".hoodie/metadata"
+_FEW_CELLS = 4_096
+"""Decoding costs as much for one cell as for so many, so groups wait until they have them."""
 Shards = npt.NDArray[np.int32]
 
 
@@ -133,13 +142,27 @@ class MetadataTable:
     def _read(self, partition: str, selections: dict[str, Selection]) -> pa.Table:
         described: MetadataPartition = metadata_partition(partition)
         schema = record_schema(described)
-        merged = []
+        merged: list[pa.Table] = []
+        waiting: list[list[RawCells]] = []
         for file_id, selection in selections.items():
-            batches = self.group_reader(partition, file_id).batches(selection)
-            merged.append(merge_batches(described, schema, batches))
-        if not merged:
-            return merge_batches(described, schema, [])
-        return pa.concat_tables(merged)
+            waiting.append(self.group_reader(partition, file_id).cells(selection))
+            if _cell_count(waiting) > _FEW_CELLS:
+                merged += _merged(described, schema, waiting)
+                waiting = []
+        merged += _merged(described, schema, waiting)
+        return pa.concat_tables(merged) if merged else merge_batches(described, schema, [])
+
+
+def _cell_count(groups: Sequence[Sequence[RawCells]]) -> int:
+    return sum(len(cells.keys) for group in groups for cells in group)
+
+
+def _merged(
+    partition: MetadataPartition, schema: pa.Schema, groups: Sequence[Sequence[RawCells]]
+) -> list[pa.Table]:
+    """The merged content of each group; their values are decoded in one go."""
+    batches = iter(decode_cells([cells for group in groups for cells in group], schema))
+    return [merge_batches(partition, schema, list(islice(batches, len(each)))) for each in groups]
 
 
 def _newest_time(timeline: Timeline) -> str:

@@ -13,12 +13,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 
 _BOOLEAN, _INT, _LONG, _FLOAT, _DOUBLE, _BYTES, _STRING = range(7)
 _ORDINAL_FIXED, _ORDINAL_DECIMAL = 9, 10
 _ALL_DIGITS = Context(prec=1000)
+NO_NAN = "no NaN"
+"""The note beside bounds of floats that were taken from the values, none of which is NaN.
+
+Hudi has no use for a note there, leaves it out where it joins or makes a record anew, and copies
+the bytes of a record that it leaves as it is; so where it stands, it is true.
+"""
 _HIGHEST_TEXT = "\U0010ffff" * 8
 _PLAIN: dict[pa.DataType, tuple[int, int, pa.DataType]] = {
     pa.bool_(): (_BOOLEAN, 2, pa.bool_()),
@@ -65,6 +72,18 @@ def stored_bounds(column: str, minimum: pa.Array, maximum: pa.Array) -> StoredBo
     return StoredBounds(
         _union(member, convert(minimum)), _union(member, convert(maximum)), ordinal, info
     )
+
+
+def notes(bounds: StoredBounds, minimum: pa.Array, maximum: pa.Array) -> pa.Array:
+    """The note beside each pair of bounds of files: of decimals their scale, of floats `NO_NAN`.
+
+    A column with a NaN has bounds without end (see `column_ranges`); some others have, too.
+    """
+    if not pa.types.is_floating(minimum.type):
+        return pa.repeat(pa.scalar(bounds.info, pa.string()), len(minimum))
+    endless = pc.and_(pc.is_inf(minimum), pc.is_inf(maximum))
+    nothing = pa.scalar(None, pa.string())
+    return pc.if_else(pc.fill_null(endless, fill_value=True), nothing, pa.scalar(NO_NAN))
 
 
 def outermost(kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:

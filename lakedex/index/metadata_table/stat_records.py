@@ -17,7 +17,7 @@ from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
 from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, RecordType
-from lakedex.index.metadata_table.stat_bounds import outermost, stored_bounds
+from lakedex.index.metadata_table.stat_bounds import notes, outermost, stored_bounds
 from lakedex.index.written import FileStatistics
 
 _COUNTS = ("value_count", "null_count", "total_size", "total_uncompressed")
@@ -171,13 +171,15 @@ def _encoded(
         {
             "key": pa.repeat("", count),
             "type": pa.repeat(pa.scalar(kind.value, pa.int32()), count),
-            STATS_PAYLOAD: _payload(column, stats, tight),
+            STATS_PAYLOAD: _payload(column, stats, kind, tight),
         }
     )
     return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
 
 
-def _payload(column: str, stats: pa.Table, tight: Sequence[bool]) -> pa.StructArray:
+def _payload(
+    column: str, stats: pa.Table, kind: RecordType, tight: Sequence[bool]
+) -> pa.StructArray:
     count = len(stats)
     minimum, maximum = _flat(stats["minimum"]), _flat(stats["maximum"])
     bounds = stored_bounds(column, minimum, maximum)
@@ -186,6 +188,9 @@ def _payload(column: str, stats: pa.Table, tight: Sequence[bool]) -> pa.StructAr
         empty, pa.scalar(_NULL_ORDINAL, pa.int32()), pa.scalar(bounds.ordinal, pa.int32())
     )
     info = pa.repeat(pa.scalar(bounds.info, pa.string()), count)
+    if kind is RecordType.COLUMN_STATS:
+        # Of a partition other writers join ranges that know nothing of NaN.
+        info = notes(bounds, minimum, maximum)
     value_type = pa.StructArray.from_arrays([ordinals, info], ["typeOrdinal", "additionalInfo"])
     columns = {
         "fileName": _flat(stats["file"]),

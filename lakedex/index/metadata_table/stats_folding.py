@@ -73,6 +73,9 @@ def _join(older: dict[str, Any] | None, newer: dict[str, Any] | None) -> dict[st
     if is_decimal and older.get("valueType") != kind:
         # Unscaled values of two scales are not comparable.
         joined["minValue"] = joined["maxValue"] = None
+    if kind is not None and not is_decimal:
+        # What is noted of one range need not be true of both.
+        joined["valueType"] = {**kind, "additionalInfo": None}
     for name in _COUNTS:
         known = older[name] is not None and newer[name] is not None
         joined[name] = older[name] + newer[name] if known else None

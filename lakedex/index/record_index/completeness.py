@@ -8,6 +8,8 @@ rows: every key has an entry, hence no key stands twice.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +18,7 @@ import pyarrow.parquet as pq
 from lakedex.errors import CorruptFile, LakedexError
 from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
+from lakedex.index.cost import count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_key
 
@@ -23,6 +26,11 @@ PARTITION = "record_index"
 _STATS_PARTITION = "column_stats"
 _COUNTED_COLUMN = "_hoodie_commit_time"
 """A column that every row has, so that its value count is the row count."""
+_FOOTER_S = 0.3e-3
+"""Reading the footer of a base file."""
+_MERGED_SLICE_S = 4e-3
+_MERGED_BYTE_S = 1 / 50e6
+"""Counting the rows of a slice with log files: its keys are read and united."""
 
 
 def why_incomplete(table: IndexedTable) -> str | None:
@@ -31,6 +39,35 @@ def why_incomplete(table: IndexedTable) -> str | None:
         table.kept["record_index_problem"] = _find_problem(table)
     problem: str | None = table.kept["record_index_problem"]
     return problem
+
+
+def check_seconds(table: IndexedTable) -> float:
+    """What `why_incomplete` takes; nothing when it is known already."""
+    if "record_index_problem" in table.kept:
+        return 0.0
+    return count_seconds(table.metadata, PARTITION) + row_count_seconds(table)
+
+
+def row_count_seconds(table: IndexedTable) -> float:
+    """What `row_count` takes; nothing when it is known already."""
+    if "row_count" in table.kept:
+        return 0.0
+    logged = [each for each in table.slices if each.logs]
+    plain = len(table.slices) - len(logged)
+    merged = sum(each.size_bytes for each in logged)
+    seconds = len(logged) * _MERGED_SLICE_S + merged * _MERGED_BYTE_S
+    return seconds + min(_footers_seconds(table, plain), _stats_seconds(table, plain))
+
+
+def _footers_seconds(table: IndexedTable, files: int) -> float:
+    return files * (_FOOTER_S + round_trip_seconds(table.read.storage))
+
+
+def _stats_seconds(table: IndexedTable, files: int) -> float:
+    """What looking up the row counts of so many base files takes; endless without statistics."""
+    if not files or not table.is_live(_STATS_PARTITION):
+        return math.inf
+    return lookup_seconds(table.metadata, _STATS_PARTITION, files)
 
 
 def live_entries(table: IndexedTable, partition: str) -> int:
@@ -72,9 +109,9 @@ def _plain_rows(table: IndexedTable, slices: list[FileSlice]) -> int:
 def _counts_from_stats(
     table: IndexedTable, slices: list[FileSlice]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Row counts of base files from their statistics; -1 where there are none."""
+    """Row counts of base files from their statistics; -1 where footers tell sooner, or alone."""
     counts = np.full(len(slices), -1, dtype=np.int64)
-    if not slices or not table.is_live(_STATS_PARTITION):
+    if _footers_seconds(table, len(slices)) <= _stats_seconds(table, len(slices)):
         return counts
     keys = pa.array(
         [

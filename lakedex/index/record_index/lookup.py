@@ -10,8 +10,9 @@ from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
+from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.record_index.completeness import PARTITION, why_incomplete
+from lakedex.index.record_index.completeness import PARTITION, check_seconds, why_incomplete
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.keys import RecordKeyFormat, escape_path_value
 
@@ -29,22 +30,36 @@ class RecordIndex:
         known = table.is_live(PARTITION) or PARTITION in table.definitions
         return [PARTITION] if known else []
 
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Looking the keys up; a key is in one file group at most."""
+        table = question.table
+        if table.is_live(name) and table.is_latest:
+            least = locate_seconds(table, 1)
+            if least > question.worth:
+                return Estimate(least, most_left=1, once=check_seconds(table))
+        keys = _usable_keys(name, question)
+        if isinstance(keys, str):
+            return keys
+        seconds = locate_seconds(table, len(keys))
+        return Estimate(seconds, most_left=len(keys), once=check_seconds(table))
+
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold the keys which the predicate asks for."""
         table = question.table
-        if not table.is_live(name):
-            return NOT_LIVE
-        keys = record_keys(question.predicate, table.read)
+        keys = _usable_keys(name, question)
         if isinstance(keys, str):
             return keys
-        if not table.is_latest:
-            return NEWEST_ONLY
         found = locate(table, pa.array(keys, pa.string()), question.partitions)
         if isinstance(found, str):
             return found
         hits = np.array([file_slice.id in found for file_slice in question.slices], dtype=np.bool_)
         reason = f"{len(keys)} keys asked, {len(found)} file groups hold them"
         return Answer(hits, np.ones(len(hits), dtype=np.bool_), reason)
+
+
+def locate_seconds(table: IndexedTable, keys: int) -> float:
+    """What `locate` takes for so many keys."""
+    return check_seconds(table) + lookup_seconds(table.metadata, PARTITION, keys)
 
 
 def locate(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> set[FileSliceId] | str:
@@ -58,6 +73,14 @@ def locate(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> set[Fi
         stray = min(strays)
         return f"an entry points to file group {stray.file_id}, which the snapshot does not have"
     return found
+
+
+def asked_keys(question: Question) -> list[str] | str:
+    """The record keys that the predicate asks for, read off it once, or why there are none."""
+    if "record_keys" not in question.found:
+        question.found["record_keys"] = record_keys(question.predicate, question.table.read)
+    keys: list[str] | str = question.found["record_keys"]
+    return keys
 
 
 def record_keys(predicate: Expr, read: ReadContext) -> list[str] | str:
@@ -79,6 +102,15 @@ def record_keys(predicate: Expr, read: ReadContext) -> list[str] | str:
     values = [tuple(literal.value for literal in row) for row in rows]
     keys = key_format(read.config).keys(values)
     return "a key value has no sure spelling" if keys is None else keys
+
+
+def _usable_keys(name: str, question: Question) -> list[str] | str:
+    if not question.table.is_live(name):
+        return NOT_LIVE
+    keys = asked_keys(question)
+    if isinstance(keys, str):
+        return keys
+    return keys if question.table.is_latest else NEWEST_ONLY
 
 
 def key_format(config: TableConfig) -> RecordKeyFormat:

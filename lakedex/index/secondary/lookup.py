@@ -12,15 +12,24 @@ import pyarrow as pa
 from lakedex.expr.points import points
 from lakedex.expr.tree import Literal
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
+from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
-from lakedex.index.record_index import live_entries, locate, row_count
+from lakedex.index.record_index import (
+    check_seconds,
+    live_entries,
+    locate,
+    locate_seconds,
+    row_count,
+)
 from lakedex.index.secondary.coverage import groups_not_kept_up
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
 MAX_VALUES = 10_000
+_ROWS_OF_A_VALUE = 10
+"""How many rows a value has shows only when it is looked up; opening the files costs more."""
 
 
 class SecondaryIndex:
@@ -31,6 +40,23 @@ class SecondaryIndex:
     def names(self, table: IndexedTable) -> list[str]:
         """The secondary indexes that are defined or live."""
         return table.named_indexes(_PREFIX)
+
+    def estimate(self, name: str, question: Question) -> Estimate | str:
+        """Reading the entries of the values, then looking their record keys up."""
+        table = question.table
+        definition = table.definitions.get(name)
+        if definition is None or len(definition.source_fields) != 1:
+            return "it has no definition that names its column"
+        values = _asked_values(definition, question)
+        if isinstance(values, str):
+            return values
+        if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
+            return str(_why_unusable(name, table))
+        checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
+        rows = _ROWS_OF_A_VALUE * len(values)
+        scanned = scan_seconds(table.metadata, name, rows, share=0.0)
+        once = checked + check_seconds(table)
+        return Estimate(checked + scanned + locate_seconds(table, rows), once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""

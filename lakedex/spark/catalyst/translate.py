@@ -35,6 +35,12 @@ _RULES: Mapping[str, Rule] = {
     **PREDICATES,
     **CONNECTIVES,
 }
+_RUNTIME_FILTERS: Mapping[str, str] = {
+    "BloomFilterMightContain": "a runtime filter of a join, which names no values",
+    "InSubqueryExec": "a runtime filter whose values had not arrived",
+    "DynamicPruningSubquery": "a runtime filter whose values had not arrived",
+}
+"""Filters that Spark fills while a query runs; one that is filled in time comes as an `InSet`."""
 _PLAIN_ZONES = frozenset(["UTC", "GMT", "Z"])
 
 
@@ -80,6 +86,8 @@ def translate_filters(text: str, columns: pa.Schema, session_zone: str) -> Trans
 
 
 def _translated(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+    if node.kind in _RUNTIME_FILTERS:
+        return Term(Unknown(_RUNTIME_FILTERS[node.kind]))
     if node.kind not in CONNECTIVES:
         unknown = next((child for child in children if child.unknown is not None), None)
         if unknown is not None:

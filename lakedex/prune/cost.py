@@ -1,0 +1,127 @@
+"""Whether asking an index is worth it, weighed against reading what it could leave out.
+
+An index that is sure to leave out enough is asked. One that may leave out nothing is asked as long
+as all that was spent in vain stays within a tenth of the whole query without indexes: that is the
+promise which makes it safe to have indexes on small tables, and on tables that nothing can prune.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakedex.filegroup import FileSlice
+from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Estimate
+
+SWITCH = "LAKEDEX_INDEX_COST"
+"""The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
+_IN_VAIN = 0.1
+"""The part of a query without indexes that may be spent on asking them for nothing."""
+_REQUESTS_PER_FILE = 2
+_MISSED = "saving_missed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What reading costs the one who reads; measured as the constants of `index.cost` were."""
+
+    name: str
+    query_s: float
+    """A query that reads no file at all."""
+    file_s: float
+    """One more file, when as many are read at a time as there are cores."""
+    byte_s: float
+    """One more byte of a file, of which a query usually reads a few columns."""
+    merge_s: float
+    """One more slice with log files, which have to be merged into its base file."""
+    is_remote: bool = False
+    """Whether the files are on an object store."""
+
+    def seconds(self, slices: Sequence[FileSlice]) -> float:
+        """Reading these slices, the query itself left out."""
+        files = sum(len(each.logs) + 1 for each in slices)
+        merged = sum(1 for each in slices if each.logs)
+        stored = sum(each.size_bytes for each in slices)
+        request = _REQUESTS_PER_FILE * ROUND_TRIP_S / _AT_ONCE if self.is_remote else 0.0
+        return files * (self.file_s + request) + merged * self.merge_s + stored * self.byte_s
+
+
+_AT_ONCE = 4
+"""Requests to an object store that are under way at a time, of a careful reader."""
+
+ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
+"""`to_arrow`: opens a table anew and reads a file on each core."""
+SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3)
+"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks."""
+ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
+"""Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take time."""
+
+
+def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
+    """Whether reading all the slices takes less than asking any index about them."""
+    return Scales(reader, slices).worth(slices) < LEAST_S
+
+
+def weighs_cost() -> bool:
+    """Whether the environment leaves it to cost which indexes are asked."""
+    return os.environ.get(SWITCH, "").lower() != "ignore"
+
+
+class Scales:
+    """Weighs the steps of one plan against each other and against the scan."""
+
+    def __init__(
+        self, reader: Reader, slices: Sequence[FileSlice], kept: dict[str, Any] | None = None
+    ) -> None:
+        """Weigh for a reader.
+
+        Args:
+            reader: Who reads.
+            slices: Those that a query without indexes would read.
+            kept: What is remembered from question to question about the same snapshot.
+        """
+        self._reader = reader
+        self._kept = {} if kept is None else kept
+        self._budget = _IN_VAIN * (reader.query_s + reader.seconds(slices))
+
+    def worth(self, slices: Sequence[FileSlice]) -> float:
+        """The most seconds that any index can be worth."""
+        return max(self._reader.seconds(slices), self._budget)
+
+    def why_not(self, estimate: Estimate, slices: Sequence[FileSlice]) -> str | None:
+        """None when the step is worth its cost, else the reason in words."""
+        reading = self._reader.seconds(slices)
+        sure = self._sure_saving(estimate, slices, reading)
+        if estimate.seconds <= max(sure, self._budget):
+            return None
+        if estimate.seconds - estimate.once < sure and self._has_paid_off(estimate, sure):
+            return None
+        spare = max(self._budget, 0.0)
+        return (
+            f"not worth it: asking takes about {_ms(estimate.seconds)}, reading the "
+            f"{len(slices):,} file slices about {_ms(reading)}, of which it is sure to save "
+            f"{_ms(sure)}; {_ms(spare)} may be spent in vain"
+        )
+
+    def _has_paid_off(self, estimate: Estimate, sure: float) -> bool:
+        """Whether what is done once is a tenth of what questions like this one have missed."""
+        missed = self._kept.get(_MISSED, 0.0) + sure
+        self._kept[_MISSED] = missed
+        return _IN_VAIN * missed >= estimate.once
+
+    def spent(self, seconds: float, before: Sequence[FileSlice], left: Sequence[FileSlice]) -> None:
+        """A step took so long and left these slices."""
+        saved = self._reader.seconds(before) - self._reader.seconds(left)
+        self._budget -= max(0.0, seconds - saved)
+
+    @staticmethod
+    def _sure_saving(estimate: Estimate, slices: Sequence[FileSlice], reading: float) -> float:
+        if estimate.most_left is None or not slices:
+            return 0.0
+        return reading * max(0.0, 1.0 - estimate.most_left / len(slices))
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f} ms"

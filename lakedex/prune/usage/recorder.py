@@ -1,0 +1,130 @@
+"""Counts scans in memory, and writes what was counted from a thread of its own.
+
+A query pays for a few additions. Files are written once a minute (object stores: once in ten) and
+when the process ends; a process that is killed loses what it counted since.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lakedex.errors import LakedexError
+from lakedex.prune.report import Report
+from lakedex.prune.usage.counters import IndexUsage, PredicateUsage, TableUsage
+from lakedex.prune.usage.places import keep_usage, stored_usage
+from lakedex.storage import Storage
+
+SWITCH = "LAKEDEX_INDEX_USAGE"
+"""The environment variable that switches counting off: `off`, `false` or `0`."""
+_LOCAL_INTERVAL_S = 60.0
+_REMOTE_INTERVAL_S = 600.0
+_MOST_TABLES = 1_000
+
+
+@dataclass(slots=True)
+class _Pending:
+    storage: Storage
+    due: float
+    usage: TableUsage = field(default_factory=TableUsage)
+
+
+class _Recorder:
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: a forked process must not write what its parent counted."""
+        self._pending: dict[str, _Pending] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def count(self, storage: Storage, report: Report) -> None:
+        with self._lock:
+            found = self._pending.get(storage.root)
+            if found is None:
+                if len(self._pending) >= _MOST_TABLES:
+                    return
+                interval = _REMOTE_INTERVAL_S if "://" in storage.root else _LOCAL_INTERVAL_S
+                found = _Pending(storage, time.monotonic() + interval)
+                self._pending[storage.root] = found
+            _count(found.usage, report)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._write_now_and_then, name="lakedex-index-usage", daemon=True
+                )
+                self._thread.start()
+
+    def counted(self, root: str) -> TableUsage:
+        usage = TableUsage()
+        with self._lock:
+            if root in self._pending:
+                usage.add(self._pending[root].usage)
+        return usage
+
+    def flush(self, *, now: float | None = None) -> None:
+        """Write what is due, or all."""
+        with self._lock:
+            due = [root for root, each in self._pending.items() if now is None or each.due <= now]
+            ready = [self._pending.pop(root) for root in due]
+        for each in ready:
+            try:
+                kept = keep_usage(each.storage, each.usage)
+            except (LakedexError, OSError):
+                continue  # Counting must never be in the way.
+            if not kept:
+                self._count_again(each)
+
+    def _count_again(self, lost: _Pending) -> None:
+        with self._lock:
+            later = time.monotonic() + _LOCAL_INTERVAL_S
+            again = self._pending.setdefault(lost.storage.root, _Pending(lost.storage, later))
+            again.usage.add(lost.usage)
+
+    def _write_now_and_then(self) -> None:
+        while True:
+            time.sleep(_LOCAL_INTERVAL_S / 2)
+            self.flush(now=time.monotonic())
+
+
+_recorder = _Recorder()
+os.register_at_fork(after_in_child=_recorder.forget)
+atexit.register(_recorder.flush)
+
+
+def count_scan(storage: Storage, report: Report) -> None:
+    """Count one query of a table, unless counting is switched off."""
+    if report.steps and os.environ.get(SWITCH, "").lower() not in ("off", "false", "0"):
+        _recorder.count(storage, report)
+
+
+def usage_of(storage: Storage) -> TableUsage:
+    """All that is known of a table's use: what is kept, and what this process has counted since."""
+    usage = stored_usage(storage)
+    usage.add(_recorder.counted(storage.root))
+    return usage
+
+
+def flush() -> None:
+    """Write all that was counted now."""
+    _recorder.flush()
+
+
+def _count(usage: TableUsage, report: Report) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for step in report.steps:
+        if step.used:
+            files, pruned = step.before, step.before - step.after
+            once = IndexUsage(1, files, pruned, step.bytes_saved, step.seconds, now)
+            usage.add(TableUsage(indexes={step.index: once}))
+    seen = {
+        (shape.column, shape.operator, shape.expression): PredicateUsage(
+            1, report.total, len(report.files), now
+        )
+        for shape in report.shapes
+    }
+    usage.add(TableUsage(predicates=seen))

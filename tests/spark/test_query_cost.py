@@ -1,0 +1,108 @@
+"""Which indexes real queries ask, what runtime filters bring, and what is counted of it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import lakedex
+from lakedex.engine import LocalEngine
+from lakedex.prune.usage import flush
+from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
+
+FILES = 6
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("n", pa.int64()), ("d", pa.float64()), ("p", pa.string())]
+)
+
+
+@pytest.fixture(scope="module")
+def lake(spark):
+    return lakedex.attach(spark)
+
+
+@pytest.fixture(scope="module")
+def path(lake, tmp_path_factory):
+    """A table of one file for each partition, and beside it a view with some of its numbers."""
+    path = str(tmp_path_factory.mktemp("cost") / "rides")
+    address = StorageAddress.of(path)
+    settings = {"hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX"}
+    create_table(address.open(), TableSpec("rides", SCHEMA, "id", None, "p", "cow", settings))
+    rows = [{"id": f"k{n}", "n": n, "d": n - 20.0, "p": f"p{n // 10}"} for n in range(10 * FILES)]
+    source = ArrowRowSource(pa.Table.from_pylist(rows, SCHEMA))
+    TableWriter(address, LocalEngine(2), {}).bulk_insert(source)
+    lake.spark.read.format("lakedex").load(path).createOrReplaceTempView("rides")
+    lake.spark.range(100).selectExpr("id AS n", "id % 7 AS x").createOrReplaceTempView("numbers")
+    return path
+
+
+def scanned(lake, query: str):
+    """The rows of a query, and the reports of the scans that ran for them."""
+    with lake._server.watching() as seen:
+        rows = lake.spark.sql(query).collect()
+    return rows, [report for _, report in seen]
+
+
+@pytest.mark.parametrize(
+    ("where", "left", "index"),
+    [
+        ("id = 'k33'", 1, "record_index"),
+        ("n BETWEEN 12 AND 25", 2, "column_stats"),
+        ("d > 35", 1, "column_stats"),
+        ("d > -1 AND d < 1", 2, "column_stats"),
+    ],
+)
+def test_a_small_table_is_pruned_by_its_indexes(lake, path, where, left, index):
+    report = lake.explain(f"SELECT * FROM rides WHERE {where}")
+    assert (len(report.files), report.total) == (left, FILES), report
+    assert [step.index for step in report.steps if step.used] == [index]
+
+
+def test_the_value_of_a_subquery_prunes_the_scan_that_runs(lake, path):
+    rows, reports = scanned(
+        lake, "SELECT id FROM rides WHERE n > (SELECT max(n) - 45 FROM numbers)"
+    )
+    assert sorted(row.id for row in rows) == [f"k{n}" for n in range(55, 60)]
+    assert [len(report.files) for report in reports] == [1], reports
+
+
+def test_a_runtime_filter_without_values_is_told_and_keeps_every_file(lake, path, setting):
+    setting("spark.sql.optimizer.runtime.bloomFilter.enabled", "true")
+    setting("spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold", "0")
+    setting("spark.sql.autoBroadcastJoinThreshold", "-1")
+    setting("spark.sql.adaptive.enabled", "false")
+    query = """SELECT r.id FROM rides r JOIN (SELECT DISTINCT n, x FROM numbers) s
+               ON r.n = s.n WHERE s.x = 3 AND s.n > 40"""
+    rows, reports = scanned(lake, query)
+    assert sorted(row.id for row in rows) == ["k45", "k52", "k59"]
+    notes = [note for report in reports for note in report.notes]
+    # What Spark inferred from the join prunes all the same.
+    assert all(len(report.files) <= 2 for report in reports), reports
+    assert all("function" not in note for note in notes), notes
+
+
+def test_queries_are_counted_and_explanations_are_not(lake, path, setting, monkeypatch):
+    monkeypatch.setenv("LAKEDEX_INDEX_USAGE", "on")
+    table = lake.table(path)
+
+    def scans() -> int:
+        return next(each.scans for each in table.indexes() if each.name == "record_index")
+
+    before = scans()
+    lake.spark.sql("SELECT * FROM rides WHERE id = 'k7'").collect()
+    lake.spark.sql("SELECT * FROM rides WHERE id = 'k7'").collect()
+    assert scans() == before + 2
+    lake.explain("SELECT * FROM rides WHERE id = 'k7'")
+    table.explain("id = 'k7'")
+    assert scans() == before + 2
+    setting("spark.lakedex.index.usage", "false")
+    lake.spark.sql("SELECT * FROM rides WHERE id = 'k7'").collect()
+    assert scans() == before + 2
+    flush()
+    assert scans() == before + 2
+    seen = lakedex.open(path).usage().predicates["id", "equal", ""]
+    assert (seen.files_total, seen.files_read) == (FILES * seen.scans, seen.scans)

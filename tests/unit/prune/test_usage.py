@@ -1,0 +1,172 @@
+"""Index usage is counted without a query noticing, and survives the process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import lakedex
+from lakedex.prune.usage import IndexUsage, TableUsage, flush
+from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
+from lakedex.storage import open_storage
+from tests.support.sample_tables import ALL_INDEXES, make_rows
+from tests.support.sample_tables import SCHEMA as SAMPLE_SCHEMA
+from tests.support.table_builder import TableBuilder
+from tests.support.write_lab import Lab, row, source
+
+KEYS = [row(f"k{n}", "p", 1, float(n + 1)) for n in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch, tmp_path):
+    monkeypatch.setenv("LAKEDEX_INDEX_USAGE", "on")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A table of ours with three files and a record index."""
+    lab = Lab(tmp_path_factory.mktemp("made"), index="GLOBAL_RECORD_LEVEL_INDEX")
+    for first in (0, 2, 4):
+        lab.writer.bulk_insert(source(KEYS[first : first + 2]))
+    return lab.path
+
+
+@pytest.fixture
+def path(made, tmp_path):
+    """A copy of that table."""
+    shutil.copytree(made, tmp_path / "t")
+    return str(tmp_path / "t")
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A table that another engine keeps."""
+    builder = TableBuilder(
+        tmp_path / "f", SAMPLE_SCHEMA, record_key="id", partition_by="p", indexes=ALL_INDEXES
+    )
+    builder.commit([("x", make_rows(0, 5)), ("y", make_rows(5, 9))])
+    return builder.finish()
+
+
+def contents(path: str) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in Path(path).rglob("*") if each.is_file()}
+
+
+def used(path: str, index: str):
+    return next(each for each in lakedex.open(path).indexes() if each.name == index)
+
+
+def test_a_scan_is_counted_at_once_and_written_later(path):
+    table = lakedex.open(path)
+    before = contents(path)
+    for _ in range(3):
+        assert table.to_arrow("id = 'k3'").num_rows == 1
+    assert contents(path) == before
+    info = used(path, "record_index")
+    assert (info.scans, info.files_pruned) == (3, 6)
+    assert info.bytes_saved > 0
+    assert info.last_used is not None
+    flush()
+    stored = stored_usage(open_storage(path))
+    assert stored.indexes["record_index"].scans == 3
+    assert list(set(contents(path)) - set(before)) == [f"{path}/{USAGE_PATH}"]
+    # What was written is not counted again.
+    assert used(path, "record_index").scans == 3
+    assert lakedex.open(path).verify().ok
+
+
+def test_how_columns_were_compared_is_kept(path):
+    table = lakedex.open(path)
+    table.to_arrow("id = 'k3' and upper(p) = 'P' and x > 1.5D")
+    table.to_arrow("x > 4D")
+    flush()
+    seen = lakedex.open(path).usage().predicates
+    assert {shape: use.scans for shape, use in seen.items()} == {
+        ("id", "equal", ""): 1,
+        ("p", "equal", "upper(p)"): 1,
+        ("x", "range", ""): 2,
+    }
+    assert seen["x", "range", ""].files_total == 6
+
+
+def test_explaining_is_no_scan(path):
+    lakedex.open(path).explain("id = 'k3'")
+    lakedex.open(path).files("id = 'k3'")
+    assert used(path, "record_index").scans == 0
+
+
+def test_the_end_of_a_process_writes_what_it_counted(path):
+    program = f"import lakedex; lakedex.open({path!r}).to_arrow(\"id = 'k1'\")"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program], check=True, env=dict(os.environ))
+    assert used(path, "record_index").scans == 2
+
+
+def test_a_table_that_is_only_read_is_left_as_it_is(foreign, tmp_path):
+    before = contents(foreign)
+    lakedex.open(foreign).to_arrow("id = 'k003'")
+    flush()
+    assert contents(foreign) == before
+    assert used(foreign, "record_index").scans == 1
+    assert list((tmp_path / "state").rglob("*.json"))
+
+
+def test_a_table_that_cannot_be_written_is_counted_elsewhere(path, tmp_path):
+    # Nothing can be made below a file.
+    shutil.rmtree(Path(path, USAGE_PATH).parent, ignore_errors=True)
+    Path(path, USAGE_PATH).parent.write_text("")
+    lakedex.open(path).to_arrow("id = 'k3'")
+    flush()
+    assert used(path, "record_index").scans == 1
+    assert list((tmp_path / "state").rglob("*.json"))
+
+
+def test_many_writers_at_once_lose_nothing(path):
+    storage = open_storage(path)
+    once = TableUsage(indexes={"record_index": IndexUsage(scans=1, last_used="2026")})
+
+    def keep_until_kept(_: int) -> None:
+        # One that others were always faster than keeps its counts and tries again later.
+        while not keep_usage(open_storage(path), once):
+            pass
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(keep_until_kept, range(12)))
+    assert stored_usage(storage).indexes["record_index"].scans == 12
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 9}', b'{"version": 1}'])
+def test_a_damaged_file_counts_as_nothing_and_is_replaced(path, damage):
+    place = Path(path, USAGE_PATH)
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(damage)
+    assert used(path, "record_index").scans == 0
+    lakedex.open(path).to_arrow("id = 'k3'")
+    flush()
+    assert used(path, "record_index").scans == 1
+
+
+def test_a_table_that_is_gone_is_forgotten(path, tmp_path):
+    lakedex.open(path).to_arrow("id = 'k3'")
+    Path(path).rename(tmp_path / "elsewhere")
+    flush()
+    assert not Path(path).exists()
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_counting_can_be_switched_off(path, monkeypatch, by):
+    options = lakedex.ReadOptions(counts_usage=by != "option")
+    if by == "environment":
+        monkeypatch.setenv("LAKEDEX_INDEX_USAGE", "off")
+    lakedex.open(path, options=options).to_arrow("id = 'k3'")
+    flush()
+    assert used(path, "record_index").scans == 0
+    assert not Path(path, USAGE_PATH).exists()
