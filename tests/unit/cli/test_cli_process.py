@@ -125,13 +125,20 @@ def test_the_demo_reads_less_with_indexes(lakedex, golden):
     assert point["with_indexes"]["data_bytes"] < point["without_indexes"]["data_bytes"]
 
 
-def test_the_demo_keeps_its_table_where_it_is_told(lakedex, tmp_path):
+def test_the_demo_keeps_its_table_where_it_is_told(lakedex, tmp_path, monkeypatch):
     result = lakedex("demo", "--keep", str(tmp_path), "--no-spark", "--json")
     assert result.exit_code == 0
     assert (tmp_path / "cow_trips" / ".hoodie" / "hoodie.properties").is_file()
     again = lakedex("demo", "--keep", str(tmp_path))
     assert (again.exit_code, again.stdout) == (2, "")
     assert "exists already" in again.stderr
+    monkeypatch.chdir(tmp_path)
+    from_here = lakedex("demo", "--table", "cow_trips", "--json")
+    assert json.loads(from_here.stdout)["hudi_rs"] == {
+        "installed": True,
+        "rows": 48,
+        "same_keys": True,
+    }
 
 
 def test_the_demo_without_its_table_says_what_to_do(lakedex, tmp_path, monkeypatch):
