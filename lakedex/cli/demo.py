@@ -176,7 +176,8 @@ def _print_asked(each: Asked) -> None:
         ("with indexes", f"{each.left} of {each.total}", f"{each.seconds * 1000:.0f}"),
         ("without", f"{each.total} of {each.total}", f"{each.seconds_without * 1000:.0f}"),
     ]
-    screen.table(columns, rows, title=f"{each.what}: SELECT ... WHERE {each.condition}")
+    screen.say(f"{each.what}: SELECT ... WHERE {each.condition}", screen.STRONG)
+    screen.table(columns, rows)
     verdict = ("  same rows", screen.GOOD) if each.same_rows else ("  OTHER ROWS", screen.BAD)
     screen.say(*verdict)
     screen.say("")
