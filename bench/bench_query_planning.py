@@ -1,30 +1,29 @@
 """From `spark.sql` to the list of files, for tables of many files and twenty columns.
 
 The files are in the metadata table only: planning reads nothing else. Only the entries of the one
-column that the predicate names are read, so what the others weigh does not matter.
+column that the predicate names may be read, which is checked. Hudi 1.2.0 plans the same queries on
+the same tables and the same PySpark 3.5, where it can.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from report import Figure, resident_bytes, run
+from children import answer_of
+from report import Figure, run
 
-import lakedex
 from tests.support.table_builder import TableBuilder
 
 COLUMNS = 20
 ROWS_PER_FILE = 2
 FILES_PER_PARTITION = 1_000
 SIZES = {True: (200, 1_000), False: (1_000, 10_000, 100_000, 286_603)}
+MOST_FOR_HUDI = 100_000
+SPREAD = 1 << 40
 
 
 def build(path: Path, files: int) -> None:
@@ -44,7 +43,7 @@ def build(path: Path, files: int) -> None:
     )
     count = files * ROWS_PER_FILE
     rows = {"id": np.char.add("k", np.arange(count).astype(str)), "c0": np.arange(count)}
-    rows |= {name: rng.integers(0, 1 << 40, count) for name in names[1:]}
+    rows |= {name: rng.integers(0, SPREAD, count) for name in names[1:]}
     table = pa.table(rows)
     pieces = [
         (
@@ -57,27 +56,24 @@ def build(path: Path, files: int) -> None:
     builder.finish()
 
 
-def child(path: str, files: int) -> None:
-    """Plan one query on a fresh session, then others; print seconds and memory."""
-    lake = lakedex.local(spark_driver_memory="4g")
-    lake.spark.sparkContext.setLogLevel("ERROR")
-    lake.spark.read.format("hudi").load(path).createOrReplaceTempView("rides")
-    lake.spark.sql("SELECT 1").collect()
+def planned(engine: str, path: Path, files: int) -> dict:
+    """Plan in a process of its own, on the PySpark 3.5 that Hudi needs."""
     middle = files * ROWS_PER_FILE // 2
-    before = resident_bytes()
-    seconds = []
-    for number in range(3):
-        began = time.perf_counter()
-        report = lake.explain(f"SELECT c1 FROM rides WHERE c0 = {middle + number}")
-        seconds.append(time.perf_counter() - began)
-        if report.total != files or len(report.files) != 1:
-            raise SystemExit(f"{files} files: {len(report.files)} of {report.total} are left")
-    began = time.perf_counter()
-    everything = lake.explain("SELECT c1 FROM rides")
-    seconds.append(time.perf_counter() - began)
-    if len(everything.files) != files:
-        raise SystemExit(f"{files} files: a full scan lists {len(everything.files)}")
-    print(json.dumps([seconds, resident_bytes(peak=True) - before]))
+    conditions = [f"c0 = {middle + number}" for number in range(3)]
+    # Values of the other columns lie anywhere: partitions cannot be told apart by them.
+    conditions += [f"c{number} < {SPREAD // 1000}" for number in (2, 2, 3)]
+    return answer_of("measure_planning.py", engine, path, *conditions)
+
+
+def check(answer: dict, files: int) -> None:
+    """Only the entries of the one column that a predicate names may have been read."""
+    *pruned, everything = answer["plans"]
+    if everything["files"] != files or any(plan["files"] != 1 for plan in pruned[:3]):
+        raise RuntimeError(f"{files} files: planned {answer['plans']}")
+    most = files + -(-files // FILES_PER_PARTITION)
+    for plan in pruned:
+        if plan["columns"] != 1 or not 0 < plan["entries"] <= most:
+            raise RuntimeError(f"{files} files: entries of other columns were read: {plan}")
 
 
 def measure(quick: bool) -> Iterator[Figure]:
@@ -85,17 +81,36 @@ def measure(quick: bool) -> Iterator[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "rides")
             build(path, files)
-            command = [sys.executable, __file__, "--child", str(path), str(files)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        seconds, memory = json.loads(done.stdout.splitlines()[-1])
-        yield Figure(f"{files:,} files: first query by one column of {COLUMNS}", seconds[0], "s")
-        yield Figure(f"{files:,} files: the next one", min(seconds[1:3]), "s")
-        yield Figure(f"{files:,} files: all files listed", seconds[3], "s")
-        yield Figure(f"{files:,} files: memory of the driver's Python", memory / 2**20, "MiB")
+            found = {"lakedex": planned("lakedex", path, files)}
+            check(found["lakedex"], files)
+            if files <= MOST_FOR_HUDI:
+                found["hudi"] = planned("hudi", path, files)
+            held = sum(each.stat().st_size for each in path.rglob("*") if each.is_file())
+        yield Figure(f"{files:,} files: metadata of {COLUMNS} columns", held / 2**20, "MiB")
+        for name, answer in found.items():
+            yield from figures(f"{files:,} files, {name}", answer, found.get("hudi"), name)
+
+
+def figures(where: str, answer: dict, hudi: dict | None, name: str) -> Iterator[Figure]:
+    """The figures of one engine; ours shall be no worse than Hudi's."""
+    rival = hudi if name == "lakedex" else None
+
+    def figure(what: str, value: Callable[[dict], float], unit: str) -> Figure:
+        return Figure(f"{where}: {what}", value(answer), unit, rival and value(rival))
+
+    def seconds(*numbers: int) -> Callable[[dict], float]:
+        return lambda found: min(found["plans"][number]["seconds"] for number in numbers)
+
+    yield figure("first query, by a column in order", seconds(0), "s")
+    yield figure("the next one", seconds(1, 2), "s")
+    yield figure("by a column in no order", seconds(3), "s")
+    yield figure("the same again, and by another", seconds(4, 5), "s")
+    yield figure("all files listed", seconds(6), "s")
+    yield figure("memory added", lambda found: found["peak_bytes"] / 2**20, "MiB")
+    if name == "lakedex":
+        read = answer["plans"][3]["bytes"] / 2**20
+        yield Figure(f"{where}: read for a column in no order", read, "MiB")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--child"]:
-        child(sys.argv[2], int(sys.argv[3]))
-    else:
-        run(measure)
+    run(measure)

@@ -7,10 +7,8 @@ all files. Medians of the upserts count. `LAKEDEX_BENCH_LARGE=1` adds one run of
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from report import ROOT, Figure, run
+from children import answer_of
+from report import Figure, run
 
-PYTHON = ROOT / ".venv-interop" / "bin" / "python"
 BATCHES = 3
 SIZES = {True: [(30_000, 10, 2_000)], False: [(300_000, 100, 20_000), (1_000_000, 200, 50_000)]}
 """Rows, partitions (one file each) and rows of an upsert, quick or not."""
@@ -63,16 +61,7 @@ def prepare(folder: Path, rows: int, parts: int, batch: int) -> None:
 
 def measured(engine: str, data: Path) -> dict:
     with tempfile.TemporaryDirectory() as work:
-        done = subprocess.run(
-            [str(PYTHON), str(ROOT / "bench" / "peers" / "measure.py"), engine, str(data), work],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(PYTHON)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(f"{engine} failed: {done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+        return answer_of("measure.py", engine, data, work)
 
 
 def measure(quick: bool) -> Iterator[Figure]:

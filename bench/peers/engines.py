@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import lakedex
 
-JARS = Path(__file__).resolve().parents[2] / ".interop" / "jars"
 HUDI_CATALOG = "org.apache.spark.sql.hudi.catalog.HoodieCatalog"
 KEY, PART, ORDER = "id", "part", "ver"
 

@@ -17,30 +17,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pyspark.sql import SparkSession
-
-from peers.engines import ENGINES, JARS
+from peers.engines import ENGINES
+from peers.sessions import session
 
 
 def main(name: str, data: Path, work: Path) -> None:
     kind = ENGINES[name]
-    builder = SparkSession.builder.master("local[2]").appName(f"bench-{name}")
-    settings = {
-        "spark.driver.memory": "4g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": "8",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.driver.host": "127.0.0.1",
-        **kind.settings,
-    }
-    if kind.jars:
-        settings["spark.jars"] = ",".join(str(JARS / jar) for jar in kind.jars)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.range(1000).selectExpr("sum(id)").collect()
+    spark = session(name, kind.jars, kind.settings)
     engine = kind(spark, work)
     watch = PeakMemory()
     load = timed(lambda: engine.load(spark.read.parquet(str(data / "load"))))
@@ -84,9 +67,13 @@ class PeakMemory:
         self._thread.join()
         return self._peak
 
+    def now(self) -> int:
+        """What they have together at present."""
+        return sum(map(resident, family(os.getpid())))
+
     def _watch(self) -> None:
         while not self._done.wait(0.1):
-            self._peak = max(self._peak, sum(map(resident, family(os.getpid()))))
+            self._peak = max(self._peak, self.now())
 
 
 def family(root: int) -> list[int]:

@@ -14,7 +14,8 @@ import typer
 from lakedex.cli import screen
 from lakedex.cli.arguments import AsJson, StorageOptions, open_table, parse_storage_options
 from lakedex.cli.demo_queries import Comparison, Query, compare, queries_for
-from lakedex.cli.demo_writing import Written, write_a_table
+from lakedex.cli.demo_spark import Asked, SparkDemo, demo_on_spark, what_spark_needs
+from lakedex.cli.explain import print_report
 from lakedex.cli.failures import FOUND_PROBLEMS
 from lakedex.cli.hudi_rs import ask_hudi_rs
 from lakedex.cli.indexes import print_indexes
@@ -49,6 +50,9 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Also make a table with Spark.")
+    ] = True,
     keep: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Unzip the table here and keep it.", show_default=False),
@@ -58,8 +62,8 @@ def demo(
 ) -> None:
     """Show on a real table what indexes save, and that no row is lost by it.
 
-    Then a table is written, in a folder that goes away: loaded, upserted, deleted from, and
-    looked up in by its record index.
+    Then, where pyspark is installed, Spark jobs of this process make a table in a folder that
+    goes away, upsert, index and cluster it; plain Spark SQL asks it with indexes and without.
 
     The exit code is 1 when a query with indexes finds other rows than a full scan, when hudi-rs,
     if it is installed, reads other record keys than lakedex, or when an index is wrong.
@@ -79,18 +83,23 @@ def demo(
     is_good = all(each.same_rows for each in found) and judge.get("same_keys") is not False
     if not as_json:
         _print_answer(found, judge)
-    written = None if table else write_a_table()
-    if written is not None:
-        is_good &= written.is_right and written.hudi_rs.get("same_keys") is not False
+    wants_spark = spark and table is None
+    missing = what_spark_needs() if wants_spark else None
+    made = demo_on_spark() if wants_spark and missing is None else None
+    if made is not None:
+        is_good &= made.is_right and made.hudi_rs.get("same_keys") is not False
+        is_good &= all(each.same_rows for each in made.asked)
     if as_json:
         answer: dict[str, Any] = {
             "comparisons": [each.as_dict() for each in found],
             "hudi_rs": judge,
+            "spark": None if made is None else made.as_dict(),
         }
-        answer |= {"writing": None if written is None else written.as_dict(), "ok": is_good}
-        print_json(answer)
-    elif written is not None:
-        _print_written(written)
+        print_json({**answer, "ok": is_good})
+    elif made is not None:
+        _print_made(made)
+    elif missing is not None:
+        screen.say(f"To see a table made, changed and asked by Spark, add {missing}")
     if not is_good:
         raise typer.Exit(FOUND_PROBLEMS)
 
@@ -142,21 +151,36 @@ def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
         screen.say("a query with indexes found other rows than a full scan", screen.BAD)
 
 
-def _print_written(written: Written) -> None:
-    rows = [(what, told, f"{seconds:.2f}") for what, told, seconds in written.steps]
-    columns = (Column("wrote"), Column("rows"), Column("s", is_number=True))
+def _print_made(made: SparkDemo) -> None:
+    rows = [(what, told, f"{seconds:.2f}") for what, told, seconds in made.steps]
+    columns = (Column("Spark jobs"), Column("rows and files"), Column("s", is_number=True))
     screen.say("")
-    screen.table(columns, rows, title="a merge-on-read table with a record index")
-    screen.say(f"one record key reads {written.left} of {written.total} file slices")
-    if written.hudi_rs.get("same_keys"):
-        told = f"hudi-rs reads {written.hudi_rs['rows']:,} rows with the same record keys"
+    screen.table(columns, rows, title="a table made in a Spark session of this process")
+    for each in made.asked:
+        _print_asked(each)
+    print_report(made.report)
+    if made.hudi_rs.get("same_keys"):
+        told = f"hudi-rs reads {made.hudi_rs['rows']:,} rows with the same record keys"
         screen.say(told, screen.GOOD)
-    elif "same_keys" in written.hudi_rs:
-        screen.say("hudi-rs reads OTHER record keys of the table that was written", screen.BAD)
-    if written.is_right:
+    elif "same_keys" in made.hudi_rs:
+        screen.say("hudi-rs reads OTHER record keys of the table that was made", screen.BAD)
+    if made.is_right:
         screen.say("every index entry agrees with the data", screen.GOOD)
     else:
-        screen.say("the table that was written is not as it should be", screen.BAD)
+        screen.say("the table that was made is not as it should be", screen.BAD)
+
+
+def _print_asked(each: Asked) -> None:
+    columns = (Column(""), Column("file slices", is_number=True), Column("ms", is_number=True))
+    rows = [
+        ("with indexes", f"{each.left} of {each.total}", f"{each.seconds * 1000:.0f}"),
+        ("without", f"{each.total} of {each.total}", f"{each.seconds_without * 1000:.0f}"),
+    ]
+    screen.say(f"{each.what}: SELECT ... WHERE {each.condition}", screen.STRONG)
+    screen.table(columns, rows)
+    verdict = ("  same rows", screen.GOOD) if each.same_rows else ("  OTHER ROWS", screen.BAD)
+    screen.say(*verdict)
+    screen.say("")
 
 
 def _print_comparison(each: Comparison) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from lakedex.api import Table
@@ -36,7 +37,9 @@ def ask_hudi_rs(table: Table, path: str, options: Mapping[str, str]) -> dict[str
     """
     if find_spec("hudi") is None or RECORD_KEY not in table.schema.names:
         return {"installed": find_spec("hudi") is not None}
-    question = json.dumps([path, dict(options), RECORD_KEY])
+    # hudi-rs takes no path that begins where the process happens to be.
+    place = str(Path(path).absolute()) if Path(path).is_dir() else path
+    question = json.dumps([place, dict(options), RECORD_KEY])
     command = [sys.executable, "-c", _CHILD]
     try:
         child = subprocess.run(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from sys import intern
 
 _BASE_PARTS = 3
 _LOG = re.compile(r"\.([^_]+)_([0-9]*)\.log\.([0-9]{1,9})(?:_([0-9]+-[0-9]+-[0-9]+)(\.cdc)?)?")
@@ -73,7 +74,8 @@ def parse_data_file(name: str, size_bytes: int) -> BaseFile | LogFile | None:
     # A partition's name inside a file id may hold anything, a time and an ending may not.
     if not (instant_time.isdecimal() and instant_time.isascii() and extension.isalpha()):
         return None
-    return BaseFile(name, size_bytes, file_id, write_token, instant_time, extension)
+    # A table of many files has few instants: each is kept once.
+    return BaseFile(name, size_bytes, file_id, write_token, intern(instant_time), intern(extension))
 
 
 def base_file_name(file_id: str, write_token: str, instant_time: str, extension: str) -> str:

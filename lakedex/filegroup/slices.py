@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
+
+_Groups: TypeAlias = dict[str, tuple[list[BaseFile], list[LogFile]]]
 
 
 class FileSliceId(NamedTuple):
@@ -47,13 +49,13 @@ class FileSlice:
     def size_bytes(self) -> int:
         """The bytes of the base file and of all log files."""
         base = self.base.size_bytes if self.base else 0
-        return base + sum(log.size_bytes for log in self.logs)
+        return base + sum(log.size_bytes for log in self.logs) if self.logs else base
 
     @property
     def file_names(self) -> tuple[str, ...]:
         """The names of the base file and of all log files."""
         base = (self.base.name,) if self.base else ()
-        return base + tuple(log.name for log in self.logs)
+        return base + tuple(log.name for log in self.logs) if self.logs else base
 
     def path_of(self, name: str) -> str:
         """The path of one of its files, relative to the table."""
@@ -84,26 +86,25 @@ def latest_slices(
 
     `files` are names with sizes; names that are no data files are passed over.
     """
-    groups: dict[str, tuple[list[BaseFile], list[LogFile]]] = defaultdict(lambda: ([], []))
-    for name, size_bytes in files:
-        parsed = parse_data_file(name, size_bytes)
-        if isinstance(parsed, BaseFile):
-            groups[parsed.file_id][0].append(parsed)
-        elif parsed is not None and not parsed.is_cdc:
-            groups[parsed.file_id][1].append(parsed)
+    alone, groups = _by_file_id(files)
+    visible: dict[str, bool] = {}
     slices = []
-    for file_id in sorted(groups):
+    for file_id in sorted((*alone, *groups)):
         if visibility.replaced and FileSliceId(partition, file_id) in visibility.replaced:
             continue
-        bases, logs = groups[file_id]
-        if len(bases) == 1 and not logs and not visibility.pending_compactions:
-            # The common case of a table at rest, without the bookkeeping of the others.
-            if visibility.is_visible(bases[0].instant_time):
-                slices.append(FileSlice(partition, file_id, bases[0].instant_time, bases[0]))
+        base = alone.get(file_id)
+        if base is None or visibility.pending_compactions:
+            bases, logs = groups[file_id] if base is None else ([base], [])
+            newest = _newest_slice(partition, file_id, bases, logs, visibility)
+            if newest is not None:
+                slices.append(newest)
             continue
-        newest = _newest_slice(partition, file_id, bases, logs, visibility)
-        if newest is not None:
-            slices.append(newest)
+        # The common case of a table at rest, without the bookkeeping of the others.
+        instant = base.instant_time
+        if instant not in visible:
+            visible[instant] = visibility.is_visible(instant)
+        if visible[instant]:
+            slices.append(FileSlice(partition, file_id, instant, base))
     return slices
 
 
@@ -137,6 +138,30 @@ def all_versions(
         if versions:
             found[file_id] = versions
     return found
+
+
+def _by_file_id(files: Iterable[tuple[str, int]]) -> tuple[dict[str, BaseFile], _Groups]:
+    """Base files that are alone in their file group, and all files of the other groups."""
+    alone: dict[str, BaseFile] = {}
+    groups: _Groups = {}
+    for name, size_bytes in files:
+        parsed = parse_data_file(name, size_bytes)
+        if parsed is None:
+            continue
+        file_id = parsed.file_id
+        if isinstance(parsed, BaseFile):
+            if file_id in groups:
+                groups[file_id][0].append(parsed)
+            elif file_id in alone:
+                groups[file_id] = ([alone.pop(file_id), parsed], [])
+            else:
+                alone[file_id] = parsed
+        elif not parsed.is_cdc:
+            if file_id not in groups:
+                base = alone.pop(file_id, None)
+                groups[file_id] = ([] if base is None else [base], [])
+            groups[file_id][1].append(parsed)
+    return alone, groups
 
 
 def _newest_slice(

@@ -19,7 +19,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.answer import IndexedTable, Question
 from lakedex.index.cost import scan_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
-from lakedex.index.metadata_table.hashing import file_name_id, name_id
+from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
 from lakedex.index.stat_values import stat_values
 
@@ -37,7 +37,7 @@ _KEPT_SLICE_S = 1e-6
 class SliceFiles:
     """The files of some slices: the tail of their index keys, and the slice of each."""
 
-    key_tails: list[str]
+    key_tails: pa.Array
     slice_of: _Ints
     slice_count: int
     instants: list[str]
@@ -45,20 +45,22 @@ class SliceFiles:
 
 def slice_files(slices: tuple[FileSlice, ...]) -> SliceFiles:
     """All files of the slices, with their partition and name hashed once."""
-    tails: list[str] = []
+    names: list[str] = []
     slice_of: list[int] = []
+    partition_of: list[int] = []
     instants: list[str] = []
-    partitions: dict[str, str] = {}
+    partitions: dict[str, int] = {}
     for number, file_slice in enumerate(slices):
-        if file_slice.partition not in partitions:
-            partitions[file_slice.partition] = partition_id(file_slice.partition)
-        start = partitions[file_slice.partition]
-        for name in file_slice.file_names:
-            tails.append(start + file_name_id(name))
-            slice_of.append(number)
-        if file_slice.base is not None:
-            instants.append(file_slice.base.instant_time)
-        instants += [log.instant_time for log in file_slice.logs]
+        place = partitions.setdefault(file_slice.partition, len(partitions))
+        for file in (file_slice.base, *file_slice.logs):
+            if file is not None:
+                names.append(file.name)
+                instants.append(file.instant_time)
+                slice_of.append(number)
+                partition_of.append(place)
+    starts = pa.array([partition_id(path) for path in partitions], pa.string())
+    heads = starts.take(pa.array(partition_of, pa.int64()))
+    tails = pc.binary_join_element_wise(heads, file_name_ids(names), "")
     return SliceFiles(tails, np.array(slice_of, dtype=np.int64), len(slices), instants)
 
 
@@ -148,8 +150,7 @@ def _aligned(
     records: pa.Table, column: str, column_type: pa.DataType, files: SliceFiles
 ) -> ColumnBounds:
     """The records in the order of the files; files without a record are unknown."""
-    start = name_id(column)
-    wanted = pa.array([start + tail for tail in files.key_tails], pa.string())
+    wanted = pc.binary_join_element_wise(name_id(column), files.key_tails, "")
     place = pc.index_in(wanted, value_set=records["key"].combine_chunks())
     stats = records[STATS_PAYLOAD].combine_chunks().take(place)
     values = stat_values(stats, column_type)

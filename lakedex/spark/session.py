@@ -49,8 +49,13 @@ def attach(spark: SparkSession, *, storage_options: Mapping[str, str] | None = N
 def _use_this_python(spark: SparkSession) -> None:
     """Let local tasks run in the Python that has pyarrow: this one, unless another was named."""
     context = spark.sparkContext
-    named = os.environ.get(_PYTHON) or context.getConf().get("spark.pyspark.python")
-    if named is None and re.fullmatch(r"local(\[.*\])?", context.master):
+    if os.environ.get(_PYTHON):
+        return
+    named = context.getConf().get("spark.pyspark.python")
+    if named is not None:
+        # Spark itself heeds the setting only where spark-submit started the driver.
+        context.pythonExec = named
+    elif re.fullmatch(r"local(\[.*\])?", context.master):
         context.pythonExec = sys.executable
 
 

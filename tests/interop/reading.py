@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.scans import files_read
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -25,25 +27,6 @@ def ask(spark: Any, path: str, predicate: str | None, *, skipping: bool = True) 
     frame = (frame if predicate is None else frame.where(predicate)).select("id")
     ids = sorted(row.id for row in frame.collect())
     return Answer(ids, files_read(frame))
-
-
-def files_read(frame: Any) -> int:
-    """The metric `numFiles` of the scans in the plan that was executed."""
-    total, todo = 0, [frame._jdf.queryExecution().executedPlan()]
-    while todo:
-        node = todo.pop()
-        kind = node.getClass().getSimpleName()
-        if kind == "AdaptiveSparkPlanExec":
-            todo.append(node.executedPlan())
-        elif kind.endswith("QueryStageExec"):
-            todo.append(node.plan())
-        elif kind == "FileSourceScanExec":
-            total += node.metrics().apply("numFiles").value()
-        else:
-            children = node.children().iterator()
-            while children.hasNext():
-                todo.append(children.next())
-    return total
 
 
 def rows_by_hudi(spark: Any, path: str, columns: list[str]) -> list[dict]:

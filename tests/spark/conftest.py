@@ -97,6 +97,18 @@ def lake(spark) -> Any:
     return lakedex.attach(spark)
 
 
+@pytest.fixture(params=["cow", "mor"])
+def table_type(request) -> str:
+    """Both kinds of tables."""
+    return request.param
+
+
+@pytest.fixture
+def sql(table_type, lake, spark) -> Any:
+    """Both doors for a statement, one for each kind of table."""
+    return lake.sql if table_type == "cow" else spark.sql
+
+
 @pytest.fixture(autouse=True)
 def _names_of_a_test_end_with_it(request) -> Iterator[None]:
     """Take names out of the catalog whose tables lie in the folder of the test."""

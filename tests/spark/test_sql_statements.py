@@ -10,17 +10,6 @@ from lakedex.spark.sql import changing, copies
 COLUMNS = "id, name, price, ts, city"
 
 
-@pytest.fixture(params=["cow", "mor"])
-def table_type(request):
-    return request.param
-
-
-@pytest.fixture
-def sql(table_type, lake, spark):
-    """Both doors for a statement."""
-    return lake.sql if table_type == "cow" else spark.sql
-
-
 @pytest.fixture
 def table(table_type, spark, sql):
     """A partitioned table of either type with three rows."""

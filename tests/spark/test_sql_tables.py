@@ -7,17 +7,6 @@ import pytest
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
 
 
-@pytest.fixture(params=["cow", "mor"])
-def table_type(request):
-    return request.param
-
-
-@pytest.fixture
-def sql(table_type, lake, spark):
-    """Both doors for a statement."""
-    return lake.sql if table_type == "cow" else spark.sql
-
-
 @pytest.fixture
 def table(table_type, spark, sql):
     """A partitioned table with three rows."""

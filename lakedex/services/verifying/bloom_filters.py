@@ -73,8 +73,8 @@ class FilterCheck(Check):
     def _open(self, file_number: int) -> None:
         self._file_number = file_number
         self._filter = None
-        key = self.subject.files.key_tails[file_number]
-        records = self.subject.metadata.lookup(self.name, pa.array([key], pa.string()))
+        key = self.subject.files.key_tails.slice(file_number, 1)
+        records = self.subject.metadata.lookup(self.name, key)
         if not len(records):
             self._without.add(file_number)
             return

@@ -75,7 +75,7 @@ class ExpressionRangeCheck(Check):
             self.expression,
             records,
             self._sources.of(self.column),
-            lambda number: start + tails[number],
+            lambda number: start + tails[number].as_py(),
             self.subject.time_zone,
         )
         if zone is None:

@@ -111,8 +111,8 @@ class FileEntries:
         return np.array([not name.startswith(".") for name in names], dtype=np.bool_)
 
     def _places(self, column: str, records: pa.Table, files: list[int]) -> pa.Array:
-        start, tails = name_id(column), self.check.subject.files.key_tails
-        wanted = pa.array([start + tails[number] for number in files], pa.string())
+        tails = self.check.subject.files.key_tails.take(pa.array(files, pa.int64()))
+        wanted = pc.binary_join_element_wise(name_id(column), tails, "")
         return pc.index_in(wanted, value_set=records["key"].combine_chunks())
 
 

@@ -1,0 +1,101 @@
+"""Range queries on tables laid out along a curve, side by side with Delta, Iceberg and Hudi.
+
+Every engine loads the same rows as they come and lays them out by two columns, in about as many
+files, each in a process of its own on the same PySpark 3.5. One column is even, the other has a
+long tail, as times and prices have. A query asks for a hundredth of the rows by one column, or for
+a twentieth by each of both. Files that scans read count, and the median of times.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from children import answer_of
+from report import Figure, run
+
+OURS = ("lakedex z-order", "lakedex hilbert")
+PEERS = ("delta z-order", "iceberg z-order", "hudi z-order", "hudi hilbert")
+SIZES = {True: (40_000, 16, 3), False: (2_000_000, 64, 8)}
+"""Rows, files and queries of each kind, quick or not."""
+SPREAD = 1 << 40
+
+
+def rides(count: int) -> pa.Table:
+    """Rides in no order."""
+    rng = np.random.default_rng(11)
+    return pa.table(
+        {
+            "id": np.char.add("ride-", np.char.zfill(np.arange(count).astype(str), 10)),
+            "at": rng.integers(0, SPREAD, count),
+            "cents": np.exp(rng.normal(7, 1, count)).astype(np.int64),
+            "rider": np.char.add("rider-", rng.integers(0, 50_000, count).astype(str)),
+            "distance": rng.random(count) * 30,
+        }
+    )
+
+
+def prepare(folder: Path, rows: int, queries: int) -> None:
+    """Rows as files, and what is asked of them."""
+    table = rides(rows)
+    (folder / "rows").mkdir()
+    for number in range(8):
+        piece = table.slice(number * rows // 8, (number + 1) * rows // 8 - number * rows // 8)
+        pq.write_table(piece, folder / "rows" / f"{number}.parquet")
+    rng = np.random.default_rng(13)
+    at, cents = (np.sort(table[name].to_numpy()) for name in ("at", "cents"))
+    asked: dict[str, list[str]] = {"time": [], "price": [], "both": []}
+    for _ in range(queries):
+        asked["time"].append(_between("at", at, 0.01, rng))
+        asked["price"].append(_between("cents", cents, 0.01, rng))
+        box = _between("at", at, 0.05, rng), _between("cents", cents, 0.05, rng)
+        asked["both"].append(" and ".join(box))
+    (folder / "queries.json").write_text(json.dumps(asked))
+
+
+def _between(name: str, values: np.ndarray, share: float, rng: np.random.Generator) -> str:
+    first = int(rng.random() * (1 - share) * len(values))
+    return f"{name} between {values[first]} and {values[first + int(share * len(values))]}"
+
+
+def measured(layout: str, data: Path, files: int) -> dict:
+    """What one engine came to."""
+    with tempfile.TemporaryDirectory() as work:
+        return answer_of("measure_layout.py", layout, data, work, files)
+
+
+def measure(quick: bool) -> Iterator[Figure]:
+    rows, files, queries = SIZES[quick]
+    with tempfile.TemporaryDirectory() as folder:
+        prepare(Path(folder), rows, queries)
+        found = {name: measured(name, Path(folder), files) for name in (*OURS, *PEERS)}
+    where = f"{rows:,} rows"
+    for name, answer in found.items():
+        yield Figure(f"{where}: files, {name}", answer["files"], "files")
+        yield Figure(f"{where}: seconds to lay out, {name}", answer["seconds"], "s")
+    for kind in found[OURS[0]]["queries"]:
+        yield from figures(f"{where}: range of {kind}", kind, found)
+
+
+def figures(where: str, kind: str, found: dict[str, dict]) -> Iterator[Figure]:
+    """Files and times of one kind of query; what we read shall be no more than the least peer."""
+    answers = {name: answer["queries"][kind] for name, answer in found.items()}
+    if len({json.dumps(answer["rows"]) for answer in answers.values()}) > 1:
+        raise RuntimeError(f"engines disagree about the rows of {kind}")
+    least = min(mean(answers[name]["files"]) for name in PEERS)
+    fastest = min(answers[name]["ms"] for name in PEERS)
+    for name, answer in answers.items():
+        goal = least if name in OURS else None
+        yield Figure(f"{where}: files read, {name}", mean(answer["files"]), "files", goal)
+    for name, answer in answers.items():
+        yield Figure(f"{where}: {name}", answer["ms"], "ms", fastest if name in OURS else None)
+
+
+if __name__ == "__main__":
+    run(measure)

@@ -1,0 +1,32 @@
+"""The Spark session that an engine is measured in: two cores, the same settings for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+JARS = Path(__file__).resolve().parents[2] / ".interop" / "jars"
+SETTINGS = {
+    "spark.driver.memory": "4g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def session(name: str, jars: Sequence[str], more: Mapping[str, str]) -> SparkSession:
+    """A session with the jars and settings of an engine, which has run a job already."""
+    builder = SparkSession.builder.master("local[2]").appName(f"bench-{name}")
+    settings = {**SETTINGS, **more}
+    if jars:
+        settings["spark.jars"] = ",".join(str(JARS / jar) for jar in jars)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.range(1000).selectExpr("sum(id)").collect()
+    return spark
