@@ -112,7 +112,8 @@ class ChangeStream:
             if since is not None and not self._options.takes_what_is_left:
                 self._check(timeline, newest, since)
             return BatchView(at_newest=True)
-        if since is None and _is_all(timeline, newest, commits):
+        is_whole = since is None and self._archived_until(timeline) <= position.end
+        if is_whole and _is_all(timeline, newest, commits):
             return BatchView(as_of=newest.requested_time)
         return BatchView()
 
@@ -132,24 +133,31 @@ class ChangeStream:
         return parse_query_time(start, timeline.config.timezone)
 
     def _since(self, timeline: Timeline, begin: str) -> list[Instant]:
-        """The commits after a time that changed rows: compaction and clustering only move them."""
-        first = None if timeline.first_active is None else timeline.first_active.requested_time
-        if first != self._first_active or self._newest_archived is None:
-            old = [each for each in timeline.archived.instants() if each.action.is_write]
-            times = [timeline.change_time(each) for each in old]
-            self._newest_archived = max(times, default=BEGINNING)
-            self._first_active = first
-        # The first batch holds all that is archived, whatever else.
+        """The commits after a time that changed rows: compaction and clustering only move them.
+
+        A batch from the beginning is the table itself, whoever wrote its files last, and holds
+        all that is archived.
+        """
         is_first = begin == BEGINNING and bool(timeline.write_instants())
-        archived = begin < self._newest_archived and not is_first
+        archived = begin < self._archived_until(timeline) and not is_first
         found = timeline.between(begin, archived=archived)
         held = _held_back(timeline)
         return [
             each
             for each in found
             if (held is None or timeline.change_time(each) < held)
-            and self._changes_rows(timeline, each)
+            and (is_first or self._changes_rows(timeline, each))
         ]
+
+    def _archived_until(self, timeline: Timeline) -> str:
+        """When the last archived write completed; the archive is read anew when it has grown."""
+        first = None if timeline.first_active is None else timeline.first_active.requested_time
+        if first != self._first_active or self._newest_archived is None:
+            old = [each for each in timeline.archived.instants() if each.action.is_write]
+            times = [timeline.change_time(each) for each in old]
+            self._newest_archived = max(times, default=BEGINNING)
+            self._first_active = first
+        return self._newest_archived
 
     def _changes_rows(self, timeline: Timeline, instant: Instant) -> bool:
         known = self._writes_rows.get(instant.requested_time)

@@ -96,6 +96,11 @@ public final class LakeScanExec extends SparkPlan {
         sparkContext(), execution, (@SEQ@) Lists.scala(Arrays.asList(all)));
   }
 
+  /** Nodes travel with some tasks, to executors that do not know this one. */
+  public Object writeReplace() {
+    return child;
+  }
+
   public boolean supportsColumnar() {
     return child.supportsColumnar();
   }

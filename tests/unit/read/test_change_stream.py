@@ -112,6 +112,15 @@ def test_what_only_moves_rows_makes_no_batch(tmp_path):
     assert keys_of(lab, chosen.next(last)) == ["k1", "old"]
 
 
+def test_a_table_whose_rows_were_only_moved_of_late_is_streamed(lab):
+    commit(lab, 0)
+    cluster_table(lab.writer, ["id"], "linear")
+    archive(lab.path, 1)
+    position = stream(lab).next(None)
+    moved = lakedex.open(lab.path).timeline.write_instants()[0]
+    assert stream(lab).view(position) == BatchView(as_of=moved.requested_time)
+
+
 def test_a_bound_leaves_later_commits_to_the_next_run(lab):
     commit(lab, 0)
     chosen = stream(lab)
