@@ -147,6 +147,20 @@ class Table:
         """As `to_arrow`, batch by batch, in memory that does not grow with the table."""
         return to_batches(self._scan(filter, columns, as_of))
 
+    def to_reader(
+        self, filter: Filter | None = None, columns: Sequence[str] | None = None
+    ) -> pa.RecordBatchReader:
+        """As `to_batches`, in the form that DuckDB, Polars and others take."""
+        scan = self._scan(filter, columns, None)
+        return pa.RecordBatchReader.from_batches(scan.schema, to_batches(scan))
+
+    def read_slices(
+        self, slices: Sequence[FileSlice], columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of some of the slices that `files` gave, log files merged."""
+        view = self._snapshot
+        return to_table(Scan(view.read_context, slices, self._columns(view, columns)))
+
     def changes(
         self, begin: str, end: str | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:

@@ -32,15 +32,21 @@ class Changes:
     """The requested times that the rows' commit-time column may hold."""
 
 
-def find_changes(snapshot: Snapshot, begin: str, end: str | None) -> Changes:
-    """Which slices hold rows written after `begin` and up to `end`."""
+def find_changes(
+    snapshot: Snapshot, begin: str, end: str | None, *, at_newest: bool = False
+) -> Changes:
+    """Which slices hold rows written after `begin` and up to `end`.
+
+    Rows are read as of `end`. With `at_newest` they are read as they are now, and those that were
+    written again since are not among them.
+    """
     if COMMIT_TIME not in snapshot.schema.names:
         raise UnsupportedFeature("reading changes of a table without meta columns")
     instants = snapshot.timeline.between(begin, end)
     if not instants:
         return Changes(snapshot, (), ())
     view = snapshot
-    if end is not None:
+    if end is not None and not at_newest:
         view = snapshot.at(max(instant.requested_time for instant in instants))
     written = _writes_of_rows(snapshot, instants)
     commits = tuple(each.requested_time for each in written)

@@ -1,6 +1,6 @@
 """lakedex's own classes in the driver's JVM: compiled once, and found there like any other.
 
-The sources stand in `java/`. Releases of Spark differ in two types only, which are put in before
+The sources stand in `java/`. Releases of Spark differ in a few types only, which are put in before
 they are compiled. The classes lie in a folder that the driver's class loader is told of, so that
 `format("hudi")` and `USING hudi` find theirs by name.
 """
@@ -27,6 +27,11 @@ _SOURCES = (
     "MergedRelation",
     "LakeFace",
     "PinRule",
+    "LakeScanExec",
+    "LakeStrategy",
+    "LakeOffset",
+    "LakeStream",
+    "LakeSink",
     "LakeSource",
     "Scans",
     "LakedexDefaultSource",
@@ -83,7 +88,14 @@ def has_class(loader: Any, name: str) -> bool:  # noqa: ANN401 - a JVM object
 def _fitted(spark: SparkSession, source: str) -> str:
     is_classic = int(spark.version.partition(".")[0]) >= 4
     session = "classic.SparkSession" if is_classic else "SparkSession"
+    dataset = "classic.Dataset" if is_classic else "Dataset"
     sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
-    return source.replace("@SESSION@", f"org.apache.spark.sql.{session}").replace(
-        "@SEQ@", f"scala.{sequence}"
-    )
+    types = {
+        "@SESSION@": f"org.apache.spark.sql.{session}",
+        "@DATASET@": f"org.apache.spark.sql.{dataset}",
+        "@SEQ@": f"scala.{sequence}",
+        "@INDEXED_SEQ@": f"scala.{sequence.replace('Seq', 'IndexedSeq')}",
+    }
+    for name, fitting in types.items():
+        source = source.replace(name, fitting)
+    return source

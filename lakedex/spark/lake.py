@@ -25,6 +25,7 @@ from lakedex.spark.table import SparkTable
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
+from lakedex.write.stream_batches import StreamBatch
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _PATH_MARKS = re.compile(r"[/:\\]")
@@ -169,9 +170,15 @@ class Lake:
         """Rows that plain Spark SQL inserts into the table at a path."""
         insert_rows(self.table(path), rows, overwrite=overwrite)
 
-    def save(self, mode: str, options: Mapping[str, str], rows: DataFrame) -> None:
-        """Rows that a DataFrameWriter saves, with Hudi's options."""
-        save_rows(self, mode, options, rows)
+    def save(
+        self,
+        mode: str,
+        options: Mapping[str, str],
+        rows: DataFrame,
+        batch: StreamBatch | None = None,
+    ) -> None:
+        """Rows that a DataFrameWriter saves, with Hudi's options, or a batch of a stream."""
+        save_rows(self, mode, options, rows, batch)
 
     def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A statement of plain Spark SQL; nothing, where it concerns no table of ours."""

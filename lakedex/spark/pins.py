@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from lakedex.table.schema_resolution import has_retyped_columns
 
 _KEPT_PINS = 64
 _KEPT_PLANS = 16
+FRESH_S = 10.0
 
 
 @dataclass(eq=False)
@@ -37,13 +39,20 @@ class Pin:
     snapshot: Snapshot
     plans: OrderedDict[str, Report] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    pinned_at: float = field(default_factory=time.monotonic)
 
     @cached_property
     def changes(self) -> Changes | None:
         """What an incremental query reads; None for other queries."""
         if self.spec.query_type != QueryType.INCREMENTAL.value:
             return None
-        return find_changes(self.snapshot, self.spec.begin or "", self.spec.end)
+        spec = self.spec
+        return find_changes(self.snapshot, spec.begin or "", spec.end, at_newest=spec.at_newest)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no cleaning can have touched the snapshot yet."""
+        return time.monotonic() - self.pinned_at < FRESH_S
 
     @property
     def view(self) -> Snapshot:
@@ -79,22 +88,28 @@ class Pin:
         return file_slice
 
     @cached_property
+    def native_half(self) -> tuple[int, int]:
+        """Slices and bytes that Spark's reader would read of the whole table."""
+        own = [self.readable(each).size_bytes for each in self.slices if self.is_native(each)]
+        return len(own), sum(own)
+
+    @cached_property
+    def merged_half(self) -> tuple[int, int]:
+        """Slices and bytes that our reader would read of the whole table."""
+        own = [each.size_bytes for each in self.slices if not self.is_native(each)]
+        return len(own), sum(own)
+
+    @property
     def sizes(self) -> tuple[int, int]:
         """The bytes that Spark's reader and ours would read of the whole table."""
-        native = merged = 0
-        for each in self.slices:
-            if self.is_native(each):
-                native += self.readable(each).size_bytes
-            else:
-                merged += each.size_bytes
-        return native, merged
+        return self.native_half[1], self.merged_half[1]
 
     @property
     def halves(self) -> str:
         """Which readers the table needs: `native`, `merged` or `both`."""
         if not self.reads_natively:
             return "merged"
-        return "both" if any(not self.is_native(each) for each in self.slices) else "native"
+        return "both" if self.merged_half[0] else "native"
 
     def planned(self, filters: str, make: Callable[[], Report]) -> Report:
         """The plan for some filters; both readers ask for the same one."""

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from lakedex.errors import InvalidInput
 from lakedex.expr.tree_text import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import SPARK, PlanOptions, Report, plan
@@ -21,6 +22,9 @@ from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.pins import Pin
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.slice_reading import SliceReading
+from lakedex.storage.paths import split
+from lakedex.table import Snapshot
+from lakedex.table.retention import is_retained
 from lakedex.timeline.committed import CommittedInstants
 
 _WAVES = 4
@@ -51,17 +55,57 @@ def _unpruned(pin: Pin) -> Report:
 
 
 def native_files(pin: Pin, report: Report) -> str:
-    """The base files that Spark reads: a line for each folder, then one for each of its files."""
-    lines: list[str] = []
+    """The base files that Spark reads.
+
+    After a line with counts there is a line for each folder, then one for each of its files.
+    """
+    left = [each for each in report.files if pin.is_native(each)]
+    lines = [_counts(pin.native_half, [pin.readable(each) for each in left])]
     folder = None
-    for each in report.files:
-        if each.base is None or not pin.is_native(each):
+    for each in left:
+        if each.base is None:
             continue
         if each.partition != folder:
             folder = each.partition
             lines.append(folder)
         lines.append(f"{each.base.name}\t{each.base.size_bytes}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def check_files(pin: Pin, report: Report) -> None:
+    """Refuse a snapshot of which files that are to be read were cleaned since it was pinned.
+
+    Raises:
+        InvalidInput: Naming one of them.
+    """
+    if pin.is_fresh:
+        return
+    now = Snapshot.open(pin.address.open())
+    seen = pin.snapshot.timeline.last_completed
+    if seen is None or is_retained(now.timeline, seen.requested_time):
+        return
+    left = [each for each in report.files if pin.is_native(each)]
+    for partition in sorted({each.partition for each in left}):
+        there = {split(info.path)[1] for info in now.storage.list(partition)}
+        for each in left:
+            if each.partition == partition and each.base and each.base.name not in there:
+                raise InvalidInput(
+                    f"table {now.config.name} at {now.storage.root}: {each.path_of(each.base.name)}"
+                    f" of snapshot {seen.requested_time} was cleaned since the query was planned; "
+                    "make the DataFrame anew, or keep more versions by "
+                    "hoodie.clean.commits.retained"
+                )
+
+
+def merged_counts(pin: Pin, report: Report) -> str:
+    """How much of the table our reader would read, and how much of that it reads."""
+    left = [each for each in report.files if not pin.is_native(each)]
+    return _counts(pin.merged_half, left)
+
+
+def _counts(half: tuple[int, int], left: Sequence[FileSlice]) -> str:
+    """Slices and bytes of one half of the table, and those that are left of it."""
+    return f"{half[0]} {half[1]} {len(left)} {sum(each.size_bytes for each in left)}"
 
 
 def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> Any:  # noqa: ANN401

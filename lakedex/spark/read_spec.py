@@ -42,6 +42,8 @@ class ReadSpec:
     as_of: str | None = None
     begin: str | None = None
     end: str | None = None
+    at_newest: bool = False
+    """Whether changes are read as they are now, where the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
 

@@ -15,6 +15,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
+from lakedex.write.stream_batches import StreamBatch
 
 _OPERATION = "hoodie.datasource.write.operation"
 _INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
@@ -54,7 +55,13 @@ def insert_rows(table: SparkTable, rows: DataFrame, *, overwrite: bool) -> None:
     run_operation(table, operation, own, {})
 
 
-def save_rows(lake: TableMaker, mode: str, given: Mapping[str, str], rows: DataFrame) -> None:
+def save_rows(
+    lake: TableMaker,
+    mode: str,
+    given: Mapping[str, str],
+    rows: DataFrame,
+    batch: StreamBatch | None = None,
+) -> None:
     """What `df.write.format("hudi").options(...).mode(...).save(path)` asks for.
 
     Args:
@@ -62,6 +69,7 @@ def save_rows(lake: TableMaker, mode: str, given: Mapping[str, str], rows: DataF
         mode: The name of Spark's save mode.
         given: The writer's options.
         rows: The rows.
+        batch: The batch of a stream that they are; it is not written twice.
 
     Raises:
         InvalidInput: An option is missing or wrong, or the mode forbids it.
@@ -85,7 +93,7 @@ def save_rows(lake: TableMaker, mode: str, given: Mapping[str, str], rows: DataF
             return
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
             operation = "insert_overwrite_table"
-    run_operation(table, operation, own, options)
+    run_operation(table.of_batch(batch), operation, own, options)
 
 
 def run_operation(

@@ -15,10 +15,12 @@ from lakedex.prune.usage import count_scan
 from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
-from lakedex.spark.pruned_scan import merged_rows, native_files, prune
+from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
+from lakedex.spark.streams import STREAM_NAME, Streams
 from lakedex.storage.address import StorageAddress
+from lakedex.write.stream_batches import StreamBatch
 
 _ZONE = "spark.sql.session.timeZone"
 _USAGE = "spark.lakedex.index.usage"
@@ -37,8 +39,14 @@ class Tables(Protocol):
     def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:
         """INSERT of plain Spark SQL."""
 
-    def save(self, mode: str, options: Mapping[str, str], rows: DataFrame) -> None:
-        """`df.write.format("hudi")...save()`."""
+    def save(
+        self,
+        mode: str,
+        options: Mapping[str, str],
+        rows: DataFrame,
+        batch: StreamBatch | None = None,
+    ) -> None:
+        """`df.write.format("hudi")...save()`, or one batch of `df.writeStream`."""
 
     def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A statement of plain Spark SQL."""
@@ -57,6 +65,7 @@ class TableServer:
         """Nothing is pinned yet."""
         self.use(tables)
         self._pins = Pins()
+        self._streams = Streams()
         self._watchers: list[list[tuple[Pin, Report]]] = []
 
     def use(self, tables: Tables) -> None:
@@ -108,6 +117,11 @@ class TableServer:
         self._count(pin, report)
         return native_files(pin, report)
 
+    def check(self, message: str) -> None:
+        """Refuse to read again what was cleaned since it was listed."""
+        pin = self._pin_of(message)
+        check_files(pin, self._report(pin, message))
+
     def merge(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The rows that our reader reads."""
         pin, report = self._planned(str(message[0]))
@@ -115,6 +129,11 @@ class TableServer:
             # Of a table in two halves Spark's own reader asks as well, and is counted.
             self._count(pin, report)
         return merged_rows(self._spark, pin, report, str(message[1]))
+
+    def merged_counts(self, message: str) -> str:
+        """How much there is for our reader, and how much of it is read."""
+        pin = self._pin_of(message)
+        return merged_counts(pin, self._report(pin, message))
 
     def insert(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
         """Rows that plain SQL inserts."""
@@ -126,6 +145,25 @@ class TableServer:
         """Rows that a DataFrameWriter saves."""
         options = dict(message[2])
         self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
+
+    def stream_newest(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
+        """The last commit of a streamed table."""
+        return self._streams.newest(self._tables.address, message)
+
+    def stream_next(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
+        """How far the next batch of a stream goes."""
+        return self._streams.next(self._tables.address, message)
+
+    def stream_batch(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
+        """What a batch of a stream reads."""
+        return self._streams.batch(self._tables.address, message)
+
+    def stream_write(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+        """Write a batch that a DataStreamWriter hands over."""
+        options = dict(message[4])
+        batch = StreamBatch(str(options.get(STREAM_NAME) or message[1] or ""), int(message[2]))
+        mode = "Overwrite" if str(message[3]) == "Complete" else "Append"
+        self._tables.save(mode, options, DataFrame(message[5], self._spark), batch)
 
     def statement(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """What we make of a statement that Spark's parser came upon; nothing, if not ours."""
@@ -144,10 +182,15 @@ class TableServer:
         if not self._watchers and str(self._spark.conf.get(_USAGE, "true")).lower() != "false":
             count_scan(pin.snapshot.storage, report)
 
+    def _pin_of(self, message: str) -> Pin:
+        return self._pins.find(message.split("\n", 2)[1], self._tables.address)
+
+    def _report(self, pin: Pin, message: str) -> Report:
+        return prune(pin, message.split("\n", 2)[2], str(self._spark.conf.get(_ZONE)))
+
     def _planned(self, message: str) -> tuple[Pin, Report]:
-        _, name, filters = message.split("\n", 2)
-        pin = self._pins.find(name, self._tables.address)
-        report = prune(pin, filters, str(self._spark.conf.get(_ZONE)))
+        pin = self._pin_of(message)
+        report = self._report(pin, message)
         for seen in list(self._watchers):
             seen.append((pin, report))
         return pin, report
@@ -169,6 +212,7 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
         _servers[session] = server
     listen(spark.sparkContext, package, _callback)
     package.PinRule.install(spark._jsparkSession)
+    package.LakeStrategy.install(spark._jsparkSession)
     return server, _callback
 
 
@@ -186,5 +230,9 @@ def _handler(verb: str) -> Handler:
     return handle
 
 
-_VERBS = ("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run")
+_VERBS = (
+    *("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run"),
+    *("check", "merged_counts"),
+    *("stream_newest", "stream_next", "stream_batch", "stream_write"),
+)
 _callback = Callback({verb: _handler(verb) for verb in _VERBS})

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
+from lakedex.errors import FileMissing
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.read.changes import COMMIT_TIME
 from lakedex.schema import SchemaHistory
@@ -42,9 +43,21 @@ class SliceReading:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for file_slice in self.shares[number]:
-                    for part in read_slice(context, file_slice, columns):
+                    for part in self._rows(context, file_slice, columns):
                         rows = self._written(part).select(self.target.names)
                         yield from rows.cast(self.target, safe=False).to_batches()
+
+    def _rows(
+        self, context: ReadContext, file_slice: FileSlice, columns: list[str]
+    ) -> Iterator[pa.Table]:
+        try:
+            yield from read_slice(context, file_slice, columns)
+        except FileMissing as error:
+            raise FileMissing(
+                f"table {self.config.name} at {self.address.url}: {error}; it was cleaned since "
+                "the query was planned. Make the DataFrame anew, or keep more versions by "
+                "hoodie.clean.commits.retained"
+            ) from error
 
     def _written(self, rows: pa.Table) -> pa.Table:
         if self.commits is None:

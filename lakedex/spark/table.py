@@ -20,6 +20,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.streams import batch_of
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -27,6 +28,7 @@ from lakedex.timeline import load_table_config, update_properties
 from lakedex.txn.lock import open_lock
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
+from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter
 
 Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader"
@@ -42,11 +44,18 @@ class SparkTable:
     (`hoodie.*`) for that one call. Meta columns (`_hoodie_*`) in the rows are ignored.
     """
 
-    def __init__(self, spark: SparkSession, address: StorageAddress, engine: Engine) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        address: StorageAddress,
+        engine: Engine,
+        batch: StreamBatch | None = None,
+    ) -> None:
         """Use `Lake.table` or `Lake.create_table`."""
         self._spark = spark
         self._address = address
         self._engine = engine
+        self._batch = batch
 
     def __repr__(self) -> str:
         return f"SparkTable({self._address.url!r})"
@@ -121,6 +130,17 @@ class SparkTable:
         names = [partitions] if isinstance(partitions, str) else list(partitions)
         return self.writer(options).delete_partitions(names)
 
+    def upsert_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """Upsert one batch of a stream, once: `df.writeStream.foreachBatch(table.upsert_batch)`.
+
+        A batch that Spark runs again after a failure changes nothing if it was committed before.
+        """
+        self.of_batch(batch_of(rows, batch_id)).upsert(rows)
+
+    def of_batch(self, batch: StreamBatch | None) -> SparkTable:
+        """The table as one batch of a stream writes it: what it writes is not written twice."""
+        return SparkTable(self._spark, self._address, self._engine, batch)
+
     def cluster(
         self,
         by: str | Sequence[str] = (),
@@ -167,6 +187,17 @@ class SparkTable:
             reader = reader.option("hoodie.datasource.read.end.instanttime", end)
         return reader.load(self._address.url)
 
+    def to_stream(self, options: Options = None) -> DataFrame:
+        """The rows of the table as a stream, then those of every commit to come.
+
+        Args:
+            options: Where it starts (`hoodie.datasource.streaming.startOffset`: `earliest`,
+                `latest` or an instant) and how much a batch takes (`maxCommitsPerTrigger`,
+                `maxBytesPerTrigger`).
+        """
+        reader = self._spark.readStream.format("lakedex").options(**dict(options or {}))
+        return reader.load(self._address.url)
+
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         return self._open().indexes()
@@ -206,7 +237,7 @@ class SparkTable:
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        return TableWriter(self._address, self._engine, dict(options or {}))
+        return TableWriter(self._address, self._engine, dict(options or {}), self._batch)
 
     @property
     def snapshot(self) -> Snapshot:

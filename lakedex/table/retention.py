@@ -10,17 +10,29 @@ from lakedex.timeline import Action, PlanKind, Timeline, instant_key, read_plan
 
 def check_retained(full: Timeline, view: Timeline) -> None:
     """Raise unless every file that the view shows is kept by the cleans done so far."""
-    newest, last = _newest_write(view), full.last_completed
-    if newest is None or newest in full.savepoints():
+    newest = _newest_write(view)
+    if newest is None or is_retained(full, newest):
         return
-    if last is not None and last.requested_time == newest:
-        return
-    for retained in _earliest_retained(full):
-        if instant_key(newest) < instant_key(retained):
-            raise InvalidInput(
-                f"the table as of {view.limit} cannot be read: older file versions were cleaned, "
-                f"{retained} is the earliest instant that is complete"
-            )
+    raise InvalidInput(
+        f"the table as of {view.limit} cannot be read: older file versions were cleaned, "
+        f"{earliest_retained(full)} is the earliest instant that is complete"
+    )
+
+
+def is_retained(full: Timeline, requested_time: str) -> bool:
+    """Whether the cleans done so far kept every file of the table as of a write."""
+    last = full.last_completed
+    if last is not None and last.requested_time == requested_time:
+        return True
+    earliest = earliest_retained(full)
+    if earliest is None or instant_key(requested_time) >= instant_key(earliest):
+        return True
+    return requested_time in full.savepoints()
+
+
+def earliest_retained(full: Timeline) -> str | None:
+    """The earliest instant that all cleans left complete; None where nothing was cleaned."""
+    return max(_retained_by_cleans(full), key=instant_key, default=None)
 
 
 def _newest_write(view: Timeline) -> str | None:
@@ -32,7 +44,7 @@ def _newest_write(view: Timeline) -> str | None:
     return archived[-1].requested_time if archived else None
 
 
-def _earliest_retained(timeline: Timeline) -> Iterator[str]:
+def _retained_by_cleans(timeline: Timeline) -> Iterator[str]:
     """For each clean, the earliest instant that it left readable; the last one counts most."""
     cleans = [each for each in timeline.completed() if each.action is Action.CLEAN]
     found = [(each.requested_time, timeline.read(each)) for each in cleans]

@@ -187,7 +187,9 @@ class Timeline:
         view._archived = self._archived
         return view
 
-    def between(self, begin: str | None, end: str | None = None) -> tuple[Instant, ...]:
+    def between(
+        self, begin: str | None, end: str | None = None, *, archived: bool = True
+    ) -> tuple[Instant, ...]:
         """Completed writes after `begin` and up to `end`, archived ones too, in that order.
 
         By completion time in layout 2, by requested time in layout 1. `None` (or Hudi's
@@ -201,9 +203,10 @@ class Timeline:
         high = None if end is None else parse_query_time(end, zone)
         if low is not None and high is not None and low > high:
             raise InvalidInput(f"changes cannot begin at {begin}, after their end at {end}")
-        found = {instant.requested_time: instant for instant in self._archived_writes(low)}
+        old = self._archived_writes(low) if archived else []
+        found = {instant.requested_time: instant for instant in old}
         found |= {instant.requested_time: instant for instant in self.write_instants()}
-        keyed = sorted((self._change_key(instant), instant) for instant in found.values())
+        keyed = sorted((self.change_time(instant), instant) for instant in found.values())
         return tuple(
             instant
             for key, instant in keyed
@@ -298,7 +301,8 @@ class Timeline:
         name = file_name(instant, self.config.timeline_layout)
         return f"{self.config.timeline_folder}/{name}"
 
-    def _change_key(self, instant: Instant) -> str:
+    def change_time(self, instant: Instant) -> str:
+        """What `between` orders instants by: when an instant completed; in layout 1, began."""
         if self.config.timeline_layout == 1:
             return instant_key(instant.requested_time)
         return instant_key(instant.completion_time or instant.requested_time)

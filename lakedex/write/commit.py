@@ -28,6 +28,7 @@ from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 from lakedex.write.operation import Operation
 from lakedex.write.shared_keys import check_inserted_keys
+from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
@@ -50,6 +51,8 @@ class Outcome:
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
     """The windowed record index, where there is one."""
+    batch: StreamBatch | None = None
+    """The batch of a stream that is written."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -95,7 +98,7 @@ def commit_outcome(
             operation=operation.name,
             schema_text=outcome.schema.text,
             replaced=_replaced_ids(outcome.replaced),
-            extra=_said_of_keys(scope, outcome),
+            extra={**_said_of_keys(scope, outcome), **_said_of_batch(scope, outcome)},
         )
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
@@ -156,6 +159,13 @@ def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
         is_alone=all(current.id in gone for current in scope.snapshot.slices),
         was_first=not scope.concurrent,
     )
+
+
+def _said_of_batch(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
+    if outcome.batch is None:
+        return {}
+    outcome.batch.check_unwritten(scope.timeline)
+    return outcome.batch.note()
 
 
 def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:

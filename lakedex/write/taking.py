@@ -31,6 +31,7 @@ from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.rows import DELETE
+from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema, check_writable
 from lakedex.write.windowed.day_window import check_partitions
 
@@ -45,6 +46,8 @@ class Target:
     kept: Mapping[str, str] = field(default_factory=dict)
     """What the table kept before."""
     conflict_retries: int = 0
+    batch: StreamBatch | None = None
+    """The batch of a stream that the rows are."""
 
     @property
     def patience(self) -> TransactionOptions:

@@ -12,6 +12,7 @@ from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
+from lakedex.timeline import Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -19,6 +20,7 @@ from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
+from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
 from lakedex.write.walk import run_write
@@ -31,6 +33,7 @@ class TableWriter:
         address: Where the table lies.
         engine: What runs the work; threads of this process by default.
         options: Hudi's write options, for all verbs.
+        batch: The batch of a stream that is written; it is not written twice.
     """
 
     def __init__(
@@ -38,15 +41,18 @@ class TableWriter:
         address: StorageAddress,
         engine: Engine | None = None,
         options: Mapping[str, str] | None = None,
+        batch: StreamBatch | None = None,
     ) -> None:
         """Open nothing yet."""
         self._address = address
         self._engine = engine or LocalEngine()
         self._options = dict(options or {})
+        self._batch = batch
 
     def with_options(self, options: Mapping[str, str]) -> TableWriter:
         """The same with some options changed."""
-        return TableWriter(self._address, self._engine, {**self._options, **options})
+        changed = {**self._options, **options}
+        return TableWriter(self._address, self._engine, changed, self._batch)
 
     def upsert(self, rows: RowSource) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
@@ -119,11 +125,16 @@ class TableWriter:
         Raises:
             CommitConflict: Another writer was first; nothing was changed.
         """
+        if self._batch is not None and self._batch.is_written(self._timeline()):
+            return WriteResult(operation.name, None)
         return run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
 
     def seen(self) -> CommittedInstants:
         """What is committed now."""
-        return CommittedInstants.of(Snapshot.open(self._address.open()).timeline)
+        return CommittedInstants.of(self._timeline())
+
+    def _timeline(self) -> Timeline:
+        return Snapshot.open(self._address.open()).timeline
 
     def target(self) -> Target:
         """The table as a write is told of it, with all options resolved.
@@ -144,7 +155,7 @@ class TableWriter:
             record_index_partitioned=None if definition is None else definition.is_partitioned,
         )
         retries = _retries({**kept, **self._options})
-        return Target(self._address, self._engine, chosen, kept, retries)
+        return Target(self._address, self._engine, chosen, kept, retries, self._batch)
 
 
 def _retries(options: Mapping[str, str]) -> int:

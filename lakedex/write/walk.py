@@ -195,6 +195,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         kept={**target.kept, **target.options.kept()},
         added_keys=_added_keys(write, found_unique=unique),
         window=_window(target),
+        batch=target.batch,
     )
     if not any(answer.files for answer in done) and not replaces:
         return result

@@ -66,8 +66,31 @@ def main(folder: Path, executor_python: str) -> None:
         "rows": table.to_df().count(),
         "problems": [str(problem) for problem in table.verify().problems],
     }
+    told |= queried(lake, table, folder)
     print(json.dumps(told))
     spark.stop()
+
+
+def queried(lake, table, folder: Path) -> dict:
+    """Merged slices, plain files and a stream, read and written by these executors."""
+    spark = lake.spark
+    plain = lake.create_table("plain", "id string, v bigint", path=folder / "p", record_key="id")
+    stream = table.to_stream().select("id", "v").writeStream
+    stream = stream.foreachBatch(plain.upsert_batch).trigger(availableNow=True)
+    stream.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+    # Without compiled code the nodes of a plan travel with its tasks.
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")
+    uncompiled = "SELECT sum(v) AS n FROM plain WHERE v + 1 > 2 AND id > '3'"
+    newer = spark.sql(uncompiled).first()["n"]
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    both = "SELECT count(*) AS n FROM mor m JOIN plain p ON m.id = p.id AND m.v = p.v"
+    return {
+        "newer": newer,
+        "streamed": spark.sql("SELECT count(*) AS n FROM plain").first()["n"],
+        "joined": spark.sql(both).first()["n"],
+        "one": [row["v"] for row in spark.sql("SELECT v FROM mor WHERE id = '2999'").collect()],
+        "files": len(lake.explain("SELECT v FROM mor WHERE id = '2999'").files),
+    }
 
 
 def modules(context) -> list[list[str]]:

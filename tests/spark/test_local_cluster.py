@@ -34,6 +34,9 @@ def test_executors_write_with_the_package_that_is_sent_to_them(tmp_path, executo
     expected = {key: v for key, v in expected.items() if v == 1 or int(key) % 3}
     assert (told["loaded"], told["inserted"], told["updated"]) == (ROWS, 500, 500)
     assert told["rows"] == len(expected)
+    assert (told["streamed"], told["joined"]) == (len(expected), len(expected))
+    assert told["newer"] == sum(v for key, v in expected.items() if v > 1 and key > "3")
+    assert (told["one"], told["files"]) == ([expected["2999"]], 1)
     assert "id" in told["refused"]
     assert told["problems"] == []
     rows = lakedex.open(tmp_path / "mor").to_arrow(columns=["id", "v"]).to_pylist()

@@ -3,6 +3,8 @@ package lakedex.jvm;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -18,6 +20,7 @@ public final class LakeFileIndex implements FileIndex {
   private final String pin;
   private final String root;
   private final long size;
+  private final Map counts = new ConcurrentHashMap();
 
   public LakeFileIndex(String session, String pin, String root, long size) {
     this.session = session;
@@ -34,7 +37,31 @@ public final class LakeFileIndex implements FileIndex {
     return Lists.scala(Arrays.asList(new Object[] {new Path(root)}));
   }
 
+  /** Files and bytes of the table, and those that a listing with these filters left. */
+  public String counts(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
+    String found = (String) counts.get(filters(partitionFilters, dataFilters));
+    return found == null ? "" : found;
+  }
+
+  /** Refuse to read files that were listed a while ago and are gone now. */
+  public void check(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
+    String filters = filters(partitionFilters, dataFilters);
+    if (counts.containsKey(filters)) {
+      Python.call("check", session + "\n" + pin + "\n" + filters);
+    }
+  }
+
   public @SEQ@ listFiles(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
+    String filters = filters(partitionFilters, dataFilters);
+    String told = Python.text("files", session + "\n" + pin + "\n" + filters);
+    counts.put(filters, told.substring(0, told.indexOf('\n')));
+    Object[] directories = new Object[] {
+      new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses(told)))
+    };
+    return Lists.scala(Arrays.asList(directories));
+  }
+
+  private static String filters(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
     List all = new ArrayList();
     scala.collection.Iterator each = partitionFilters.iterator();
     while (each.hasNext()) {
@@ -44,20 +71,15 @@ public final class LakeFileIndex implements FileIndex {
     while (each.hasNext()) {
       all.add(each.next());
     }
-    String filters = FilterText.describe(Lists.scala(all));
-    List statuses = statuses(Python.text("files", session + "\n" + pin + "\n" + filters));
-    Object[] directories = new Object[] {
-      new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses))
-    };
-    return Lists.scala(Arrays.asList(directories));
+    return FilterText.describe(Lists.scala(all));
   }
 
-  /** A line without a tab names a folder, one with a tab a file in it and its size. */
+  /** After the counts, a line without a tab names a folder, one with a tab a file and its size. */
   private List statuses(String text) {
     scala.collection.immutable.Map none = scala.collection.immutable.Map$.MODULE$.empty();
     List found = new ArrayList();
     String folder = root;
-    int start = 0;
+    int start = text.indexOf('\n') + 1;
     while (start < text.length()) {
       int end = text.indexOf('\n', start);
       int tab = text.lastIndexOf('\t', end);

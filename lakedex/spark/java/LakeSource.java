@@ -4,11 +4,16 @@ import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.execution.streaming.Source;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.sources.RelationProvider;
 import org.apache.spark.sql.sources.SchemaRelationProvider;
+import org.apache.spark.sql.sources.StreamSinkProvider;
+import org.apache.spark.sql.sources.StreamSourceProvider;
+import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.JavaConverters;
@@ -16,7 +21,7 @@ import scala.collection.JavaConverters;
 /** Hudi tables as a data source of Spark. */
 public class LakeSource
     implements RelationProvider, SchemaRelationProvider, CreatableRelationProvider,
-        DataSourceRegister {
+        StreamSourceProvider, StreamSinkProvider, DataSourceRegister {
 
   public String shortName() {
     return "lakedex";
@@ -42,7 +47,33 @@ public class LakeSource
     return face(context, parameters, null);
   }
 
-  private static BaseRelation face(
+  public scala.Tuple2 sourceSchema(
+      SQLContext context,
+      scala.Option columns,
+      String provider,
+      scala.collection.immutable.Map parameters) {
+    return new scala.Tuple2(provider, face(context, parameters, null).schema());
+  }
+
+  public Source createSource(
+      SQLContext context,
+      String checkpoint,
+      scala.Option columns,
+      String provider,
+      scala.collection.immutable.Map parameters) {
+    StructType schema = face(context, parameters, null).schema();
+    return new LakeStream(context, session(context), java(parameters), schema);
+  }
+
+  public Sink createSink(
+      SQLContext context,
+      scala.collection.immutable.Map parameters,
+      @SEQ@ partitionColumns,
+      OutputMode mode) {
+    return new LakeSink(context, java(parameters), mode);
+  }
+
+  private static LakeFace face(
       SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
     String session = session(context);
     String given = columns == null ? "" : columns.json();

@@ -11,6 +11,8 @@ import org.apache.spark.sql.types.StructType;
 /** The file slices of a pinned snapshot that Spark's Parquet reader cannot take by itself. */
 public final class MergedRelation extends BaseRelation implements CatalystScan {
 
+  private static final ThreadLocal counts = new ThreadLocal();
+
   private final SQLContext context;
   private final String session;
   private final String pin;
@@ -54,7 +56,15 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
       wanted = wanted.add(column.name(), column.dataType(), true);
     }
     String text = session + "\n" + pin + "\n" + FilterText.describe(filters);
-    return (RDD) Python.call("merge", Arrays.asList(new Object[] {text, wanted.json()}));
+    Object rows = Python.call("merge", Arrays.asList(new Object[] {text, wanted.json()}));
+    counts.set(Python.text("merged_counts", text));
+    return (RDD) rows;
+  }
+
+  /** Slices and bytes of the table, and those that the last scan of this thread reads. */
+  static String lastCounts() {
+    String found = (String) counts.get();
+    return found == null ? "" : found;
   }
 
   public boolean equals(Object other) {

@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
-import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
@@ -30,6 +29,10 @@ import org.apache.spark.sql.types.StructType;
 public final class PinRule extends Rule {
 
   private static final int MOST_PUSHES = 8;
+  /** A file of a snapshot that is gone is an error, whatever the session says of other files. */
+  private static final scala.collection.immutable.Map OPTIONS =
+      (scala.collection.immutable.Map)
+          scala.collection.immutable.Map$.MODULE$.empty().updated("ignoreMissingFiles", "false");
   private static final Map pins = new WeakHashMap();
 
   private final @SESSION@ session;
@@ -121,14 +124,14 @@ public final class PinRule extends Rule {
           columns,
           scala.Option.empty(),
           new ParquetFileFormat(),
-          scala.collection.immutable.Map$.MODULE$.empty(),
+          OPTIONS,
           session);
       if (pin[4].equals("native")) {
         return with(node, read);
       }
       madeUnion = true;
       Object[] both = new Object[] {
-        with(node, read), LogicalRelation$.MODULE$.apply(merged, false)
+        with(node, read), with((LogicalRelation) node.newInstance(), merged)
       };
       return new Union((@SEQ@) Lists.scala(Arrays.asList(both)), false, false);
     }

@@ -1,0 +1,17 @@
+package lakedex.jvm;
+
+import org.apache.spark.sql.execution.streaming.Offset;
+
+/** A position of a stream, as Python spells it. */
+public final class LakeOffset extends Offset {
+
+  private final String position;
+
+  public LakeOffset(String position) {
+    this.position = position;
+  }
+
+  public String json() {
+    return position;
+  }
+}

@@ -1,0 +1,94 @@
+package lakedex.jvm;
+
+import java.util.Arrays;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
+import org.apache.spark.sql.execution.streaming.Offset;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The commits of a table as a stream of its rows.
+ *
+ * Python decides how far a batch goes. A batch is a face of the table at these commits, which
+ * `PinRule` makes readable like any other.
+ */
+public final class LakeStream implements Source, SupportsTriggerAvailableNow {
+
+  private final SQLContext context;
+  private final String session;
+  private final Map options;
+  private final StructType columns;
+  private final String name = UUID.randomUUID().toString();
+  private String bound = "";
+
+  public LakeStream(SQLContext context, String session, Map options, StructType columns) {
+    this.context = context;
+    this.session = session;
+    this.options = options;
+    this.columns = columns;
+  }
+
+  public StructType schema() {
+    return columns;
+  }
+
+  public scala.Option getOffset() {
+    throw new UnsupportedOperationException("latestOffset says how far a batch goes");
+  }
+
+  public org.apache.spark.sql.connector.read.streaming.Offset initialOffset() {
+    throw new UnsupportedOperationException("latestOffset says where a stream begins");
+  }
+
+  public org.apache.spark.sql.connector.read.streaming.Offset deserializeOffset(String json) {
+    return new LakeOffset(json);
+  }
+
+  /** The options say how much; a trigger that wants all asks for all. */
+  public ReadLimit getDefaultReadLimit() {
+    return new OptionsLimit();
+  }
+
+  public void prepareForTriggerAvailableNow() {
+    Object[] message = new Object[] {session, name, options};
+    bound = Python.text("stream_newest", Arrays.asList(message));
+  }
+
+  public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(
+      org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
+    String after = start == null ? "" : start.json();
+    Boolean all = Boolean.valueOf(limit instanceof ReadAllAvailable);
+    Object[] message = new Object[] {session, name, options, after, bound, all};
+    String told = Python.text("stream_next", Arrays.asList(message));
+    return told.length() == 0 ? null : new LakeOffset(told);
+  }
+
+  public Dataset getBatch(scala.Option start, Offset end) {
+    String after = start.isDefined() ? ((Offset) start.get()).json() : "";
+    Object[] message = new Object[] {session, name, options, after, end.json()};
+    String spec = Python.text("stream_batch", Arrays.asList(message));
+    LakeFace face = new LakeFace(context, session, spec, columns, Long.MAX_VALUE);
+    LogicalPlan plan = LogicalRelation$.MODULE$.apply(face, true);
+    return @DATASET@$.MODULE$.ofRows((@SESSION@) context.sparkSession(), plan);
+  }
+
+  public void commit(org.apache.spark.sql.connector.read.streaming.Offset end) {}
+
+  public void commit(Offset end) {}
+
+  public void stop() {}
+
+  public String toString() {
+    return "lakedex stream of " + options.get("path");
+  }
+
+  public static final class OptionsLimit implements ReadLimit {}
+}
