@@ -7,7 +7,8 @@ Under the lock of the table:
   writers that may live are left alone;
 * a clustering of a dead lakedex process is rolled back, plan and all: what it was to replace is
   free again. Of a compaction, and of a clustering that was scheduled apart, only the run of a dead
-  process is rolled back: their plans, as those of others, may be run by anyone later;
+  process is rolled back: their plans, as those of others, may be run by anyone later. What others
+  run is left alone, unless it died after its commit to the metadata table;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
 """
@@ -34,6 +35,7 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.markers import marked_files
+from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS, marker_folder
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
 from lakedex.txn.rollback_files import RollbackPlan, delete_files
@@ -63,7 +65,9 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         for instant in timeline.pending_of(*_WRITES, *_SERVICES)
         if instant.requested_time not in in_work
         and not _is_alive(table, left, instant)
-        and not _is_service_of_others(timeline, left, instant)
+        and (
+            not _is_service_of_others(timeline, left, instant) or _holds_up_metadata(table, instant)
+        )
     ]
     for instant in undone:
         _log.warning(
@@ -71,7 +75,8 @@ def recover(table: LockedTable) -> tuple[str, ...]:
             instant.action.value,
             instant.requested_time,
         )
-        keeps_plan = left.life.keeps_plan(instant.requested_time)
+        others = _is_service_of_others(timeline, left, instant)
+        keeps_plan = others or left.life.keeps_plan(instant.requested_time)
         if keeps_plan and instant.state is State.REQUESTED:
             forget(table.storage, instant.requested_time)  # it had not begun to write
         else:
@@ -166,6 +171,17 @@ def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant
         return timeline.requested_replace(instant.requested_time).clustering is not None
     except (CorruptFile, FileMissing):
         return False
+
+
+def _holds_up_metadata(table: LockedTable, instant: Instant) -> bool:
+    """Whether a service died between its commit to the metadata table and its own. # traps: B44.
+
+    The metadata table is not compacted while such a one pends. Its plan stays, to be run again.
+    """
+    if instant.state is not State.INFLIGHT or instant.action not in _SERVICES:
+        return False
+    opened = open_metadata_table(table.storage)
+    return opened is not None and Timeline.load(*opened).is_completed(instant.requested_time)
 
 
 def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
