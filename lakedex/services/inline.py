@@ -12,8 +12,13 @@ from typing import TypeAlias
 from lakedex.config import TableType
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
-from lakedex.services.clustering.scheduling import run_clustering, schedule_clustering
+from lakedex.services.clustering.scheduling import (
+    run_clustering,
+    run_pending_clusterings,
+    schedule_clustering,
+)
 from lakedex.services.compaction import run_compaction, schedule_compaction
+from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
@@ -60,13 +65,18 @@ def _compact(writer: TableWriter, target: Target) -> None:
     config = Snapshot.open(target.address.open()).config
     if config.table_type is not TableType.MERGE_ON_READ:
         return
+    runs = target.options.scheduling.compact_inline
+    if runs:
+        run_pending_compactions(writer)  # one that failed before would keep its groups from others
     instant = schedule_compaction(writer, if_due=True)
-    if instant is not None and target.options.scheduling.compact_inline:
+    if runs and instant is not None:
         run_compaction(writer, instant)
 
 
 def _cluster(writer: TableWriter, target: Target) -> None:
     options = target.options
+    if options.scheduling.cluster_inline:
+        run_pending_clusterings(writer)
     timeline = Snapshot.open(target.address.open()).timeline
     if commits_since_clustering(timeline) < options.scheduling.cluster_after:
         return

@@ -85,11 +85,25 @@ def group_conflict(
         shared = (ours_rewritten if compacts else ours).intersection(_groups_of(metadata))
         if shared:
             return _words(min(shared), f"{instant.action.value} {instant.requested_time}")
+    return service_conflict(now, ours, ours_rewritten, own=own)
+
+
+def service_conflict(
+    now: Timeline,
+    touched: Collection[FileSliceId],
+    rewritten: Collection[FileSliceId],
+    *,
+    own: str | None = None,
+) -> str | None:
+    """A file group that a write changes and a pending compaction or clustering has, in words.
+
+    Log files are welcome beside a compaction; only what gets a new base file or goes is in its way.
+    """
     for instant in now.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
-        shared = ours_rewritten.intersection(_compacted_groups(now, instant))
+        shared = frozenset(rewritten).intersection(_compacted_groups(now, instant))
         if shared:
             return _words(min(shared), f"the pending compaction {instant.requested_time}")
-    return clustering_conflict(now, ours, own=own)
+    return clustering_conflict(now, touched, own=own)
 
 
 def compaction_conflict(

@@ -53,13 +53,17 @@ def compact_table(writer: TableWriter) -> WriteResult:
         InvalidInput: the table has no log files, as it is copy-on-write.
         CommitConflict: other writers were first all the time; the plan stays on the timeline.
     """
-    target = writer.target()
-    require_merge_on_read(Snapshot.open(target.address.open()))
-    results = [run_compaction(writer, instant) for instant in _unattended(target)]
+    require_merge_on_read(Snapshot.open(writer.target().address.open()))
+    results = run_pending_compactions(writer)
     instant = schedule_compaction(writer)
     if instant is not None:
         results.append(run_compaction(writer, instant))
     return _sum(results)
+
+
+def run_pending_compactions(writer: TableWriter) -> list[WriteResult]:
+    """Run every compaction that pends; those that another process runs are left to it."""
+    return [run_compaction(writer, instant) for instant in _unattended(writer.target())]
 
 
 def run_compaction(writer: TableWriter, instant: str) -> WriteResult:
@@ -92,6 +96,8 @@ def run_compaction(writer: TableWriter, instant: str) -> WriteResult:
 def _unattended(target: Target) -> list[str]:
     """The compactions that pend and that nobody is at work on."""
     storage, patience = target.address.open(), target.patience
+    if not pending_compactions(Snapshot.open(storage).timeline):
+        return []
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
         timeline = table.timeline()

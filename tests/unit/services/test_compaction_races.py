@@ -32,6 +32,8 @@ from tests.support.write_shapes import Shape
 
 MOR = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 BLOOM = Shape("mor", "BLOOM", "simple")
+UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.walk.service_conflict")
+"""What a writer of another engine does not ask."""
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 
 
@@ -114,7 +116,8 @@ def test_a_group_that_was_replaced_after_the_plan_is_left_out(tmp_path, monkeypa
     address = StorageAddress.of(str(tmp_path))
     instant = schedule_compaction(writer_of(address))
     with monkeypatch.context() as patched:
-        patched.setattr("lakedex.txn.transaction.group_conflict", lambda *_, **__: None)
+        for name in UNHEEDED:
+            patched.setattr(name, lambda *_, **__: None)
         history.apply(history.overwrite(4)).write(MOR, writer_of(address))
     operations = lakedex.open(str(tmp_path)).timeline.compaction_plan(instant).operations
     result = run_compaction(writer_of(address), instant)
@@ -130,7 +133,8 @@ def test_a_compaction_loses_to_a_writer_that_replaces_its_groups_and_is_run_agai
 
     def happens() -> None:
         with monkeypatch.context() as patched:
-            patched.setattr("lakedex.txn.transaction.group_conflict", lambda *_, **__: None)
+            for name in UNHEEDED:
+                patched.setattr(name, lambda *_, **__: None)
             history.apply(history.overwrite(4)).write(MOR, writer_of(address))
 
     before = len(lakedex.open(str(tmp_path)).files())
