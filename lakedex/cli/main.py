@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lakedex import __version__
+from lakedex.cli.compact import compact
 from lakedex.cli.demo import demo
 from lakedex.cli.explain import explain
 from lakedex.cli.failures import Commands
@@ -60,5 +61,5 @@ def lakedex(
     """Look into Apache Hudi tables and their indexes, without Spark and without Java."""
 
 
-for command in (show, indexes, metadata, explain, read, verify, upgrade, demo):
+for command in (show, indexes, metadata, explain, read, verify, compact, upgrade, demo):
     app.command()(command)

@@ -93,7 +93,6 @@ _INDEX: Final = """
     hoodie.record.index.use.caching hoodie.record.index.input.storage.level
     hoodie.index.name hoodie.bucket.index.query.pruning
     hoodie.metadata.index.async hoodie.metadata.metrics.enable
-    hoodie.metadata.log.compaction.enable hoodie.metadata.log.compaction.blocks.threshold
     hoodie.metadata.dir.filter.regex hoodie.metadata.index.bloom.filter.parallelism
     hoodie.metadata.index.bloom.filter.column.list hoodie.metadata.index.column.stats.parallelism
     hoodie.metadata.index.column.stats.processing.mode.override
@@ -123,12 +122,8 @@ _INDEX: Final = """
 """
 
 _SERVICES: Final = """
-    hoodie.compact.inline hoodie.compact.inline.max.delta.commits
-    hoodie.compact.inline.max.delta.seconds hoodie.compact.inline.trigger.strategy
-    hoodie.compact.schedule.inline hoodie.compaction.strategy hoodie.compaction.target.io
     hoodie.compaction.lazy.block.read hoodie.compaction.reverse.log.read
-    hoodie.compaction.daybased.target.partitions hoodie.compaction.logfile.size.threshold
-    hoodie.compaction.logfile.num.threshold hoodie.compaction.partition.path.regex
+    hoodie.compaction.partition.path.regex
     hoodie.log.compaction.inline hoodie.log.compaction.enable
     hoodie.log.compaction.blocks.threshold hoodie.log.compaction.inline.max.delta.commits
     hoodie.clean.async hoodie.clean.async.enabled
@@ -141,9 +136,8 @@ _SERVICES: Final = """
     hoodie.archive.async hoodie.archive.merge.enable
     hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
     hoodie.archive.beyond.savepoint
-    hoodie.clustering.inline hoodie.clustering.inline.max.commits
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
-    hoodie.clustering.schedule.inline hoodie.clustering.updates.strategy
+    hoodie.clustering.updates.strategy
     hoodie.clustering.rollback.pending.replacecommit.on.conflict
     hoodie.clustering.execution.strategy.class hoodie.layout.optimize.enable
     hoodie.layout.optimize.curve.build.method hoodie.layout.optimize.data.skipping.enable

@@ -46,6 +46,8 @@ class MetadataOptions:
     record_index_growth: float
     compact_after: int
     """The number of delta commits after which the metadata table is compacted."""
+    log_compact_after: int | None
+    """The number of log blocks of a file group after which they become one; None for never."""
 
     @property
     def enabled(self) -> bool:
@@ -135,6 +137,7 @@ def resolve_metadata(
         record_index_group_size=options.RECORD_INDEX_GROUP_SIZE.value(settings),
         record_index_growth=options.RECORD_INDEX_GROWTH.value(settings),
         compact_after=options.METADATA_COMPACT_AFTER.value(settings),
+        log_compact_after=_log_compact_after(settings),
     )
 
 
@@ -178,6 +181,11 @@ def _partitions(
 def _said(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings without those that say `false`: a partition made since then is there."""
     return {name: value for name, value in settings.items() if value.strip().lower() != "false"}
+
+
+def _log_compact_after(settings: Mapping[str, str]) -> int | None:
+    after = options.METADATA_LOG_COMPACT_AFTER.value(settings)
+    return after if options.METADATA_LOG_COMPACT.value(settings) else None
 
 
 def _record_index_scope(

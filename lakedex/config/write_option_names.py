@@ -144,6 +144,11 @@ METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
 )
 
+METADATA_LOG_COMPACT: Final = FlagOption("hoodie.metadata.log.compaction.enable", "false")
+METADATA_LOG_COMPACT_AFTER: Final = NumberOption(
+    "hoodie.metadata.log.compaction.blocks.threshold", "5", least=2, most=1_000_000
+)
+
 # Cleaning and archiving.
 CLEAN_AUTOMATIC: Final = FlagOption("hoodie.clean.automatic", "true")
 CLEAN_POLICY: Final = ChoiceOption(
@@ -176,6 +181,36 @@ KEEP_MOST: Final = NumberOption("hoodie.keep.max.commits", "30", most=1_000_000)
 HISTORY_BATCH: Final = NumberOption(
     "hoodie.timeline.compaction.batch.size", "10", least=2, most=10_000
 )
+
+# Services beside writes.
+COMPACT_INLINE: Final = FlagOption("hoodie.compact.inline", "false")
+SCHEDULE_COMPACTION_INLINE: Final = FlagOption("hoodie.compact.schedule.inline", "false")
+COMPACT_AFTER_COMMITS: Final = NumberOption("hoodie.compact.inline.max.delta.commits", "5")
+COMPACT_AFTER_SECONDS: Final = NumberOption("hoodie.compact.inline.max.delta.seconds", "3600")
+COMPACTION_TRIGGER: Final = ChoiceOption(
+    "hoodie.compact.inline.trigger.strategy",
+    "NUM_COMMITS",
+    choices=(
+        "NUM_COMMITS",
+        "NUM_COMMITS_AFTER_LAST_REQUEST",
+        "TIME_ELAPSED",
+        "NUM_AND_TIME",
+        "NUM_OR_TIME",
+    ),
+)
+COMPACTION_STRATEGY: Final = TextOption(
+    "hoodie.compaction.strategy",
+    "org.apache.hudi.table.action.compact.strategy.LogFileSizeBasedCompactionStrategy",
+)
+COMPACTION_TARGET_IO: Final = NumberOption("hoodie.compaction.target.io", "512000")
+COMPACTION_LOG_SIZE: Final = NumberOption("hoodie.compaction.logfile.size.threshold", "0", least=0)
+COMPACTION_LOG_COUNT: Final = NumberOption("hoodie.compaction.logfile.num.threshold", "0", least=0)
+COMPACTION_DAY_PARTITIONS: Final = NumberOption(
+    "hoodie.compaction.daybased.target.partitions", "10"
+)
+CLUSTER_INLINE: Final = FlagOption("hoodie.clustering.inline", "false")
+SCHEDULE_CLUSTERING_INLINE: Final = FlagOption("hoodie.clustering.schedule.inline", "false")
+CLUSTER_AFTER_COMMITS: Final = NumberOption("hoodie.clustering.inline.max.commits", "4")
 
 # Many writers.
 LOCK_WAIT_MS: Final = NumberOption("hoodie.write.lock.wait_time_ms", "60000", least=0)

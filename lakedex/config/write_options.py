@@ -26,6 +26,7 @@ from lakedex.config.option_check import check_option_names
 from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
+from lakedex.config.scheduling_options import SchedulingOptions
 from lakedex.config.table_config import TableConfig
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.config.write_index import WriteIndex
@@ -119,6 +120,7 @@ class WriteOptions:
     bloom: BloomOptions
     metadata: MetadataOptions
     layout: LayoutOptions
+    scheduling: SchedulingOptions
     lock: LockOptions
     fixed: Mapping[str, str]
     """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
@@ -191,6 +193,7 @@ class WriteOptions:
             bloom=_bloom(settings),
             metadata=metadata,
             layout=LayoutOptions.resolve(settings),
+            scheduling=SchedulingOptions.resolve(settings),
             lock=_lock(settings),
             fixed=fixed,
             window=window,

@@ -15,8 +15,10 @@ from lakedex.errors import InvalidInput
 from lakedex.index.catalog import IndexInfo
 from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
-from lakedex.services.clustering import cluster_table
+from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
+from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
@@ -148,6 +150,7 @@ class SparkTable:
         where: str | None = None,
         *,
         options: Options = None,
+        schedule_only: bool = False,
     ) -> WriteResult:
         """Lay the rows out anew, so that filters on some columns read few files.
 
@@ -158,8 +161,35 @@ class SparkTable:
             where: A condition on partition columns; only these partitions are laid out anew.
             options: Write options of this call, such as
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
+            schedule_only: Plan it and answer the instant; `run_clustering` runs the plan later.
         """
-        return cluster_table(self.writer(options), by, strategy, where, time_zone=self._time_zone)
+        writer, zone = self.writer(options), self._time_zone
+        if schedule_only:
+            instant = schedule_clustering(writer, by, strategy, where, time_zone=zone)
+            return WriteResult("CLUSTER", instant)
+        return cluster_table(writer, by, strategy, where, time_zone=zone)
+
+    def run_clustering(self, instant: str, *, options: Options = None) -> WriteResult:
+        """Run a clustering that was planned before, here or by Hudi."""
+        return run_clustering(self.writer(options), instant)
+
+    def compact(self, *, options: Options = None) -> WriteResult:
+        """Put the log files of a merge-on-read table into new base files.
+
+        Plans that pend are run first, then one for what is left.
+
+        Args:
+            options: Options of this call, such as `hoodie.compaction.strategy`.
+        """
+        return compact_table(self.writer(options))
+
+    def schedule_compaction(self, *, options: Options = None) -> str | None:
+        """Plan a compaction; its instant, or None when there is nothing to compact."""
+        return schedule_compaction(self.writer(options))
+
+    def run_compaction(self, instant: str, *, options: Options = None) -> WriteResult:
+        """Run a compaction that was planned before, here or by Hudi."""
+        return run_compaction(self.writer(options), instant)
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
@@ -237,7 +267,7 @@ class SparkTable:
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        return TableWriter(self._address, self._engine, dict(options or {}), self._batch)
+        return writer_with_services(self._address, self._engine, dict(options or {}), self._batch)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakedex.errors import AlreadyExists, CommitConflict, UnsupportedFeature
+from lakedex.errors import AlreadyExists, CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.storage import Storage
 from lakedex.timeline import (
     Action,
@@ -16,7 +16,8 @@ from lakedex.timeline import (
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import TableLock
 from lakedex.txn.places import writer_path
-from lakedex.txn.rollback import LockedTable
+from lakedex.txn.recovery import is_being_run
+from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.times import InstantClock
 
 _WRITTEN_VERSION = 9
@@ -60,6 +61,26 @@ def take_instant(
         else:
             return instant, heartbeat
     raise CommitConflict(f"other writers took {_TIME_ATTEMPTS} instant times without the lock")
+
+
+def take_up(table: LockedTable, instant: str, action: Action) -> tuple[Instant, Heartbeat]:
+    """A plan that pends, as requested, and the heartbeat of this process that is to run it.
+
+    Raises:
+        InvalidInput: no such plan pends.
+        CommitConflict: another process is at work on it.
+    """
+    table.check()
+    found = table.timeline().find(instant)
+    if found is None or found.is_completed or found.action is not action:
+        raise InvalidInput(f"no {action.value} {instant} pends in {table.storage.root}")
+    if is_being_run(table, found):
+        raise CommitConflict(f"another process runs the {action.value} {instant}; wait for it")
+    if found.state is State.INFLIGHT:
+        roll_back(table, found, keeps_plan=True)
+    heartbeat = Heartbeat(table.storage, instant, table.heartbeat, keeps_plan=True)
+    heartbeat.start()
+    return Instant(instant, action, State.REQUESTED), heartbeat
 
 
 def forget_request(table: LockedTable, instant: Instant) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from lakedex.config import TableConfig, keys
 from lakedex.filegroup import FileSliceId
+from lakedex.storage import split
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
 
 Commit = tuple[Instant, CommitMetadata]
@@ -84,11 +85,41 @@ def group_conflict(
         shared = (ours_rewritten if compacts else ours).intersection(_groups_of(metadata))
         if shared:
             return _words(min(shared), f"{instant.action.value} {instant.requested_time}")
+    return service_conflict(now, ours, ours_rewritten, own=own)
+
+
+def service_conflict(
+    now: Timeline,
+    touched: Collection[FileSliceId],
+    rewritten: Collection[FileSliceId],
+    *,
+    own: str | None = None,
+) -> str | None:
+    """A file group that a write changes and a pending compaction or clustering has, in words.
+
+    Log files are welcome beside a compaction; only what gets a new base file or goes is in its way.
+    """
     for instant in now.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
-        shared = ours_rewritten.intersection(_compacted_groups(now, instant))
+        shared = frozenset(rewritten).intersection(_compacted_groups(now, instant))
         if shared:
             return _words(min(shared), f"the pending compaction {instant.requested_time}")
-    return clustering_conflict(now, ours, own=own)
+    return clustering_conflict(now, touched, own=own)
+
+
+def compaction_conflict(
+    now: Timeline, commits: Collection[Commit], compacted: Collection[FileSliceId]
+) -> str | None:
+    """A file group of a compaction whose rows another write moved elsewhere, in words.
+
+    Log files that came meanwhile count for the new base file. A base file that came may be hidden
+    by it, and in a group that was replaced nobody would look for it or clean it away.
+    """
+    ours = frozenset(compacted)
+    for instant, metadata in commits:
+        shared = ours.intersection(_rewritten_groups(metadata))
+        if shared:
+            return _words(min(shared), f"{instant.action.value} {instant.requested_time}")
+    return clustering_conflict(now, ours)
 
 
 def clustering_conflict(
@@ -121,6 +152,17 @@ def _groups_of(metadata: CommitMetadata) -> Iterator[FileSliceId]:
     for partition, stats in metadata.partition_to_stats.items():
         for stat in stats:
             if stat.file_id:
+                yield FileSliceId(partition, stat.file_id)
+    for partition, file_ids in metadata.replaced_file_ids.items():
+        for file_id in file_ids:
+            yield FileSliceId(partition, file_id)
+
+
+def _rewritten_groups(metadata: CommitMetadata) -> Iterator[FileSliceId]:
+    """The groups that a write gave a new base file, or took away."""
+    for partition, stats in metadata.partition_to_stats.items():
+        for stat in stats:
+            if stat.file_id and stat.path and not split(stat.path)[1].startswith("."):
                 yield FileSliceId(partition, stat.file_id)
     for partition, file_ids in metadata.replaced_file_ids.items():
         for file_id in file_ids:

@@ -47,11 +47,23 @@ class HeartbeatOptions:
 class Heartbeat:
     """The signs of life of one instant of this process."""
 
-    def __init__(self, storage: Storage, instant: str, options: HeartbeatOptions) -> None:
-        """Write nothing yet."""
+    def __init__(
+        self,
+        storage: Storage,
+        instant: str,
+        options: HeartbeatOptions,
+        *,
+        keeps_plan: bool = False,
+    ) -> None:
+        """Write nothing yet.
+
+        With `keeps_plan` the instant's requested file was there before this process, and stays
+        when what the process does is taken back.
+        """
         self._storage = storage
         self._instant = instant
         self._options = options
+        self._keeps_plan = keeps_plan
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -60,6 +72,7 @@ class Heartbeat:
         record = {
             "process": ProcessId.current().to_json(),
             "tolerance_seconds": self._options.tolerance_seconds,
+            "keeps_plan": self._keeps_plan,
         }
         self._storage.replace(writer_path(self._instant), json.dumps(record).encode())
         self._storage.replace(heartbeat_path(self._instant), b"")
@@ -118,6 +131,10 @@ class SignsOfLife:
         if instant in self.beats:
             return self._is_young(self.beats[instant], tolerance)
         return any(self._is_young(sign, tolerance) for sign in other_signs_ms)
+
+    def keeps_plan(self, instant: str) -> bool:
+        """Whether the process of an instant was to leave its plan on the timeline."""
+        return instant in self.writers and self._writer(instant).get("keeps_plan") is True
 
     def _is_young(self, moment_ms: int, tolerance: float) -> bool:
         """A moment far in the future comes from a clock that says nothing."""

@@ -6,7 +6,9 @@ Under the lock of the table:
 * pending commits, deltacommits and replacecommits of dead writers are rolled back; those of
   writers that may live are left alone;
 * a clustering of a dead lakedex process is rolled back, plan and all: what it was to replace is
-  free again. Table services of others stay pending, as their plans may be run by anyone later;
+  free again. Of a compaction, and of a clustering that was scheduled apart, only the run of a dead
+  process is rolled back: their plans, as those of others, may be run by anyone later. What others
+  run is left alone, unless it died after its commit to the metadata table;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
 """
@@ -24,6 +26,7 @@ from lakedex.storage import split
 from lakedex.timeline import (
     Action,
     Instant,
+    State,
     Timeline,
     instant_key,
     parse_instant_file,
@@ -32,6 +35,7 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.markers import marked_files
+from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.places import (
     HEARTBEATS,
     MARKERS,
@@ -45,6 +49,7 @@ from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollb
 from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+_SERVICES = (Action.CLUSTERING, Action.COMPACTION)
 _log = logging.getLogger("lakedex")
 
 
@@ -80,10 +85,12 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         timeline = table.timeline()
     undone = [
         instant
-        for instant in timeline.pending_of(*_WRITES, Action.CLUSTERING)
+        for instant in timeline.pending_of(*_WRITES, *_SERVICES)
         if instant.requested_time not in in_work
         and not _is_alive(table, left, instant)
-        and not _is_service_of_others(timeline, left, instant)
+        and (
+            not _is_service_of_others(timeline, left, instant) or _holds_up_metadata(table, instant)
+        )
     ]
     for instant in undone:
         _log.warning(
@@ -91,10 +98,27 @@ def recover(table: LockedTable) -> tuple[str, ...]:
             instant.action.value,
             instant.requested_time,
         )
-        roll_back(table, instant)
+        others = _is_service_of_others(timeline, left, instant)
+        keeps_plan = others or left.life.keeps_plan(instant.requested_time)
+        if keeps_plan and instant.state is State.REQUESTED:
+            forget(table.storage, instant.requested_time)  # it had not begun to write
+        else:
+            roll_back(table, instant, keeps_plan=keeps_plan)
     _sweep(table, table.timeline() if undone else timeline, left)
     _remove_nameless(table)
     return tuple(instant.requested_time for instant in undone)
+
+
+def is_being_run(table: LockedTable, instant: Instant) -> bool:
+    """Whether a process may be at work on the plan of a pending instant.
+
+    A plan that was only requested is young without anybody at work on it.
+    """
+    life = SignsOfLife.load(table.storage, table.heartbeat)
+    time = instant.requested_time
+    if instant.state is State.INFLIGHT and time not in life.beats and time not in life.writers:
+        return life.is_alive(time, _other_signs(table, time))
+    return life.is_alive(time)
 
 
 def _remove_nameless(table: LockedTable) -> None:
@@ -163,11 +187,11 @@ def _may_be_resumed(
 
 
 def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant) -> bool:
-    """Whether it is a clustering that no lakedex process began.
+    """Whether it is a compaction or clustering that no lakedex process runs or ran.
 
     In tables of older versions such a one pends as replacecommit.
     """
-    if instant.action is Action.CLUSTERING:
+    if instant.action in _SERVICES:
         return instant.requested_time not in left.life.writers
     if instant.action is not Action.REPLACECOMMIT:
         return False
@@ -175,6 +199,17 @@ def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant
         return timeline.requested_replace(instant.requested_time).clustering is not None
     except (CorruptFile, FileMissing):
         return False
+
+
+def _holds_up_metadata(table: LockedTable, instant: Instant) -> bool:
+    """Whether a service died between its commit to the metadata table and its own. # traps: B44.
+
+    The metadata table is not compacted while such a one pends. Its plan stays, to be run again.
+    """
+    if instant.state is not State.INFLIGHT or instant.action not in _SERVICES:
+        return False
+    opened = open_metadata_table(table.storage)
+    return opened is not None and Timeline.load(*opened).is_completed(instant.requested_time)
 
 
 def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:

@@ -11,6 +11,9 @@ The order makes each step safe to repeat, and none visible to readers:
 5. files that such a task made meanwhile are deleted, then the markers and what lies beside;
 6. R completes.
 
+The plan of a compaction, and of a clustering that was scheduled apart, stays in step 4: the instant
+is then requested as before, and anyone may run it again.
+
 A rollback that was killed is on the timeline as pending; the next writer finishes it.
 """
 
@@ -26,7 +29,7 @@ from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup.names import parse_data_file
 from lakedex.storage import Storage, split
 from lakedex.timeline import Action, Instant, State, Timeline, file_name
-from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
+from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.metadata_undoing import forget_in_metadata
@@ -42,6 +45,8 @@ from lakedex.txn.rollback_files import (
 from lakedex.txn.times import InstantClock
 from lakedex.txn.unpublishing import files_written, unpublish
 
+PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
+"""Actions whose plans always outlive a run that failed."""
 _log = logging.getLogger("lakedex")
 
 
@@ -65,24 +70,26 @@ class LockedTable:
         return Timeline.load(self.storage, self.config)
 
 
-def roll_back(table: LockedTable, instant: Instant) -> str:
+def roll_back(table: LockedTable, instant: Instant, *, keeps_plan: bool = False) -> str:
     """Take an instant back and answer the time of the rollback.
 
     The caller has made sure that nobody writes it any more, and of a completed one that nothing
-    was built on it.
+    was built on it. With `keeps_plan`, and always for a compaction, only the run is taken back: the
+    instant is requested as before.
     """
+    keeps_plan = keeps_plan or instant.action in PLANNED_FOR_ANYONE
     table.check()
     marked = marked_files(table.storage, instant.requested_time)
     written = files_written(table.timeline(), instant) if instant.is_completed else ()
     plan = RollbackPlan(instant.requested_time, instant.action, tuple(sorted({*marked, *written})))
     rollback = table.clock.next()
     # Who finds the rollback pending knows by this that it ran under the lock, and so runs no more.
-    writer = Heartbeat(table.storage, rollback, table.heartbeat)
+    writer = Heartbeat(table.storage, rollback, table.heartbeat, keeps_plan=keeps_plan)
     writer.start()
     try:
         table.check()
         begin_rollback(table.storage, table.config, rollback, plan.encode(table.storage))
-        _finish(table, rollback, plan)
+        _finish(table, rollback, plan, keeps_plan=keeps_plan)
     finally:
         writer.stop()
     table.storage.delete(writer_path(rollback))
@@ -129,8 +136,11 @@ def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | 
         remove_instant(table.storage, table.config, time_of, Action.ROLLBACK)
         return
     _log.warning("finishing the rollback %s of %s", time_of, plan.instant)
+    keeps_plan = plan.action in PLANNED_FOR_ANYONE or SignsOfLife.load(
+        table.storage, table.heartbeat
+    ).keeps_plan(time_of)
     begin_rollback(table.storage, table.config, time_of, plan.encode(table.storage))
-    _finish(table, time_of, plan)
+    _finish(table, time_of, plan, keeps_plan=keeps_plan)
     table.storage.delete(heartbeat_path(time_of))
     table.storage.delete(writer_path(time_of))
 
@@ -144,12 +154,12 @@ def forget(storage: Storage, instant: str) -> None:
     storage.delete(heartbeat_path(instant))
 
 
-def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
+def _finish(table: LockedTable, rollback: str, plan: RollbackPlan, *, keeps_plan: bool) -> None:
     begun = time.monotonic()
     storage, config = table.storage, table.config
     if table.timeline().is_completed(plan.instant):
         forget_in_metadata(storage, table.timeline(), {plan.instant})
-    whole = take_back(table, rollback, plan)
+    whole = take_back(table, rollback, plan, keeps_plan=keeps_plan)
     taken_ms = int((time.monotonic() - begun) * 1000)
     done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())
     write_once(storage, config, done, outcome(storage, rollback, whole, taken_ms))
@@ -162,13 +172,16 @@ def _finish(table: LockedTable, rollback: str, plan: RollbackPlan) -> None:
     )
 
 
-def take_back(table: LockedTable, rollback: str, plan: RollbackPlan) -> RollbackPlan:
+def take_back(
+    table: LockedTable, rollback: str, plan: RollbackPlan, *, keeps_plan: bool = False
+) -> RollbackPlan:
     """Undo one instant, and answer the plan with all files that are gone.
 
     Args:
         table: The table.
         rollback: The time under which the metadata table's deltacommit is rolled back.
         plan: The instant with its files.
+        keeps_plan: Whether it is requested again afterwards.
     """
     storage, config = table.storage, table.config
     table.check()
@@ -176,7 +189,7 @@ def take_back(table: LockedTable, rollback: str, plan: RollbackPlan) -> Rollback
     delete_files(storage, plan.files)
     _undo_metadata(table, rollback, plan.instant)
     table.check()
-    remove_instant(storage, config, plan.instant, plan.action)
+    remove_instant(storage, config, plan.instant, plan.action, keeps_plan=keeps_plan)
     # Until here a late task could make files: new ones, and those that were deleted above.
     whole = replace(plan, files=tuple(sorted({*plan.files, *marked_files(storage, plan.instant)})))
     delete_files(storage, whole.files)

@@ -132,12 +132,24 @@ def begin_rollback(storage: Storage, config: TableConfig, rollback: str, plan: b
     write_once(storage, config, Instant(rollback, Action.ROLLBACK, State.INFLIGHT), b"")
 
 
-def remove_instant(storage: Storage, config: TableConfig, instant: str, action: Action) -> None:
-    """Take all files of an instant off the timeline, the furthest state first."""
+def remove_instant(
+    storage: Storage,
+    config: TableConfig,
+    instant: str,
+    action: Action,
+    *,
+    keeps_plan: bool = False,
+) -> None:
+    """Take the files of an instant off the timeline, the furthest state first.
+
+    With `keeps_plan` its requested file stays, and the instant can be run again.
+    """
     found: list[tuple[int, str]] = []
     for info in storage.list(config.timeline_folder):
         parsed = parse_instant_file(split(info.path)[1], config.timeline_layout)
         if parsed is None or parsed.requested_time != instant:
+            continue
+        if keeps_plan and parsed.state is State.REQUESTED:
             continue
         if parsed.action.completed is action.completed:
             found.append((-parsed.state.value, info.path))

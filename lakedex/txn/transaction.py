@@ -5,6 +5,8 @@
     commit          under the lock: still ours? conflicts? metadata table; completed file
     abort           under the lock: roll back what there is of it
 
+A plan that was scheduled apart begins with `resume`, and what fails then leaves it scheduled.
+
 A reader sees the write when its completed file is there, and not before. Whatever fails in
 between is rolled back at once, or by the next writer if this process is gone.
 """
@@ -37,10 +39,11 @@ from lakedex.timeline import (
     file_name,
     load_table_config,
 )
-from lakedex.txn.begin import forget_request, locked_table, take_instant
+from lakedex.txn.begin import forget_request, locked_table, take_instant, take_up
 from lakedex.txn.conflicts import (
     Commit,
     commits_since,
+    compaction_conflict,
     group_conflict,
     property_conflict,
     restore_conflict,
@@ -92,8 +95,10 @@ class Transaction:
         lock: TableLock,
         heartbeat: Heartbeat,
         options: TransactionOptions,
+        *,
+        keeps_plan: bool = False,
     ) -> None:
-        """Use `begin`; this only keeps what it is given."""
+        """Use `begin` or `resume`; this only keeps what it is given."""
         self.snapshot = snapshot
         """The table as of the beginning, after dead writers were cleared away."""
         self.instant = instant.requested_time
@@ -106,6 +111,7 @@ class Transaction:
         self._lock = lock
         self._heartbeat = heartbeat
         self._options = options
+        self._keeps_plan = keeps_plan
         self._is_open = True
         self._has_started = False
 
@@ -145,6 +151,40 @@ class Transaction:
             body = None if plan is None else plan(snapshot)
             instant, heartbeat = take_instant(table, action, operation, body)
         return cls(storage, snapshot, instant, lock, heartbeat, chosen)
+
+    @classmethod
+    def resume(
+        cls,
+        address: StorageAddress,
+        instant: str,
+        *,
+        action: Action,
+        options: TransactionOptions | None = None,
+    ) -> Transaction:
+        """Take up a compaction or clustering that pends, whoever scheduled it.
+
+        What an earlier run of it left is rolled back first.
+
+        Args:
+            address: Where the table lies.
+            instant: The time of the plan.
+            action: COMPACTION or CLUSTERING.
+            options: How patient to be.
+
+        Raises:
+            InvalidInput: no such plan pends.
+            CommitConflict: another process is at work on it.
+        """
+        chosen = options or TransactionOptions()
+        storage = address.open()
+        load_table_config(storage)
+        lock = open_lock(storage, chosen.lock)
+        with lock:
+            table = locked_table(storage, lock, chosen.heartbeat)
+            recover(table)
+            planned, heartbeat = take_up(table, instant, action)
+            snapshot = Snapshot.open(storage)
+        return cls(storage, snapshot, planned, lock, heartbeat, chosen, keeps_plan=True)
 
     @property
     def inflight_path(self) -> str:
@@ -205,11 +245,13 @@ class Transaction:
             with self._lock:
                 table = locked_table(self._storage, self._lock, self._options.heartbeat)
                 # One that others took off the timeline may have left a trace after that.
-                if not self._has_started:
+                if self._has_started:
+                    if not table.timeline().is_completed(self.instant):
+                        begun = Instant(self.instant, self.action, State.INFLIGHT)
+                        roll_back(table, begun, keeps_plan=self._keeps_plan)
+                elif not self._keeps_plan:
                     # Nothing was written: the table shall look as if nobody had asked.
                     forget_request(table, self._requested)
-                elif not table.timeline().is_completed(self.instant):
-                    roll_back(table, Instant(self.instant, self.action, State.INFLIGHT))
                 is_undone = True
         except Exception as error:  # noqa: BLE001 - whatever led here must not be hidden
             _log.warning("%s is left to the next writer to roll back: %s", self.instant, error)
@@ -246,13 +288,7 @@ class Transaction:
             self._ownership_problem(table, timeline)
             or property_conflict(self._config, table.config)
             or restore_conflict(self.snapshot.timeline, timeline)
-            or group_conflict(
-                timeline,
-                concurrent,
-                groups,
-                groups if rewritten is None else rewritten,
-                own=self.instant,
-            )
+            or self._group_problem(timeline, concurrent, groups, rewritten)
         )
         if problem is not None:
             raise CommitConflict(f"{self.instant} was not committed: {problem}")
@@ -267,6 +303,18 @@ class Transaction:
         metadata = prepare(scope)
         delete_strays(self._storage, self.instant, metadata)
         return self._complete(metadata, table)
+
+    def _group_problem(
+        self,
+        timeline: Timeline,
+        concurrent: tuple[Commit, ...],
+        groups: Groups,
+        rewritten: Groups | None,
+    ) -> str | None:
+        if self.action is Action.COMPACTION:
+            return compaction_conflict(timeline, concurrent, groups)
+        rewritten = groups if rewritten is None else rewritten
+        return group_conflict(timeline, concurrent, groups, rewritten, own=self.instant)
 
     def _complete(self, metadata: CommitMetadata, table: LockedTable) -> str:
         """Create the completed file, the one step that makes the write visible."""

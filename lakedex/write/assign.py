@@ -116,8 +116,13 @@ def assign(
     return list(groups.values())
 
 
-def share_out(groups: Sequence[Group], instant: str, parallelism: int) -> list[list[GroupWork]]:
-    """The groups as tasks of about the same cost, with the names of the files to write."""
+def share_out(
+    groups: Sequence[Group], instant: str, parallelism: int, *, run: int = 0
+) -> list[list[GroupWork]]:
+    """The groups as tasks of about the same cost, with the names of the files to write.
+
+    `run` stands in the names, for instants that may be run more than once.
+    """
     total = sum(group.cost for group in groups)
     waves = 1 if total < _SMALL_BYTES else _TASKS_PER_CORE
     wanted = max(parallelism * waves, -(-total // _TASK_BYTES))
@@ -127,7 +132,7 @@ def share_out(groups: Sequence[Group], instant: str, parallelism: int) -> list[l
     for group in sorted(groups, key=lambda group: (-group.cost, group.partition, group.file_id)):
         load, number = heapq.heappop(loads)
         heapq.heappush(loads, (load + group.cost, number))
-        token = f"{number}-0-0"
+        token = f"{number}-{run}-0"
         name = (
             log_file_name(group.file_id, instant, 1, token)
             if group.is_log

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from lakedex.timeline import CommitMetadata, WriteStat
 from lakedex.write.handles.work import WrittenFile
+from lakedex.write.operation import COMPACT
 
 _COMMIT_VERSION = 1
 
@@ -28,6 +29,7 @@ def commit_metadata(
         {"schema": schema_text, **(extra or {})},
         operation_type=operation,
         replaced_file_ids=dict(replaced or {}),
+        compacted=operation == COMPACT.name,
         version=_COMMIT_VERSION,
     )
 
@@ -48,5 +50,6 @@ def _write_stat(file: WrittenFile) -> WriteStat:
         total_write_bytes=file.size,
         total_write_errors=0,
         file_size_bytes=file.size,
+        other=dict(file.counters),
         **(log if file.is_log else base),
     )

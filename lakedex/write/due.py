@@ -1,4 +1,4 @@
-"""What is due after a commit: cleaning and archiving, of the table and of its metadata table.
+"""What is due after a commit: cleaning, archiving, and compaction of the metadata table.
 
 Whether something is due is told by the timeline alone, which is loaded under the lock once.
 """
@@ -9,6 +9,8 @@ import logging
 
 from lakedex.errors import LakedexError
 from lakedex.index.metadata_table.compaction import compact_if_due
+from lakedex.index.metadata_table.log_compaction import log_compact_if_due
+from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep.archive_selection import is_archive_due
@@ -45,12 +47,23 @@ def _tend_timelines(target: Target) -> bool:
             target.engine,
             max_delta_commits=target.options.metadata.compact_after,
             next_time=table.next_time,
-            has_pending=bool(timeline.pending()),
+            has_pending=any(map(_may_be_taken_back, timeline.pending())),
         )
+        blocks = target.options.metadata.log_compact_after
         if compacted is not None:
             log.info("compacted the metadata table at %s", compacted)
             clean_metadata_table(table)
             archive_metadata(table, archiving)
+        elif blocks is not None:
+            log_compact_if_due(
+                target.address, target.engine, most_blocks=blocks, next_time=table.next_time
+            )
         if archiving.automatic and is_archive_due(timeline, archiving):
             archive(table, archiving, cleaning)
     return cleaning.automatic and is_clean_due(timeline, cleaning)
+
+
+def _may_be_taken_back(pending: Instant) -> bool:
+    """Whether an instant may have metadata soon; a plan that nobody runs has none. # traps: B44."""
+    plans = (Action.COMPACTION, Action.CLUSTERING)
+    return not (pending.state is State.REQUESTED and pending.action in plans)

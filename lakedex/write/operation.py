@@ -40,6 +40,7 @@ INSERT_OVERWRITE_TABLE = Operation(
     "INSERT_OVERWRITE_TABLE", fills_small=False, replaces=Replaces.TABLE
 )
 CLUSTER = Operation("CLUSTER", fills_small=False)
+COMPACT = Operation("COMPACT", fills_small=False)
 ALTER_SCHEMA = Operation("ALTER_SCHEMA", without_rows=True)
 INDEX = Operation("INDEX", without_rows=True)
 DELETE_PARTITION = Operation("DELETE_PARTITION", replaces=Replaces.PARTITIONS)

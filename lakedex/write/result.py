@@ -42,6 +42,8 @@ class WriteResult:
         changed = f"{self.inserted} inserted, {self.updated} updated, {self.deleted} deleted"
         if self.operation == "CLUSTER":
             changed = f"{self.rows_in} rows of {self.file_groups_replaced} file groups"
+        elif self.operation == "COMPACT":
+            changed = f"{self.rows_in} rows"
         return (
             f"{self.operation} {self.instant or '(nothing to do)'}: {changed}; {self.files} files, "
             f"{self.bytes_written} bytes in {total:.2f} s"

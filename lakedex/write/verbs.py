@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.option_check import CONFLICT_RETRIES
@@ -25,6 +26,8 @@ from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
 from lakedex.write.walk import run_write
 
+AfterCommit: TypeAlias = "Callable[[TableWriter, WriteResult], None]"
+
 
 class TableWriter:
     """Writes one table; every verb sees the table as it is when the verb begins.
@@ -34,6 +37,8 @@ class TableWriter:
         engine: What runs the work; threads of this process by default.
         options: Hudi's write options, for all verbs.
         batch: The batch of a stream that is written; it is not written twice.
+        after_commit: Called with this writer and the result after each verb that wrote, for
+            services that a write brings along.
     """
 
     def __init__(
@@ -42,8 +47,10 @@ class TableWriter:
         engine: Engine | None = None,
         options: Mapping[str, str] | None = None,
         batch: StreamBatch | None = None,
+        after_commit: AfterCommit | None = None,
     ) -> None:
         """Open nothing yet."""
+        self._after_commit = after_commit
         self._address = address
         self._engine = engine or LocalEngine()
         self._options = dict(options or {})
@@ -52,7 +59,7 @@ class TableWriter:
     def with_options(self, options: Mapping[str, str]) -> TableWriter:
         """The same with some options changed."""
         changed = {**self._options, **options}
-        return TableWriter(self._address, self._engine, changed, self._batch)
+        return TableWriter(self._address, self._engine, changed, self._batch, self._after_commit)
 
     def upsert(self, rows: RowSource) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
@@ -127,7 +134,10 @@ class TableWriter:
         """
         if self._batch is not None and self._batch.is_written(self._timeline()):
             return WriteResult(operation.name, None)
-        return run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
+        result = run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
+        if self._after_commit is not None:
+            self._after_commit(self, result)
+        return result
 
     def seen(self) -> CommittedInstants:
         """What is committed now."""

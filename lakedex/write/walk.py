@@ -19,7 +19,7 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.conflicts import clustering_conflict, pending_groups
+from lakedex.txn.conflicts import pending_groups, service_conflict
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import (
     FileSizes,
@@ -225,14 +225,15 @@ def _window(target: Target) -> WindowPlan | None:
 def _assigned(
     write: _Write, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
 ) -> list[Group]:
-    """The file groups to write; none of them may be under a clustering."""
+    """The file groups to write; none of them may be in the way of a service that pends."""
     snapshot = write.transaction.snapshot
     parts = [part for answer in answers for part in answer.parts]
     replaced_ids = {current.id for current in replaced}
     slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
     groups = _groups(write, facts, parts, slices)
-    touched = {FileSliceId(group.partition, group.file_id) for group in groups}
-    problem = clustering_conflict(snapshot.timeline, touched | replaced_ids)
+    touched = {FileSliceId(group.partition, group.file_id) for group in groups} | replaced_ids
+    logged = {FileSliceId(group.partition, group.file_id) for group in groups if group.is_log}
+    problem = service_conflict(snapshot.timeline, touched, touched - logged)
     if problem is not None:
         # It would lose at its commit; nothing is to be written for that.
         raise CommitConflict(f"{problem}; write again when that is done")

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from tests.support.history import CONDITIONS, Commit, History, create, writer_of
 from tests.support.row_model import Row, assert_holds
 from tests.support.write_shapes import INDEXES, Shape
@@ -117,9 +118,32 @@ class Histories(RuleBasedStateMachine):
 
 
 class MergeOnReadHistories(Histories):
-    """The same with log files."""
+    """The same with log files, which are compacted at once, or planned first and merged later."""
 
     table_type = "mor"
+    planned: str | None = None
+
+    def write(self, commit: Commit) -> None:
+        """Groups of a plan are not replaced before it is run."""
+        if commit.verb in ("insert_overwrite", "delete_partitions"):
+            self.run_the_plan()
+        super().write(commit)
+
+    @rule()
+    def schedule(self) -> None:
+        if self.planned is None:
+            self.planned = schedule_compaction(self.writer)
+
+    @rule()
+    def run_the_plan(self) -> None:
+        if self.planned is not None:
+            run_compaction(self.writer, self.planned)
+            self.planned = None
+
+    @rule()
+    def compact(self) -> None:
+        compact_table(self.writer)
+        self.planned = None
 
 
 @pytest.mark.parametrize("machine", [Histories, MergeOnReadHistories])

@@ -87,6 +87,31 @@ def test_procedures_tell(lake, sql, table):
     assert len(values(sql(f"CALL show_commits('{table}')"))) == 2
 
 
+def test_services_are_planned_and_run(sql, table, table_type):
+    plan = f"CALL run_clustering(table => '{table}', order => 'name,ts', op => 'schedule')"
+    ((clustering, groups, state, partitions),) = values(sql(plan))
+    assert (groups, state, partitions) == (2, "REQUESTED", "*")
+    execute = f"CALL run_clustering(table => '{table}', op => 'execute')"
+    assert values(sql(execute)) == [(clustering, 2, "COMPLETED", "*")]
+    shown = f"CALL show_clustering(table => '{table}', show_involved_partition => true)"
+    assert values(sql(shown)) == [(clustering, 2, "COMPLETED", "city=x,city=y")]
+    sql(f"UPDATE {table} SET name = 'z' WHERE id = 1")
+    plan = f"CALL run_compaction(op => 'schedule', table => '{table}')"
+    if table_type == "cow":
+        with pytest.raises(InvalidInput, match="copy-on-write"):
+            sql(plan)
+        return
+    ((compaction, size, state),) = values(sql(plan))
+    assert (size, state) == (1, "REQUESTED")
+    run = f"CALL run_compaction(op => 'execute', table => '{table}', instants => '{compaction}')"
+    assert values(sql(run)) == [(compaction, 1, "COMPLETED")]
+    assert values(sql(f"CALL show_compaction('{table}')")) == [(compaction, 1, "COMPLETED")]
+    assert values(sql(f"CALL run_compaction('run', '{table}')")) == [], "there is nothing left"
+    assert (1, "z") in values(sql(f"SELECT id, name FROM {table}"))
+    with pytest.raises(InvalidDefinition, match="op is one of"):
+        sql(f"CALL run_compaction(op => 'dance', table => '{table}')")
+
+
 WRONG = [
     ("CREATE INDEX i ON {} (name)", UnsupportedFeature, "CREATE INDEX i of kind 'i'"),
     ("CREATE INDEX i ON {} (lower(name))", UnsupportedFeature, "on an expression"),

@@ -26,6 +26,7 @@ from lakedex.index.metadata_table.instants import (
     require_version,
     shares_of_groups,
 )
+from lakedex.index.metadata_table.log_compaction import drop_pending
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import (
     Action,
@@ -77,6 +78,9 @@ def compact_if_due(
         return None
     require_version(config)
     store = MetadataStore.open(address)
+    if store.timeline.pending_of(Action.LOGCOMPACTION):
+        drop_pending(store)  # traps: B44
+        store = MetadataStore.open(address)
     finished = _finish_pending(address, engine, store, next_time)
     if finished is not None:
         return finished
@@ -100,6 +104,7 @@ def _delta_commits(timeline: Timeline) -> int:
     last = max(compactions, default="")
     return sum(
         each.action is Action.DELTACOMMIT
+        and timeline.requested_action(each.requested_time) is not Action.LOGCOMPACTION
         and not each.requested_time.startswith(FIRST_TIMES)
         and (each.completion_time or each.requested_time) > last
         for each in completed

@@ -13,7 +13,12 @@ _Ints = npt.NDArray[np.int64]
 
 
 def merge_file_maps(
-    records: pa.Table, codes: _Ints, last: _Ints, alive: npt.NDArray[np.bool_]
+    records: pa.Table,
+    codes: _Ints,
+    last: _Ints,
+    alive: npt.NDArray[np.bool_],
+    *,
+    keeps_deleted: bool = False,
 ) -> pa.Table:
     """Put the united map of each key into the row of its last cell.
 
@@ -22,20 +27,23 @@ def merge_file_maps(
         codes: the number of each cell's key.
         last: the last cell of each key.
         alive: which cells still count.
+        keeps_deleted: whether files that are marked deleted stay, with their mark.
     """
     maps = records[FILES_PAYLOAD].combine_chunks()
     entry_row = _row_of_entry(maps)
     counted = np.flatnonzero(alive[entry_row])
     names = maps.keys.take(pa.array(counted))
     items = maps.items.take(pa.array(counted))
-    survivors, sizes = _survivors(codes[entry_row[counted]], names, items)
+    survivors, sizes, gone = _survivors(
+        codes[entry_row[counted]], names, items, keeps_deleted=keeps_deleted
+    )
     key_of = codes[entry_row[counted]][survivors]
     target = last[key_of]
     order = np.lexsort((np.arange(len(target)), target))
     counts = np.bincount(target, minlength=len(records))
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
     files = pa.StructArray.from_arrays(
-        [pa.array(sizes[order]), pa.array(np.zeros(len(order), dtype=np.bool_))],
+        [pa.array(sizes[order]), pa.array(gone[order])],
         fields=list(maps.type.item_type),
     )
     united = pa.MapArray.from_arrays(
@@ -51,9 +59,9 @@ def _row_of_entry(maps: pa.MapArray) -> _Ints:
 
 
 def _survivors(
-    key_codes: _Ints, names: pa.Array, items: pa.StructArray
-) -> tuple[_Ints, npt.NDArray[np.int64]]:
-    """The last entry of each live (key, file) and its size, in order of file name."""
+    key_codes: _Ints, names: pa.Array, items: pa.StructArray, *, keeps_deleted: bool
+) -> tuple[_Ints, _Ints, npt.NDArray[np.bool_]]:
+    """The last entry of each live (key, file), its size and mark, in order of file name."""
     encoded = names.dictionary_encode()
     name_codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = key_codes * max(1, len(encoded.dictionary)) + name_codes
@@ -69,7 +77,7 @@ def _survivors(
     largest = np.zeros(count, dtype=np.int64)
     counted = arrival > cut[pair]
     np.maximum.at(largest, pair[counted], size[counted])
-    live = np.flatnonzero(newest > cut)
+    live = np.flatnonzero(newest > cut) if not keeps_deleted else np.arange(count)
     by_name = pc.sort_indices(names.take(pa.array(newest[live])).cast(pa.binary())).to_numpy()
     live = live[by_name]
-    return newest[live], largest[live]
+    return newest[live], largest[live], newest[live] <= cut[live]

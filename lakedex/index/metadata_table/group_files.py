@@ -100,10 +100,21 @@ def split_change(change: Change, file_ids: Sequence[str]) -> Iterator[GroupChang
 
 
 def write_log(
-    storage: Storage, partition: str, instant: str, change: GroupChange, *, token: str = TOKEN
+    storage: Storage,
+    partition: str,
+    instant: str,
+    change: GroupChange,
+    *,
+    token: str = TOKEN,
+    replaces: Sequence[str] = (),
 ) -> GroupFile:
-    """Write the change of a group as a log file: an HFile block, then a delete block."""
+    """Write the change of a group as a log file: an HFile block, then a delete block.
+
+    `replaces` are the instants whose blocks these stand for.
+    """
     header = {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: METADATA_RECORD_SCHEMA}
+    if replaces:
+        header[HeaderKey.COMPACTED_BLOCK_TIMES] = ",".join(replaces)
     blocks = []
     if len(change.keys):
         info = {"schema": METADATA_RECORD_SCHEMA.encode()}

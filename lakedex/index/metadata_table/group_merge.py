@@ -68,6 +68,14 @@ def merged_records(partition: MetadataPartition, reader: GroupReader) -> Iterato
     yield from _over(None, changed.slice(done, len(changed)))
 
 
+def log_changes(partition: MetadataPartition, logs: GroupReader) -> Records:
+    """What the log blocks of a group say of each key, without its base file; null for a delete.
+
+    Whatever takes something out of the base file stays: `files` keep their marks of deleted files.
+    """
+    return _changed(partition, logs, keeps_deleted=True)
+
+
 def encode_rows(rows: pa.Table) -> pa.Array:
     """Records from `type` and payload columns, as `record_schema` has them."""
     columns = {"key": pa.repeat("", len(rows))}
@@ -79,7 +87,9 @@ def encode_rows(rows: pa.Table) -> pa.Array:
     return encode(METADATA_RECORD, batch).as_binary()
 
 
-def _changed(partition: MetadataPartition, reader: GroupReader) -> Records:
+def _changed(
+    partition: MetadataPartition, reader: GroupReader, *, keeps_deleted: bool = False
+) -> Records:
     """What log blocks make of the keys that they name; null for a deleted key."""
     joins = FILES_PAYLOAD in partition.payloads or STATS_PAYLOAD in partition.payloads
     keys: list[pa.Array] = [pa.array([], pa.large_binary())]
@@ -94,7 +104,7 @@ def _changed(partition: MetadataPartition, reader: GroupReader) -> Records:
         touched = touched.take(pc.sort_indices(touched))
         schema = record_schema(partition)
         batches = reader.batches(Selection(keys=touched.cast(pa.string())))
-        merged = merge_batches(partition, schema, batches)
+        merged = merge_batches(partition, schema, batches, keeps_deleted=keeps_deleted)
         encoded = encode_rows(merged.drop_columns("key"))
         found = merged["key"].combine_chunks().cast(pa.large_binary())
         return Records(touched, encoded.take(pc.index_in(touched, value_set=found)))

@@ -43,11 +43,16 @@ class CellBatch:
 
 
 def merge_batches(
-    partition: MetadataPartition, schema: pa.Schema, batches: Sequence[CellBatch]
+    partition: MetadataPartition,
+    schema: pa.Schema,
+    batches: Sequence[CellBatch],
+    *,
+    keeps_deleted: bool = False,
 ) -> pa.Table:
     """The merged content as `key`, `type` and the payload columns, sorted by key.
 
-    `schema` is that of the records: `type` and the payload columns.
+    `schema` is that of the records: `type` and the payload columns. With `keeps_deleted` deleted
+    files stay in their maps with a mark, for cells that are to be laid over others.
     """
     full = pa.schema([pa.field("key", pa.string()), *schema])
     batches = [batch for batch in batches if len(batch.keys)]
@@ -66,7 +71,7 @@ def merge_batches(
     alive = _alive(codes, key_count, arrival, deleted)
     if FILES_PAYLOAD in partition.payloads:
         # Even a lone map may name deleted files.
-        records = merge_file_maps(records, codes, last, alive)
+        records = merge_file_maps(records, codes, last, alive, keeps_deleted=keeps_deleted)
     elif STATS_PAYLOAD in partition.payloads and len(batches) > 1:
         records = fold_stats(records, codes, last, alive)
     winners = pa.array(last[~deleted[last]])

@@ -1,5 +1,6 @@
 """Clustering: the rows of a table laid out anew, so that column ranges tell its files apart."""
 
 from lakedex.services.clustering.runner import cluster_table
+from lakedex.services.clustering.scheduling import run_clustering, schedule_clustering
 
-__all__ = ["cluster_table"]
+__all__ = ["cluster_table", "run_clustering", "schedule_clustering"]

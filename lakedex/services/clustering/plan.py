@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakedex.config.write_option_names import CLUSTERING_COLUMNS
+from lakedex.config.write_option_names import LAYOUT_STRATEGY as _LAYOUT_STRATEGY
 from lakedex.filegroup import FileSlice
 from lakedex.storage import Storage
 from lakedex.timeline import RequestedReplace
 from lakedex.timeline.clustering_plan import ClusteringGroup, ClusteringPlan, ClusteringSlice
-from lakedex.write.layout.order import RowOrder
+from lakedex.write.layout.order import RowOrder, Strategy
 
 _STRATEGY_CLASS = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
-_SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
+SORT_COLUMNS = CLUSTERING_COLUMNS.name
+LAYOUT_STRATEGY = _LAYOUT_STRATEGY.name
 _LOG_SHARE = 0.35
 """Of the bytes of a log file so much is left in a base file, by Hudi's experience."""
 _MB = float(1 << 20)
@@ -43,11 +46,18 @@ def requested(storage: Storage, groups: Sequence[Regrouping], order: RowOrder) -
     plan = ClusteringPlan(
         groups=tuple(_group(storage, each) for each in groups),
         strategy_class=_STRATEGY_CLASS,
-        strategy_params={_SORT_COLUMNS: ",".join(order.columns)},
-        extra={},
+        strategy_params={SORT_COLUMNS: ",".join(order.columns)},
+        extra=_said_of(order),
         preserve_metadata=True,
     )
     return RequestedReplace("CLUSTER", plan, extra={}).encode()
+
+
+def _said_of(order: RowOrder) -> dict[str, str]:
+    """What another process must know to run the plan, beside the columns."""
+    if order.strategy is Strategy.LINEAR:
+        return {}
+    return {LAYOUT_STRATEGY: order.strategy.value}
 
 
 def _base_bytes(slices: Sequence[FileSlice]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from lakedex.expr.sql_lexer import complaint
+from lakedex.spark.sql.compaction_procedures import SCHEDULED
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Extra, Literal
 from lakedex.spark.table import SparkTable
@@ -140,22 +141,6 @@ def _show_latest_slices(context: Context, values: Values) -> DataFrame:
     return _shown(context, rows, schema, values)
 
 
-def _run_clustering(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
-    columns = [name.strip() for name in str(values["order"] or "").split(",") if name.strip()]
-    strategy = values["order_strategy"]
-    where = values["predicate"]
-    result = table.cluster(
-        columns,
-        None if strategy is None else str(strategy),
-        None if where is None else str(where),
-        options=context.write_options(),
-    )
-    rows = [] if result.instant is None else [(result.instant, result.file_groups_replaced)]
-    schema = "timestamp string, input_group_size long"
-    return context.spark.createDataFrame(rows, schema)
-
-
 _PLACE: dict[str, Literal] = {"table": None, "path": None}
 PROCEDURES: Mapping[str, Procedure] = {
     "show_commits": Procedure({"table": None, "limit": _LIMIT, "path": None}, _show_commits),
@@ -171,9 +156,5 @@ PROCEDURES: Mapping[str, Procedure] = {
     "show_fsview_latest": Procedure(
         {"table": None, "partition_path": None, "limit": None, "path": None}, _show_latest_slices
     ),
-    "run_clustering": Procedure(
-        {"table": None, "path": None, "predicate": None, "order": None, "order_strategy": None},
-        _run_clustering,
-        is_query=False,
-    ),
+    **{name: Procedure(*parts) for name, parts in SCHEDULED.items()},
 }

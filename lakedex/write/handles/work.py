@@ -65,6 +65,8 @@ class WrittenFile:
     num_inserts: int
     num_updates: int
     num_deletes: int
+    counters: Mapping[str, int] = field(default_factory=dict)
+    """What else the commit metadata says of it, by the names there."""
 
 
 @dataclass(frozen=True)

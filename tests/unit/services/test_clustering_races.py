@@ -138,9 +138,8 @@ def test_a_clustering_loses_to_a_writer_that_does_not_heed_it(tmp_path, monkeypa
 
     def happens() -> None:
         with monkeypatch.context() as patched:
-            for module in ("write.walk", "txn.conflicts"):
-                name = f"lakedex.{module}.clustering_conflict"
-                patched.setattr(name, lambda *_, **__: None)
+            name = "lakedex.txn.conflicts.clustering_conflict"
+            patched.setattr(name, lambda *_, **__: None)
             update.write(MOR, other)
 
     with pytest.raises(CommitConflict, match="was changed by deltacommit"):
@@ -160,9 +159,8 @@ def test_a_lost_clustering_is_tried_again_where_options_say_so(tmp_path, monkeyp
 
     def happens() -> None:
         with monkeypatch.context() as patched:
-            for module in ("write.walk", "txn.conflicts"):
-                name = f"lakedex.{module}.clustering_conflict"
-                patched.setattr(name, lambda *_, **__: None)
+            name = "lakedex.txn.conflicts.clustering_conflict"
+            patched.setattr(name, lambda *_, **__: None)
             update.write(COW, writer_of(address))
 
     again = {"hoodie.write.num.retries.on.conflict.failures": "1"}

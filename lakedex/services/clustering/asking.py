@@ -1,0 +1,53 @@
+"""What a caller asks of a clustering: an order of rows, and the file slices to lay out anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakedex.errors import InvalidInput
+from lakedex.services.clustering.selection import Selection
+from lakedex.table import Snapshot
+from lakedex.write.layout.order import RowOrder, Strategy, column_names
+from lakedex.write.taking import Target
+from lakedex.write.target import StoredSchema, WriteSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An order, and what to bring into it."""
+
+    order: RowOrder
+    selection: Selection
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        snapshot: Snapshot,
+        by: str | Sequence[str],
+        strategy: str | Strategy | None,
+        where: str | None,
+        time_zone: str,
+    ) -> Asked:
+        """What the arguments of a call ask for, and the table's options where they say nothing.
+
+        Raises:
+            InvalidInput: a column, the strategy or the condition is wrong.
+        """
+        layout = target.options.layout
+        layout.require_kept_meta()
+        order = RowOrder.of(
+            column_names(by) or layout.clustering_columns,
+            Strategy.parse(layout.strategy if strategy is None else strategy),
+            WriteSchema.of(StoredSchema.of(snapshot).columns, StoredSchema.of(snapshot)).full,
+        )
+        if where is not None and not isinstance(where, str):
+            raise InvalidInput(f"where is a SQL condition as text, not {where!r}")
+        selection = Selection(
+            where=where,
+            partitions=layout.clustering_partitions,
+            most_bytes=layout.clustering_most_bytes,
+            time_zone=time_zone,
+        )
+        return cls(order, selection)

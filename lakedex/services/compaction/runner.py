@@ -1,0 +1,170 @@
+"""Runs a compaction that is on the timeline: the slices of its plan as base files, in one commit.
+
+    take up -> merge -> commit
+
+Readers see the old base files with their logs until the commit, and after it the new ones with the
+logs that completed since the plan was made. The rows are the same, and so are the file groups, so
+no key changes its place. A run that fails leaves the plan as it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from lakedex.errors import CommitConflict
+from lakedex.services.compaction.scheduling import (
+    pending_compactions,
+    require_merge_on_read,
+    schedule_compaction,
+)
+from lakedex.services.compaction.slices import planned_slices
+from lakedex.services.compaction.worker import compact_slices
+from lakedex.table import Snapshot
+from lakedex.timeline import Action
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.recovery import is_being_run
+from lakedex.txn.transaction import Transaction
+from lakedex.write.assign import Group, share_out
+from lakedex.write.commit import Outcome, commit_outcome
+from lakedex.write.due import tend
+from lakedex.write.handles.work import TaskResult, WriteTask
+from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.operation import COMPACT
+from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.scratch import Scratch
+from lakedex.write.table_facts import table_facts
+from lakedex.write.taking import Target
+from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.verbs import TableWriter
+
+log = logging.getLogger("lakedex")
+_LEAST_ATTEMPTS = 3
+_RUNS = 1 << 30
+
+
+def compact_table(writer: TableWriter) -> WriteResult:
+    """Run the compactions that pend, then plan and run one for what is left.
+
+    Plans that another process is running are left to it.
+
+    Raises:
+        InvalidInput: the table has no log files, as it is copy-on-write.
+        CommitConflict: other writers were first all the time; the plan stays on the timeline.
+    """
+    require_merge_on_read(Snapshot.open(writer.target().address.open()))
+    results = run_pending_compactions(writer)
+    instant = schedule_compaction(writer)
+    if instant is not None:
+        results.append(run_compaction(writer, instant))
+    return _sum(results)
+
+
+def run_pending_compactions(writer: TableWriter) -> list[WriteResult]:
+    """Run every compaction that pends; those that another process runs are left to it."""
+    return [run_compaction(writer, instant) for instant in _unattended(writer.target())]
+
+
+def run_compaction(writer: TableWriter, instant: str) -> WriteResult:
+    """Run one compaction that pends, whoever planned it.
+
+    Raises:
+        InvalidInput: no such compaction pends.
+        CommitConflict: another process runs it, or other writers were first all the time; the plan
+            stays on the timeline.
+        FileMissing: a file that it is to read is gone.
+    """
+    target = writer.target()
+    attempts = max(_LEAST_ATTEMPTS, target.conflict_retries + 1)
+    clock = StepClock()
+    for attempt in range(attempts):
+        with clock.step("begin"):
+            transaction = Transaction.resume(
+                target.address, instant, action=Action.COMPACTION, options=target.patience
+            )
+        with transaction, Scratch(target.address) as scratch:
+            try:
+                return _run(target, transaction, scratch.path, clock)
+            except CommitConflict:
+                if attempt == attempts - 1:
+                    raise
+                log.warning("the compaction %s lost a conflict and is run again", instant)
+    raise AssertionError("unreachable")
+
+
+def _unattended(target: Target) -> list[str]:
+    """The compactions that pend and that nobody is at work on."""
+    storage, patience = target.address.open(), target.patience
+    if not pending_compactions(Snapshot.open(storage).timeline):
+        return []
+    with open_lock(storage, patience.lock) as lock:
+        table = locked_table(storage, lock, patience.heartbeat)
+        timeline = table.timeline()
+        pending = [timeline.find(time) for time in pending_compactions(timeline)]
+        return [
+            each.requested_time
+            for each in pending
+            if each is not None and not is_being_run(table, each)
+        ]
+
+
+def _run(target: Target, transaction: Transaction, scratch: str, clock: StepClock) -> WriteResult:
+    snapshot, instant = transaction.snapshot, transaction.instant
+    slices = planned_slices(snapshot, snapshot.timeline.compaction_plan(instant), instant)
+    stored = StoredSchema.of(snapshot)
+    schema = WriteSchema.of(stored.columns, stored)
+    plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
+    facts = table_facts(target, snapshot, schema, plan, instant=instant, scratch=scratch, rows=0)
+    groups = [Group(each.partition, each.file_id, each, is_log=False) for each in slices]
+    # A task of a run that died may still be at work: its files must not be taken for ours.
+    shares = share_out(groups, instant, target.engine.parallelism, run=secrets.randbelow(_RUNS))
+    with clock.step("write"):
+        transaction.start_writing()
+        tasks = [
+            WriteTask(facts, number, tuple(share)) for number, share in enumerate(shares) if share
+        ]
+        done: list[TaskResult] = target.engine.map("merge the log files", compact_slices, tasks)
+    outcome = Outcome(
+        facts=facts,
+        stored=stored.columns,
+        schema=schema,
+        plan=plan,
+        answers=tuple(done),
+        notes=(),
+        replaced=(),
+        kept={**target.kept, **target.options.kept()},
+    )
+    with clock.step("commit"):
+        commit_outcome(
+            target.engine, COMPACT, transaction, outcome, unique_keys=False, is_global=False
+        )
+    with clock.step("services"):
+        tend(target)
+    files = [file for answer in done for file in answer.files]
+    result = WriteResult(
+        COMPACT.name,
+        instant,
+        rows_in=sum(file.num_writes for file in files),
+        files=len(files),
+        bytes_written=sum(file.size for file in files),
+        seconds=clock.seconds,
+    )
+    log.info("%s", result)
+    return result
+
+
+def _sum(results: list[WriteResult]) -> WriteResult:
+    """What several compactions came to, under the instant of the last one."""
+    seconds: dict[str, float] = {}
+    for result in results:
+        for step, taken in result.seconds.items():
+            seconds[step] = seconds.get(step, 0.0) + taken
+    return WriteResult(
+        COMPACT.name,
+        results[-1].instant if results else None,
+        rows_in=sum(result.rows_in for result in results),
+        files=sum(result.files for result in results),
+        bytes_written=sum(result.bytes_written for result in results),
+        seconds=seconds,
+    )

@@ -1,0 +1,104 @@
+"""Services that a write brings along, where options say so: compaction and clustering when due.
+
+The write is committed by then. What goes wrong here is told, and left to the next write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from lakedex.config import TableType
+from lakedex.engine import Engine
+from lakedex.errors import LakedexError
+from lakedex.services.clustering.scheduling import (
+    run_clustering,
+    run_pending_clusterings,
+    schedule_clustering,
+)
+from lakedex.services.compaction import run_compaction, schedule_compaction
+from lakedex.services.compaction.runner import run_pending_compactions
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, Timeline
+from lakedex.write.result import WriteResult
+from lakedex.write.rows import KEY
+from lakedex.write.stream_batches import StreamBatch
+from lakedex.write.taking import Target
+from lakedex.write.verbs import TableWriter
+
+log = logging.getLogger("lakedex")
+Service: TypeAlias = "Callable[[TableWriter, Target], None]"
+
+
+def writer_with_services(
+    address: StorageAddress,
+    engine: Engine | None = None,
+    options: Mapping[str, str] | None = None,
+    batch: StreamBatch | None = None,
+) -> TableWriter:
+    """A writer after whose commits services run that are due."""
+    return TableWriter(address, engine, options, batch, run_due_services)
+
+
+def run_due_services(writer: TableWriter, result: WriteResult) -> None:
+    """Compact and cluster after a write, as far as its options ask for it.
+
+    `hoodie.compact.inline` and `hoodie.clustering.inline` run what is due,
+    `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it.
+    """
+    if result.instant is None:
+        return
+    target = writer.target()
+    options = target.options.scheduling
+    if options.compact_inline or options.schedule_compaction_inline:
+        _attempt("compaction", _compact, writer, target)
+    if options.cluster_inline or options.schedule_clustering_inline:
+        _attempt("clustering", _cluster, writer, target)
+
+
+def _attempt(service: str, run: Service, writer: TableWriter, target: Target) -> None:
+    try:
+        run(writer, target)
+    except LakedexError as error:
+        log.warning("the %s after the write did not come to its end: %s", service, error)
+
+
+def _compact(writer: TableWriter, target: Target) -> None:
+    config = Snapshot.open(target.address.open()).config
+    if config.table_type is not TableType.MERGE_ON_READ:
+        return
+    runs = target.options.scheduling.compact_inline
+    if runs:
+        run_pending_compactions(writer)  # one that failed before would keep its groups from others
+    instant = schedule_compaction(writer, if_due=True)
+    if runs and instant is not None:
+        run_compaction(writer, instant)
+
+
+def _cluster(writer: TableWriter, target: Target) -> None:
+    options = target.options
+    if options.scheduling.cluster_inline:
+        run_pending_clusterings(writer)
+    timeline = Snapshot.open(target.address.open()).timeline
+    if commits_since_clustering(timeline) < options.scheduling.cluster_after:
+        return
+    # Without columns Hudi puts small files together; the order is free then.
+    columns = options.layout.clustering_columns or (KEY,)
+    instant = schedule_clustering(writer, columns)
+    if instant is not None and options.scheduling.cluster_inline:
+        run_clustering(writer, instant)
+
+
+def commits_since_clustering(timeline: Timeline) -> int:
+    """How many writes came after the newest clustering, pending or completed."""
+    count = 0
+    for instant in reversed(timeline.instants):
+        if instant.action is Action.CLUSTERING or (
+            timeline.requested_action(instant.requested_time) is Action.CLUSTERING
+        ):
+            break
+        is_compaction = timeline.requested_action(instant.requested_time) is Action.COMPACTION
+        count += instant.is_completed and instant.action.is_write and not is_compaction
+    return count

@@ -1,0 +1,135 @@
+"""Real Hudi on tables that lakedex compacted; each engine runs the plans of the other."""
+
+from __future__ import annotations
+
+import pytest
+
+import lakedex
+from lakedex.services.clustering import run_clustering
+from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
+from lakedex.timeline import State
+from tests.interop.handing_over import (
+    assert_holds,
+    by_hudi,
+    by_lakedex,
+    hudi_writes,
+    make_table,
+    merged,
+    rows,
+    source,
+    writer_of,
+)
+
+FIRST, SECOND, THIRD = rows(0, 120, 1), rows(20, 60, 2), rows(50, 90, 3)
+# Hudi plans a compaction only when so many deltacommits came.
+SOON = "options => 'hoodie.compact.inline.max.delta.commits=1'"
+LOG_COMPACTION = {
+    "hoodie.metadata.log.compaction.enable": "true",
+    "hoodie.metadata.log.compaction.blocks.threshold": "2",
+}
+
+
+def written(path: str) -> None:
+    """A table with log files."""
+    make_table(path, "mor").bulk_insert(source(FIRST))
+    writer_of(path).upsert(source(SECOND))
+
+
+def is_done(path: str, instant: str) -> bool:
+    return lakedex.open(path).timeline.is_completed(instant)
+
+
+def test_hudi_reads_and_writes_what_was_compacted(spark, tmp_path):
+    path = str(tmp_path / "t")
+    written(path)
+    writer = writer_of(path)
+    instant = schedule_compaction(writer)
+    hudi_writes(spark, path, THIRD, tmp_path)
+    assert lakedex.open(path).timeline.is_pending(instant), "Hudi leaves the plan where it is"
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD))
+    run_compaction(writer, instant)
+    expected = merged(FIRST, SECOND, THIRD)
+    assert_holds(spark, path, expected)
+    last = rows(80, 130, 4)
+    hudi_writes(spark, path, last, tmp_path)
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD, last))
+    compact_table(writer)
+    assert not any(current.logs for current in lakedex.open(path).files())
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD, last))
+    gone = {row[0] for row in by_hudi(spark, path, "n < 10")}
+    hudi_writes(spark, path, rows(0, 10, 5), tmp_path, "delete")
+    assert gone
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD, last, without=gone))
+
+
+def test_hudi_runs_a_plan_of_lakedex(spark, tmp_path):
+    path = str(tmp_path / "t")
+    written(path)
+    instant = schedule_compaction(writer_of(path))
+    writer_of(path).upsert(source(THIRD))
+    (shown,) = spark.sql(f"call run_compaction(op => 'execute', path => '{path}')").collect()
+    assert (shown["timestamp"], shown["state"]) == (instant, "COMPLETED")
+    assert is_done(path, instant)
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD))
+    last = rows(80, 130, 4)
+    writer_of(path).upsert(source(last))
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD, last))
+
+
+def test_lakedex_runs_plans_of_hudi(spark, tmp_path):
+    path = str(tmp_path / "t")
+    written(path)
+    call = f"call run_compaction(op => 'schedule', path => '{path}', {SOON})"
+    (shown,) = spark.sql(call).collect()
+    instant = shown["timestamp"]
+    assert lakedex.open(path).timeline.find(instant).state is State.REQUESTED
+    hudi_writes(spark, path, THIRD, tmp_path)
+    run_compaction(writer_of(path), instant)
+    expected = merged(FIRST, SECOND, THIRD)
+    assert_holds(spark, path, expected)
+    clustering = "order => 'n', op => 'schedule'"
+    (shown,) = spark.sql(f"call run_clustering(path => '{path}', {clustering})").collect()
+    run_clustering(writer_of(path), shown["timestamp"])
+    assert is_done(path, shown["timestamp"])
+    assert_holds(spark, path, expected)
+    last = rows(80, 130, 4)
+    hudi_writes(spark, path, last, tmp_path)
+    assert_holds(spark, path, merged(FIRST, SECOND, THIRD, last))
+
+
+def test_partial_updates_of_hudi_are_merged_into_base_files(spark, tmp_path):
+    path = str(tmp_path / "t")
+    written(path)
+    spark.sql(f"create table if not exists partial_t using hudi location '{path}'")
+    try:
+        spark.sql(
+            "merge into partial_t t using (select 'k030' id, 9L ver, 'p2' p, 'part' s) u "
+            "on t.id = u.id when matched then update set t.s = u.s, t.ver = u.ver"
+        )
+        expected = by_hudi(spark, path)
+        assert [row for row in expected if row[3] == "part"] == [("k030", 9, 2030, "part", "p2")]
+        assert by_lakedex(path) == expected
+        compact_table(writer_of(path))
+        spark.sql("refresh table partial_t")
+        assert_holds(spark, path, expected)
+    finally:
+        spark.sql("drop table if exists partial_t")
+
+
+@pytest.mark.parametrize("scan", ["false", "true"], ids=["plain scan", "optimised scan"])
+def test_hudi_reads_log_blocks_that_were_put_together(spark, tmp_path, scan):
+    path = str(tmp_path / "t")
+    written(path)
+    writer = writer_of(path, LOG_COMPACTION)
+    tables = [FIRST, SECOND]
+    for ver in range(3, 7):
+        tables.append(rows(ver * 10, 130 + ver, ver))
+        writer.upsert(source(tables[-1]))
+    folder = tmp_path / "t/.hoodie/metadata/.hoodie/timeline"
+    assert len(list(folder.glob("*.logcompaction.requested"))) >= 2
+    expected = merged(*tables)
+    chosen = {"hoodie_metadata_optimized_log_blocks_scan_enable": scan}
+    assert by_hudi(spark, path, **chosen) == expected
+    assert by_hudi(spark, path, "id = 'k133'", **chosen) == by_lakedex(path, "id = 'k133'") != []
+    hudi_writes(spark, path, rows(0, 5, 9), tmp_path)
+    assert_holds(spark, path, merged(*tables, rows(0, 5, 9)))
