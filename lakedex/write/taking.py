@@ -18,6 +18,7 @@ from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment
+from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
@@ -31,7 +32,12 @@ from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.rows import DELETE
-from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+from lakedex.write.target import (
+    StoredSchema,
+    WriteSchema,
+    check_indexed_columns,
+    check_writable,
+)
 from lakedex.write.windowed.day_window import check_partitions
 
 
@@ -45,6 +51,8 @@ class Target:
     kept: Mapping[str, str] = field(default_factory=dict)
     """What the table kept before."""
     conflict_retries: int = 0
+    new_indexes: tuple[IndexDefinition, ...] = ()
+    """Secondary indexes that the write is to make."""
 
     @property
     def patience(self) -> TransactionOptions:
@@ -89,6 +97,7 @@ def take_rows(
             defaults=stored.defaults,
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
+    check_indexed_columns(snapshot, stored.columns, columns)
     schema = WriteSchema.of(columns, stored)
     order = BulkOrder.of(target.options.layout, schema.full) if operation.sorts else None
     if source is not None:

@@ -40,6 +40,7 @@ from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.parts import TaggedPart
 from lakedex.write.replaced_keys import note_replaced_keys
+from lakedex.write.replaced_pairs import joined_pairs, note_replaced_pairs
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
@@ -144,7 +145,13 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     snapshot = write.transaction.snapshot
     if StoredSchema.of(snapshot).columns != taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    plan = plan_metadata(snapshot, target.options.metadata, taken.schema.columns, rows=taken.rows)
+    plan = plan_metadata(
+        snapshot,
+        target.options.metadata,
+        taken.schema.columns,
+        rows=taken.rows,
+        new_indexes=target.new_indexes,
+    )
     facts = table_facts(
         target,
         snapshot,
@@ -181,9 +188,13 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         ]
         done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
         notes = [note for answer in done for note in answer.notes]
+        pairs = [answer.pairs for answer in done]
         if replaced and plan.has_record_index:
             index = global_record_index(snapshot)
             notes = note_replaced_keys(target.engine, facts, index, replaced) + notes
+            gone = {current.id for current in replaced}
+            staying = [current for current in snapshot.slices if current.id not in gone]
+            pairs += note_replaced_pairs(target.engine, facts, index, replaced, staying)
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,
@@ -191,6 +202,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         plan=plan,
         answers=tuple(done),
         notes=tuple(notes),
+        pairs=joined_pairs(facts.secondary, pairs),
         replaced=tuple(replaced),
         kept={**target.kept, **target.options.kept()},
         added_keys=_added_keys(write, found_unique=unique),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.clustering.moved_keys import moved_keys
@@ -134,6 +135,8 @@ class _Run:
         facts = table_facts(
             target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
         )
+        # Values and keys stay as they are, and so do the secondary indexes.
+        facts = replace(facts, secondary=())
         with clock.step("layout"):
             arranged = arrange(target.engine, facts, self._order, self._unarranged(snapshot))
             groups = arranged_groups(arranged, self._order)
