@@ -1,8 +1,8 @@
-"""What a write tells secondary indexes: its own pairs, and those of file groups it replaces."""
+"""Pairs of file groups that a write replaces: secondary indexes must forget them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +13,7 @@ from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import Segment
-from lakedex.index.secondary.pairs import SecondaryTarget
-from lakedex.index.written import KeyNote, PairNotes
+from lakedex.index.written import KeyNote
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.notes import PairTaker
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
@@ -54,26 +53,6 @@ def note_replaced_pairs(
     count = max(1, min(len(replaced), engine.parallelism * 2))
     tasks = [_Task(facts, tuple(replaced[at::count]), index, catalog) for at in range(count)]
     return engine.map("note replaced values", _note_pairs, tasks)
-
-
-def joined_pairs(
-    targets: Sequence[SecondaryTarget], parts: Sequence[Mapping[str, tuple[KeyNote, ...]]]
-) -> dict[str, PairNotes]:
-    """What all tasks of a write noted for each secondary index.
-
-    Example:
-        >>> note = KeyNote(0, Segment("path", 0, 1, 1))
-        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
-        >>> len(joined_pairs([target], [{target.name: (note,)}, {}])[target.name].notes)
-        1
-    """
-    found = {
-        each.name: PairNotes(
-            each.buckets, tuple(note for part in parts for note in part.get(each.name, ()))
-        )
-        for each in targets
-    }
-    return {name: pairs for name, pairs in found.items() if pairs.notes}
 
 
 def _note_pairs(task: _Task) -> dict[str, tuple[KeyNote, ...]]:

@@ -1,4 +1,4 @@
-"""CREATE INDEX without Spark: what is refused, what is left when it fails, and how it is dropped."""
+"""CREATE INDEX without Spark: what is refused, what a failure leaves, and how it is dropped."""
 
 from __future__ import annotations
 
