@@ -99,7 +99,8 @@ def test_procedures_tell(lake, sql, table):
 
 
 WRONG = [
-    ("CREATE INDEX i ON {} (name)", UnsupportedFeature, "CREATE INDEX i of kind 'i'"),
+    ("CREATE INDEX i ON {} USING hash (name)", UnsupportedFeature, "CREATE INDEX i of kind 'hash'"),
+    ("CREATE INDEX i ON {} (name)", InvalidInput, "needs a record index"),
     ("CREATE INDEX i ON {} (lower(name))", UnsupportedFeature, "on an expression"),
     ("CREATE INDEX record_index ON {} (name)", InvalidInput, r"is on its key \(id\)"),
     ("DROP INDEX nope ON {}", InvalidInput, "has no index 'nope'"),
