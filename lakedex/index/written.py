@@ -57,6 +57,14 @@ class KeyNote:
 
 
 @dataclass(frozen=True, slots=True)
+class PairNotes:
+    """Pairs of one secondary index that came and went (`pair_writer.PAIR_SCHEMA`), by bucket."""
+
+    buckets: int
+    notes: tuple[KeyNote, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BloomText:
     """The bloom filter of a new base file, as it stands in the footer."""
 
@@ -89,3 +97,5 @@ class CommitChanges:
     blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1
+    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
+    """What secondary indexes get, by name."""

@@ -8,7 +8,10 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import format_definitions
 from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.index_names import find_index
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import Action, update_properties
@@ -35,7 +38,7 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
 
     Args:
         address: Where the table lies.
-        name: The index by the name of its metadata partition.
+        name: The index by the name of its metadata partition, or by that which it was given.
         patience: How long to wait for other writers.
 
     Raises:
@@ -45,10 +48,12 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
     with open_lock(storage, patience.lock):
         snapshot = Snapshot.open(storage)
         config = snapshot.config
-        if name not in config.metadata_partitions:
+        found = find_index(snapshot, name)
+        if found is None or found not in config.metadata_partitions:
             present = ", ".join(config.metadata_partitions) or "none"
             raise InvalidInput(f"table {config.name} has no index {name!r}; it has {present}")
-        if name not in _FLAGS:
+        name = found
+        if name not in _FLAGS and not name.startswith(PREFIX):
             raise UnsupportedFeature(f"dropping the index {name}")
         if snapshot.timeline.pending_of(Action.INDEXING):
             raise InvalidInput(f"an index of {config.name} is being built; drop {name} after that")
@@ -62,19 +67,32 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
         }
         if config.index_defs_path is not None:
             storage.replace(config.index_defs_path, format_definitions(definitions))
-        flags = {spelling: "false" for flag in _FLAGS[name] for spelling in flag.names}
-        said = {each: "false" for each in flags if each in kept}
-        off = {flag.name: "false" for flag in _FLAGS[name]}
-        layout = _LAYOUT.get(name, ())
-        chosen = {each: value for each, value in kept.items() if each not in layout}
-        write_own_properties(storage, {**chosen, **said, **off})
+        if name in _FLAGS:
+            _switch_off(storage, kept, name)
         for each in gone:
             remove_partition(address, each)
+
+
+def _switch_off(storage: Storage, kept: dict[str, str], name: str) -> None:
+    """Let writers not make the index again."""
+    flags = {spelling: "false" for flag in _FLAGS[name] for spelling in flag.names}
+    said = {each: "false" for each in flags if each in kept}
+    off = {flag.name: "false" for flag in _FLAGS[name]}
+    layout = _LAYOUT.get(name, ())
+    chosen = {each: value for each, value in kept.items() if each not in layout}
+    write_own_properties(storage, {**chosen, **said, **off})
 
 
 def _check_unneeded(snapshot: Snapshot, kept: dict[str, str], name: str) -> None:
     if name != "record_index":
         return
+    # traps: B62 - without it the secondary indexes lead nowhere.
+    needing = [each for each in snapshot.config.metadata_partitions if each.startswith(PREFIX)]
+    if needing:
+        raise InvalidInput(
+            f"{', '.join(needing)} of table {snapshot.config.name} need the record index; drop "
+            "them first"
+        )
     definition = snapshot.definitions.get(name)
     partitioned = None if definition is None else definition.is_partitioned
     chosen = WriteOptions.resolve(

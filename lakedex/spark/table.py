@@ -17,6 +17,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
+from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
@@ -248,9 +249,38 @@ class SparkTable:
         """Give the record index another number of file groups; the data is not read."""
         reshard_index(self._address, self._engine, index, file_groups)
 
-    def drop_metadata_index(self, name: str) -> None:
-        """Take an index away that a table has at most once, such as `column_stats`."""
+    def create_index(
+        self,
+        name: str,
+        columns: str | Sequence[str],
+        *,
+        using: str = "",
+        options: Options = None,
+        if_missing: bool = False,
+        wait: bool = True,
+    ) -> WriteResult | None:
+        """Build an index, such as a secondary one; see `services.index_creating.create_index`.
+
+        Args:
+            name: What it is called.
+            columns: Its column.
+            using: Its kind, `secondary_index` unless the name says another.
+            options: Write options of the build and of all later writes.
+            if_missing: Do nothing when it is there already.
+            wait: Build it now.
+        """
+        return create_index(
+            self.writer(), name, columns, using=using, options=options, if_missing=if_missing,
+            wait=wait,
+        )  # fmt: skip
+
+    def drop_index(self, name: str) -> None:
+        """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
+
+    def refresh_index(self, name: str) -> None:
+        """Build a secondary index anew from the data."""
+        refresh_index(self.writer(), name)
 
     def keep_options(self, options: Mapping[str, str]) -> None:
         """Let all later writes go by some of Hudi's write options."""

@@ -7,8 +7,8 @@ they grow with the records; ranges and filters are answered.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -18,11 +18,13 @@ from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.written import BloomText, FileStatistics, KeyNote, note_rows
 from lakedex.schema import SchemaHistory
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.facts import TableFacts
+from lakedex.write.handles.notes import PairTaker
 
 _TASKS_A_CORE = 4
 _NOTES_AT_ONCE = 1_000_000
@@ -38,11 +40,13 @@ class SurveyWants:
     shards: int = 0
     """File groups of the record index, of one partition if it is partitioned; 0 for none."""
     buckets: int = 1
+    secondary: tuple[SecondaryTarget, ...] = ()
+    """Secondary indexes that are to be built."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no data has to be read."""
-        return not (self.stat_columns or self.blooms or self.shards)
+        return not (self.stat_columns or self.blooms or self.shards or self.secondary)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Survey:
     statistics: FileStatistics = field(default_factory=dict)
     blooms: tuple[BloomText, ...] = ()
     notes: tuple[KeyNote, ...] = ()
+    pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
+    """The pairs of secondary indexes, by name."""
 
     @classmethod
     def joined(cls, parts: Sequence[Survey]) -> Survey:
@@ -66,6 +72,10 @@ class Survey:
             },
             tuple(bloom for part in parts for bloom in part.blooms),
             tuple(note for part in parts for note in part.notes),
+            {
+                name: tuple(note for part in parts for note in part.pairs.get(name, ()))
+                for name in dict.fromkeys(name for part in parts for name in part.pairs)
+            },
         )
 
 
@@ -113,16 +123,23 @@ def survey_slices(task: _Task) -> Survey:
     )
     ranges = StoredRanges(context, wants.stat_columns)
     notes = _KeyNotes(context.storage, facts.scratch, wants)
+    # Only what the new indexes need is read of the rows, and that once.
+    told = replace(facts, secondary=wants.secondary)
+    pairs = PairTaker(told, context.storage)
+    columns = list(dict.fromkeys([*_key_columns(context), *told.indexed_columns]))
     blooms = []
     for current in task.slices:
         if wants.stat_columns:
             ranges.add(current)
         if wants.blooms and current.base is not None:
             blooms.append(_bloom(facts, context, current, current.base))
-        if wants.shards:
-            for rows in read_slice(context, current, _key_columns(context)):
-                notes.add(current, context.record_keys(rows))
-    return Survey(ranges.tables(), tuple(blooms), notes.finish())
+        if wants.shards or wants.secondary:
+            for rows in read_slice(context, current, columns):
+                if wants.shards:
+                    notes.add(current, context.record_keys(rows))
+                if wants.secondary:
+                    pairs.add(rows.slice(0, 0), rows)
+    return Survey(ranges.tables(), tuple(blooms), notes.finish(), pairs.finish())
 
 
 def _key_columns(context: ReadContext) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -14,7 +14,8 @@ from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.written import CommitChanges, FileStatistics, KeyNote
+from lakedex.index.secondary.coverage import kept_up_note
+from lakedex.index.written import CommitChanges, FileStatistics, KeyNote, PairNotes
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
@@ -47,6 +48,8 @@ class Outcome:
     replaced: tuple[FileSlice, ...]
     kept: Mapping[str, str]
     """Settings that the table keeps for its next writer."""
+    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
+    """What secondary indexes get, by name."""
     added_keys: AddedKeys | None = None
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
@@ -98,7 +101,11 @@ def commit_outcome(
             operation=operation.name,
             schema_text=outcome.schema.text,
             replaced=_replaced_ids(outcome.replaced),
-            extra={**_said_of_keys(scope, outcome), **_said_of_batch(scope, outcome)},
+            extra={
+                **_said_of_keys(scope, outcome),
+                **_said_of_batch(scope, outcome),
+                **kept_up_note(outcome.plan.secondary),
+            },
         )
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
@@ -136,6 +143,10 @@ def _check_concurrent(
     before, now = outcome.facts.config, scope.snapshot.config
     if before.metadata_partitions != now.metadata_partitions:
         raise CommitConflict("another writer changed the table's indexes meanwhile; write again")
+    for each in outcome.plan.secondary:
+        definition = scope.snapshot.definitions.get(each.name)
+        if definition is None or definition.source_fields != (each.column,):
+            raise CommitConflict(f"another writer made the index {each.name} anew; write again")
     check = partial(
         check_inserted_keys,
         engine,
@@ -193,6 +204,7 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
+        pairs=outcome.pairs,
     )
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
+from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline.committed import CommittedInstants
 
@@ -41,6 +42,14 @@ class TableFacts:
     """Into how many buckets key notes are put."""
     note_shards: int = 1
     """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
+
+    secondary: tuple[SecondaryTarget, ...] = ()
+    """The secondary indexes that are told of changed rows."""
+
+    @property
+    def indexed_columns(self) -> list[str]:
+        """The columns of secondary indexes, each once."""
+        return list(dict.fromkeys(each.column for each in self.secondary))
 
     def read_context(self) -> ReadContext:
         """What reading slices needs, opened in this process."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definitions import IndexDefinition, format_definitions
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
@@ -27,10 +27,11 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, update_properties
+from lakedex.timeline import Action, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.facts import TableFacts
@@ -74,18 +75,35 @@ def ensure_metadata(
         if name not in snapshot.config.metadata_partitions
     }
     definitions = _definitions(snapshot, plan, missing)
+    _check_builders(snapshot, missing)
+    _remove_leftovers(facts, snapshot)
     if not missing:
         if definitions != snapshot.definitions:
             _write_definitions(snapshot.storage, snapshot.config, definitions)
         return
-    _check_builders(snapshot, missing)
-    _remove_leftovers(facts, snapshot)
+    try:
+        _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+    except Exception:
+        _take_back(facts, snapshot, missing)
+        raise
+
+
+def _build(
+    engine: Engine,
+    facts: TableFacts,
+    snapshot: Snapshot,
+    plan: MetadataPlan,
+    missing: Mapping[str, int],
+    definitions: Mapping[str, IndexDefinition],
+    next_time: Callable[[], str],
+) -> None:
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
     wants = SurveyWants(
         stat_columns=plan.stat_columns if missing.keys() & _STATISTICS else (),
         blooms=_BLOOM_FILTERS in missing,
         shards=missing.get(RECORD_INDEX, 0),
         buckets=plan.note_buckets,
+        secondary=tuple(each for each in plan.new_secondary if each.name in missing),
     )
     found = survey(engine, seen, snapshot.history, snapshot.slices, wants)
     create_metadata_table(
@@ -100,6 +118,21 @@ def ensure_metadata(
     _name_partitions(snapshot, missing, has_definitions=bool(definitions))
     if RECORD_INDEX in missing:
         _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
+
+
+def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
+    """Leave no trace of a build that failed; what cannot be removed the next writer removes."""
+    try:
+        named = load_table_config(snapshot.storage)
+        if not set(missing).isdisjoint(named.metadata_partitions) or not named.metadata_enabled:
+            return
+        path = named.index_defs_path
+        if path is not None:
+            snapshot.storage.replace(path, format_definitions(snapshot.definitions))
+        for name in missing:
+            remove_partition(facts.address, name)
+    except LakedexError as error:
+        log.warning("left over from indexes that were not built: %s", error)
 
 
 def _check_builders(snapshot: Snapshot, missing: Mapping[str, int]) -> None:
@@ -145,8 +178,16 @@ def _partition_plans(
         blooms=found.blooms,
     )
     maker = RecordMaker(changes, instant, plan.stat_columns)
+    targets = {each.name: each for each in plan.new_secondary}
     plans: dict[str, PartitionPlan] = {}
     for name, groups in missing.items():
+        if name in targets:
+            plans[name] = PartitionPlan(
+                groups,
+                key_notes=found.pairs.get(name, ()),
+                note_buckets=targets[name].buckets,
+            )
+            continue
         if name != RECORD_INDEX:
             plans[name] = PartitionPlan(groups, maker.change_of(name))
             continue
@@ -177,7 +218,14 @@ def _definitions(
     snapshot: Snapshot, plan: MetadataPlan, missing: Mapping[str, int]
 ) -> dict[str, IndexDefinition]:
     """The index definitions as they are to be."""
-    found = dict(snapshot.definitions)
+    live = {*snapshot.config.metadata_partitions, *snapshot.config.metadata_partitions_inflight}
+    # A definition alone is what a build left that was cut short, and other engines stumble over it.
+    found = {
+        name: each
+        for name, each in snapshot.definitions.items()
+        if name in live or not name.startswith(PREFIX)
+    }
+    found |= {each.name: each for each in plan.new_definitions if each.name in missing}
     if RECORD_INDEX in missing:
         options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
         found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
 from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
+from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.secondary.pairs import PREFIX, SecondaryTarget
 from lakedex.table import Snapshot
 from lakedex.write.row_size import stored_rows
 
@@ -18,6 +21,8 @@ _ORDER = ("files", "column_stats", "bloom_filters", RECORD_INDEX, "partition_sta
 """In the order in which Hudi makes them."""
 _META_STAT_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])
 _MOST_NOTE_BUCKETS = 8
+_MOST_BUILD_BUCKETS = 256
+"""A build has all pairs of a bucket in memory, so that each gets few shards."""
 _ENTRIES_A_SHARD = 500_000
 _GROWTH = 4
 
@@ -36,6 +41,12 @@ class MetadataPlan:
     has_partitioned_record_index: bool
     lookup_shards: int
     """File groups of a global record index that is there already; 0 where there is none."""
+    secondary: tuple[SecondaryTarget, ...] = ()
+    """The secondary indexes that the table has."""
+    new_secondary: tuple[SecondaryTarget, ...] = ()
+    """Those that this write makes."""
+    new_definitions: tuple[IndexDefinition, ...] = ()
+    """Their definitions."""
 
     def has(self, partition: str) -> bool:
         """Whether a partition will be there."""
@@ -53,11 +64,26 @@ class MetadataPlan:
 
 
 def plan_metadata(
-    snapshot: Snapshot, options: MetadataOptions, columns: pa.Schema, *, rows: int
+    snapshot: Snapshot,
+    options: MetadataOptions,
+    columns: pa.Schema,
+    *,
+    rows: int,
+    new_indexes: Sequence[IndexDefinition] = (),
 ) -> MetadataPlan:
-    """What the metadata table needs for a write of so many rows."""
+    """What the metadata table needs for a write of so many rows.
+
+    Args:
+        snapshot: The table.
+        options: What its writers want of the metadata table.
+        columns: The columns that the write commits.
+        rows: How many rows it has.
+        new_indexes: Definitions of secondary indexes that the write makes.
+    """
     present = snapshot.config.metadata_partitions
     wanted = tuple(name for name in _ORDER if options.has(name))
+    kept = [name for name in present if name.startswith(PREFIX)]
+    made = [each for each in new_indexes if each.name not in present]
     partitioned = options.record_index is RecordIndexScope.PARTITIONED
     shards = lookup_shards = 0
     if RECORD_INDEX in wanted:
@@ -73,6 +99,11 @@ def plan_metadata(
         "bloom_filters": options.bloom_filter_groups,
         RECORD_INDEX: shards,
     }
+    if made:
+        entries = stored_rows(snapshot)
+        count = _shards_for(entries, *options.record_index_groups, partitioned=False)
+        groups |= {each.name: count for each in made}
+    wanted = (*wanted, *kept, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
         missing={name: groups[name] for name in wanted if name not in present},
@@ -80,6 +111,28 @@ def plan_metadata(
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
+        secondary=tuple(_target(snapshot, name) for name in kept),
+        new_secondary=tuple(
+            SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS) for each in made
+        ),
+        new_definitions=tuple(made),
+    )
+
+
+def _target(snapshot: Snapshot, name: str) -> SecondaryTarget:
+    """A secondary index that is there, as writers keep it up to date.
+
+    Raises:
+        IndexUnusable: it cannot be kept up to date.
+    """
+    definition = snapshot.definitions.get(name)
+    if definition is None or len(definition.source_fields) != 1 or snapshot.metadata is None:
+        raise IndexUnusable(
+            f"the index {name} of table {snapshot.config.name} has no definition that names its "
+            "column, so that it cannot be kept up to date; drop it first"
+        )
+    return SecondaryTarget.of(
+        definition, max(1, len(snapshot.metadata.groups(name))), _MOST_NOTE_BUCKETS
     )
 
 

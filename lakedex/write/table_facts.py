@@ -45,4 +45,5 @@ def table_facts(
         bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
         note_buckets=buckets,
         note_shards=shards,
+        secondary=plan.secondary,
     )

@@ -18,6 +18,7 @@ from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment
+from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
@@ -32,7 +33,12 @@ from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
 from lakedex.write.rows import DELETE
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import StoredSchema, WriteSchema, check_writable
+from lakedex.write.target import (
+    StoredSchema,
+    WriteSchema,
+    check_indexed_columns,
+    check_writable,
+)
 from lakedex.write.windowed.day_window import check_partitions
 
 
@@ -48,6 +54,8 @@ class Target:
     conflict_retries: int = 0
     batch: StreamBatch | None = None
     """The batch of a stream that the rows are."""
+    new_indexes: tuple[IndexDefinition, ...] = ()
+    """Secondary indexes that the write is to make."""
 
     @property
     def patience(self) -> TransactionOptions:
@@ -92,6 +100,7 @@ def take_rows(
             defaults=stored.defaults,
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
+    check_indexed_columns(snapshot, stored.columns, columns)
     schema = WriteSchema.of(columns, stored)
     order = BulkOrder.of(target.options.layout, schema.full) if operation.sorts else None
     if source is not None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.merge_mode import MergeMode
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
@@ -23,6 +23,7 @@ _KEPT_KINDS = (
     Kind.PARTITION_STATS,
     Kind.BLOOM_FILTERS,
     Kind.RECORD_INDEX,
+    Kind.SECONDARY_INDEX,
 )
 META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
 
@@ -103,6 +104,29 @@ def check_writable(snapshot: Snapshot) -> None:
     for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         if metadata_partition(name).kind not in _KEPT_KINDS:
             raise UnsupportedFeature(f"writing a table with the index {name}")
+
+
+def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:
+    """Refuse rows that would change the type of a column with a secondary index.
+
+    The entries spell values as the type does, and would no longer be found.
+
+    Raises:
+        InvalidInput: naming the column and the index.
+    """
+    for name in snapshot.config.metadata_partitions:
+        definition = snapshot.definitions.get(name)
+        if definition is None or metadata_partition(name).kind is not Kind.SECONDARY_INDEX:
+            continue
+        for column in definition.source_fields:
+            if column not in after.names:
+                raise InvalidInput(f"column {column!r} has the index {name}; drop that first")
+            old, new = before.field(column).type, after.field(column).type
+            if old != new:
+                raise InvalidInput(
+                    f"column {column!r} of type {old} would become {new}, but it has the index "
+                    f"{name}, which spells its values; drop the index first"
+                )
 
 
 def _refused(config: TableConfig) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from lakedex.config import write_option_names as names_of
@@ -10,10 +11,10 @@ from lakedex.config.option_check import CONFLICT_RETRIES
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.index.definitions import IndexDefinition
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -55,6 +56,15 @@ class TableWriter:
         self._engine = engine or LocalEngine()
         self._options = dict(options or {})
         self._batch = batch
+
+    @property
+    def address(self) -> StorageAddress:
+        """Where the table lies."""
+        return self._address
+
+    def snapshot(self) -> Snapshot:
+        """The table as it is now."""
+        return Snapshot.open(self._address.open())
 
     def with_options(self, options: Mapping[str, str]) -> TableWriter:
         """The same with some options changed."""
@@ -113,6 +123,15 @@ class TableWriter:
         """Take whole partitions away, named by their paths."""
         return self.run(kinds.DELETE_PARTITION, None, partitions=partitions)
 
+    def add_index(self, definition: IndexDefinition) -> WriteResult:
+        """Build a secondary index of the rows that are there; writes keep it up from then on.
+
+        `services.index_creating.create_index` makes the definition of a name and a column, and
+        finds out what is wrong with them.
+        """
+        target = replace(self.target(), new_indexes=(definition,))
+        return run_write(target, kinds.INDEX, None)
+
     def run(
         self,
         operation: Operation,
@@ -132,7 +151,7 @@ class TableWriter:
         Raises:
             CommitConflict: Another writer was first; nothing was changed.
         """
-        if self._batch is not None and self._batch.is_written(self._timeline()):
+        if self._batch is not None and self._batch.is_written(self.snapshot().timeline):
             return WriteResult(operation.name, None)
         result = run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
         if self._after_commit is not None:
@@ -141,10 +160,7 @@ class TableWriter:
 
     def seen(self) -> CommittedInstants:
         """What is committed now."""
-        return CommittedInstants.of(self._timeline())
-
-    def _timeline(self) -> Timeline:
-        return Snapshot.open(self._address.open()).timeline
+        return CommittedInstants.of(self.snapshot().timeline)
 
     def target(self) -> Target:
         """The table as a write is told of it, with all options resolved.

@@ -35,17 +35,17 @@ from lakedex.write.due import tend
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
+from lakedex.write.index_notes import gather_notes
 from lakedex.write.log_deletes import groups_with_deletes
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.parts import TaggedPart
-from lakedex.write.replaced_keys import note_replaced_keys
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
 from lakedex.write.table_facts import table_facts
-from lakedex.write.tag.plan import all_index_groups, global_record_index, plan_tagging
+from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_rows
@@ -144,7 +144,13 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
     snapshot = write.transaction.snapshot
     if StoredSchema.of(snapshot).columns != taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    plan = plan_metadata(snapshot, target.options.metadata, taken.schema.columns, rows=taken.rows)
+    plan = plan_metadata(
+        snapshot,
+        target.options.metadata,
+        taken.schema.columns,
+        rows=taken.rows,
+        new_indexes=target.new_indexes,
+    )
     facts = table_facts(
         target,
         snapshot,
@@ -180,17 +186,17 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
             WriteTask(facts, number, tuple(share)) for number, share in enumerate(shares) if share
         ]
         done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
-        notes = [note for answer in done for note in answer.notes]
-        if replaced and plan.has_record_index:
-            index = global_record_index(snapshot)
-            notes = note_replaced_keys(target.engine, facts, index, replaced) + notes
+        notes, pairs = gather_notes(
+            target.engine, facts, snapshot, done, replaced, has_record_index=plan.has_record_index
+        )
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,
         schema=taken.schema,
         plan=plan,
         answers=tuple(done),
-        notes=tuple(notes),
+        notes=notes,
+        pairs=pairs,
         replaced=tuple(replaced),
         kept={**target.kept, **target.options.kept()},
         added_keys=_added_keys(write, found_unique=unique),

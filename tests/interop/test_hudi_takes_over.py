@@ -9,7 +9,6 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.errors import UnsupportedFeature
 from lakedex.services.resharding import reshard_index
 from lakedex.services.upgrading import upgrade_table
 from lakedex.storage.address import StorageAddress
@@ -115,8 +114,6 @@ def test_hudi_goes_on_with_a_resharded_record_index(spark, tmp_path, kind, group
     answer = ask(spark, path, "s = 's35-2'")
     assert (answer.ids, answer.files) == (["k035"], 1)
     assert by_lakedex(path, "s = 's35-2'") == [row for row in expected if row[0] == "k035"]
-    with pytest.raises(UnsupportedFeature, match="secondary_index_on_s"):
-        writer_of(path).upsert(source(rows(0, 1, 9)))
     assert by_hudi(spark, path) == expected
 
 

@@ -22,6 +22,7 @@ from lakedex.write.verbs import TableWriter
 WORKER_MODULES = [
     "lakedex.index.metadata_table.compaction",
     "lakedex.index.metadata_table.entry_spilling",
+    "lakedex.index.metadata_table.pair_writer",
     "lakedex.index.metadata_table.shard_writer",
     "lakedex.index.windowed.run_writer",
     "lakedex.services.clustering.moved_keys",
@@ -35,6 +36,7 @@ WORKER_MODULES = [
     "lakedex.write.layout.spreading",
     "lakedex.write.matching_rows",
     "lakedex.write.replaced_keys",
+    "lakedex.write.replaced_pairs",
     "lakedex.write.shared_keys",
     "lakedex.write.tag",
     "lakedex.write.tag.windowed_places",

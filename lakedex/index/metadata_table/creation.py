@@ -31,6 +31,7 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
+from lakedex.index.metadata_table.pair_writer import write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import (
     ShardJob,
@@ -54,8 +55,8 @@ _OPERATION = "UPSERT_PREPPED"
 class PartitionPlan:
     """What a new partition of the metadata table is to hold.
 
-    The first records come as `changes`, or, in the record index only, as notes about keys that
-    workers read: the more keys, the more buckets.
+    The first records come as `changes`, or, in record and secondary indexes, as notes about keys
+    that workers read: the more keys, the more buckets.
     """
 
     file_groups: int
@@ -99,7 +100,7 @@ def create_metadata_table(
 
     Args:
         address: Where the data table lies.
-        engine: Runs the workers that write the record index.
+        engine: Runs the workers that write record and secondary indexes.
         config: The properties of the data table.
         plan: The new partitions, in the order in which they are made.
         next_time: Gives times that grow, for completions.
@@ -157,8 +158,10 @@ def _check(config: TableConfig, plan: Mapping[str, PartitionPlan]) -> None:
             raise InvalidInput(f"the table {config.name} has the index {name} already")
         if wanted.file_groups < 1:
             raise InvalidInput(f"{name} needs at least one file group, not {wanted.file_groups}")
-        if (wanted.key_notes or wanted.is_partitioned) and kind is not Kind.RECORD_INDEX:
-            raise InvalidInput(f"{name} is no record index, and cannot be built from keys")
+        if wanted.key_notes and kind not in (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX):
+            raise InvalidInput(f"{name} is no index of keys, and cannot be built from them")
+        if wanted.is_partitioned and kind is not Kind.RECORD_INDEX:
+            raise InvalidInput(f"{name} is no record index, and cannot go by data partitions")
 
 
 def _build(
@@ -204,8 +207,10 @@ def _build(
             instant_ms=to_epoch_ms(instant, config.timezone),
         )
         work = write_entries if plan.notes_are_entries else write_notes
+        if metadata_partition(name).kind is Kind.SECONDARY_INDEX:
+            work = write_pairs
         tasks = note_tasks(plan.key_notes)
-        for answer in engine.map("build the record index", partial(work, job), tasks):
+        for answer in engine.map(f"build the index {name}", partial(work, job), tasks):
             bases += answer
     stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
     completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())

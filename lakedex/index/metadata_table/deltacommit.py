@@ -5,7 +5,7 @@ It completes before the data table's instant does; until then readers pass its b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lakedex.config import TableConfig
@@ -26,10 +26,16 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
+from lakedex.index.metadata_table.pair_writer import write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.records import RecordMaker, require_writable
-from lakedex.index.metadata_table.shard_writer import ShardJob, note_tasks, write_notes
-from lakedex.index.written import CommitChanges
+from lakedex.index.metadata_table.shard_writer import (
+    ShardJob,
+    ShardTask,
+    note_tasks,
+    write_notes,
+)
+from lakedex.index.written import CommitChanges, KeyNote
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch_ms
@@ -56,7 +62,7 @@ def commit_changes(
 
     Args:
         address: Where the data table lies.
-        engine: Runs the workers that write the record index.
+        engine: Runs the workers that write record and secondary indexes.
         instant: The instant of the data table.
         changes: What it did.
         next_time: Gives times that grow, for the completion.
@@ -97,16 +103,39 @@ def commit_changes(
                 as_base=False,
                 instant_ms=to_epoch_ms(instant, config.timezone),
             )
-            tasks = note_tasks(changes.key_notes)
-            noted = sum(note.segment.rows for note in changes.key_notes)
-            run = engine.map_small if noted <= _FEW_NOTES else engine.map
-            for answer in run("write the record index", partial(write_notes, job), tasks):
-                files += answer
+            files += _written(engine, job, write_notes, changes.key_notes)
+        elif metadata_partition(name).kind is Kind.SECONDARY_INDEX:
+            pairs = changes.pairs.get(name)
+            if pairs is not None:
+                job = ShardJob(
+                    address=address,
+                    partition=name,
+                    instant=instant,
+                    pending_path=pending,
+                    groups=groups[name],
+                    is_partitioned=False,
+                    buckets=pairs.buckets,
+                    as_base=False,
+                )
+                files += _written(engine, job, write_pairs, pairs.notes)
         else:
             change = maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)
     completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
     store.complete(completed, (log_stat(file, instant) for file in files), operation)
+
+
+def _written(
+    engine: Engine,
+    job: ShardJob,
+    work: Callable[[ShardJob, ShardTask], list[GroupFile]],
+    notes: Sequence[KeyNote],
+) -> list[GroupFile]:
+    """The files that workers write from notes; few notes are not worth a job."""
+    noted = sum(note.segment.rows for note in notes)
+    run = engine.map_small if noted <= _FEW_NOTES else engine.map
+    answers = run(f"write the index {job.partition}", partial(work, job), note_tasks(notes))
+    return [file for answer in answers for file in answer]
 
 
 def write_change(

@@ -75,12 +75,22 @@ def secondary_keys(values: pa.ChunkedArray, record_keys: pa.ChunkedArray) -> pa.
         >>> secondary_keys(values, keys).to_pylist()
         ['a\\$b$k1', '\x00$k2']
     """
-    spelled = _escaped(values.cast(pa.string())).fill_null(SECONDARY_NULL)
-    joined = pc.binary_join_element_wise(spelled, _escaped(record_keys), SECONDARY_SEPARATOR)
+    spelled = escaped_secondary(values.cast(pa.string())).fill_null(SECONDARY_NULL)
+    keys = escaped_secondary(record_keys)
+    joined = pc.binary_join_element_wise(spelled, keys, SECONDARY_SEPARATOR)
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
-def _escaped(text: pa.ChunkedArray) -> pa.ChunkedArray:
+def escaped_secondary(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    r"""Texts as they stand in secondary keys, null where they are null.
+
+    Example:
+        >>> escaped_secondary(pa.array(["a$b", "plain", None])).to_pylist()
+        ['a\\$b', 'plain', None]
+    """
+    odd = pc.match_substring_regex(text, r"[\\$\x00]")
+    if not pc.any(odd).as_py():
+        return text
     return pc.replace_substring_regex(text, r"([\\$\x00])", r"\\\1")
 
 

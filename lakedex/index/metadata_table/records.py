@@ -1,6 +1,7 @@
 """From what a commit did to the records of each small metadata partition.
 
-The record index is not among them: what it gets grows with the rows, and workers write it.
+Record and secondary indexes are not among them: what they get grows with the rows, and workers
+write it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _WRITABLE = (
     Kind.PARTITION_STATS,
     Kind.BLOOM_FILTERS,
     Kind.RECORD_INDEX,
+    Kind.SECONDARY_INDEX,
 )
 
 
@@ -66,7 +68,7 @@ class RecordMaker:
     """The columns that have ranges, also those that the commit's files lack."""
 
     def change_of(self, name: str) -> Change:
-        """The change of a metadata partition, the record index left aside."""
+        """The change of a metadata partition, those of keys left aside."""
         makers: dict[Kind, Callable[[], Change]] = {
             Kind.FILES: self._files,
             Kind.COLUMN_STATS: self._column_stats,

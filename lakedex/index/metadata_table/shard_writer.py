@@ -7,7 +7,7 @@ wins over deletes, whichever comes first: notes of different files come in no or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -103,7 +103,7 @@ def write_entries(job: ShardJob, task: ShardTask) -> list[GroupFile]:
     entries = read_segments(job.address.open(), task.segments)
     if entries is None or not len(entries):
         return []
-    values = _flat(entries["value"])
+    values = flat(entries["value"])
     nothing = np.zeros(len(entries), dtype=np.bool_)
     return _write(job, task.bucket, entries, nothing, values.take)
 
@@ -111,11 +111,16 @@ def write_entries(job: ShardJob, task: ShardTask) -> list[GroupFile]:
 def _write(
     job: ShardJob, bucket: int, rows: pa.Table, deleted: _Mask, values_of: _ValuesOf
 ) -> list[GroupFile]:
-    keys = _flat(rows["key"])
+    keys = flat(rows["key"])
     numbers, file_ids = _group_numbers(job, bucket, keys, rows["partition"], deleted)
+    return write_groups(job, bucket, _changes(keys, numbers, file_ids, deleted, values_of))
+
+
+def write_groups(job: ShardJob, bucket: int, changes: Iterable[GroupChange]) -> list[GroupFile]:
+    """Write the files of groups while the instant pends; a base file only where it has records."""
     storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
     written = []
-    for change in _changes(keys, numbers, file_ids, deleted, values_of):
+    for change in changes:
         if job.as_base and not len(change.keys):
             continue
         publish = partial(_publish, storage, job, bucket, change)
@@ -139,9 +144,9 @@ def _group_numbers(
     if not job.is_partitioned:
         ids = list(job.groups[""])
         shards = shard_numbers(hashes, len(ids)).astype(np.int64)
-        _check_bucket(job, shards, bucket)
+        check_bucket(job, shards, bucket)
         return shards, ids
-    encoded = pc.dictionary_encode(_flat(partitions))
+    encoded = pc.dictionary_encode(flat(partitions))
     code = encoded.indices.to_numpy().astype(np.int64)
     per_partition = [job.groups.get(path, ()) for path in encoded.dictionary.to_pylist()]
     counts = np.array([len(found) for found in per_partition], np.int64)
@@ -152,12 +157,12 @@ def _group_numbers(
         raise InvalidInput(f"{job.partition} has no file groups for the partition {path!r}")
     shards = shard_numbers(hashes, np.maximum(counts[code], 1)).astype(np.int64)
     if job.as_base:
-        _check_bucket(job, shards, bucket)
+        check_bucket(job, shards, bucket)
     numbers = np.where(homeless, -1, starts[code] + shards)
     return numbers, [file_id for found in per_partition for file_id in found]
 
 
-def _check_bucket(job: ShardJob, shards: _Ints, bucket: int) -> None:
+def check_bucket(job: ShardJob, shards: _Ints, bucket: int) -> None:
     """Two tasks must not write one file."""
     if (shards % job.buckets != bucket).any():
         raise InvalidInput(
@@ -202,6 +207,7 @@ def _winners(keys: pa.Array, deleted: _Mask) -> tuple[_Ints, _Ints]:
     return winner[winner >= 0], first[winner < 0]
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
     whole = column.combine_chunks()
     return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -5,20 +5,37 @@ the other column leaves the old entry and adds no new one. Nothing in the index 
 the timelines do: a commit that changed rows and has no write to the index in its metadata
 commit either left the column alone or forgot the index. On such tables the rows of these file
 groups are held against the index, up to some size; what differs, or is too large to compare, is
-not covered by the index.
+not covered by the index. Commits of lakedex say which indexes they kept up, and need no such look.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
 
 from lakedex.config import TableType
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, read_slice
 from lakedex.index.answer import IndexedTable
 from lakedex.index.metadata_table.keys import secondary_keys
 from lakedex.index.placement import find_records
+from lakedex.index.secondary.pairs import SecondaryTarget
+from lakedex.index.secondary.spelling import spelled
 from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key
 
 _PREFIX = "secondary_index_"
 _COMPARABLE_BYTES = 64 << 20
+_KEPT_UP = "lakedex.secondary.indexes"
+
+
+def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
+    """What a commit says of the secondary indexes that it kept up to date.
+
+    Example:
+        >>> kept_up_note([SecondaryTarget("secondary_index_i", "city", 1, 1)])
+        {'lakedex.secondary.indexes': 'secondary_index_i'}
+    """
+    return {_KEPT_UP: ",".join(each.name for each in targets)} if targets else {}
 
 
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
@@ -52,7 +69,10 @@ def _find(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
             if not forgotten.isdisjoint(_replaced(metadata)):
                 forgotten |= written
         elif not (
-            metadata.compacted or instant.requested_time in told or _is_before(instant, built)
+            metadata.compacted
+            or instant.requested_time in told
+            or name in metadata.extra.get(_KEPT_UP, "").split(",")
+            or _is_before(instant, built)
         ):
             forgotten |= written
     return frozenset(forgotten)
@@ -81,7 +101,7 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     if RECORD_KEY not in table.read.schema.names:
         return False
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column]):
-        keys = secondary_keys(rows[column], rows[RECORD_KEY])
+        keys = secondary_keys(pa.chunked_array([spelled(rows[column])]), rows[RECORD_KEY])
         found = find_records(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False

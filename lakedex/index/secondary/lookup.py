@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.expr.points import points
-from lakedex.expr.tree import Literal
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
@@ -24,6 +23,7 @@ from lakedex.index.record_index import (
     row_count,
 )
 from lakedex.index.secondary.coverage import groups_not_kept_up
+from lakedex.index.secondary.spelling import is_sure, spelled_literals
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
@@ -90,18 +90,15 @@ def _asked_values(definition: IndexDefinition, question: Question) -> list[str |
     if column not in read.schema.names:
         return f"its column {column} is not in the table"
     data_type = read.schema.field(column).type
-    if not (pa.types.is_string(data_type) or pa.types.is_integer(data_type)):
+    if not is_sure(data_type):
         return f"how it spells {data_type} values is not sure"
     asked = points(question.predicate, (column,))
     if asked is None:
         return f"the predicate has no =, IN or IS NULL on {column}"
     if len(asked) > MAX_VALUES:
         return f"{len(asked)} values are too many to look up"
-    return [_spelled(literal) for literal in asked]
-
-
-def _spelled(literal: Literal) -> str | None:
-    return None if literal.value is None else str(literal.value)
+    values = spelled_literals([literal.value for literal in asked], data_type)
+    return f"a value does not fit {column} ({data_type})" if values is None else values
 
 
 def _why_unusable(name: str, table: IndexedTable) -> str | None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from lakedex.errors import IndexUnusable
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_keys
+from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
 from lakedex.services.verifying.key_sets import Matched, RowKeys, match, pieces_by_group
@@ -33,7 +34,8 @@ class SecondaryIndexCheck(Check):
         keys = self.subject.snapshot.read_context.record_keys(rows)
         if self.spelling_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
-            keys = secondary_keys(rows[self.column], chunked)
+            values = pa.chunked_array([spelled(rows[self.column])])
+            keys = secondary_keys(values, chunked)
         self._rows.add(keys, slice_number)
 
     def finish(self) -> None:
@@ -102,6 +104,6 @@ def start(name: str, subject: Subject) -> Check:
         subject,
         row_columns=frozenset([*subject.key_columns, column]),
         column=column,
-        spelling_is_sure=bool(pa.types.is_string(kind) or pa.types.is_integer(kind)),
+        spelling_is_sure=is_sure(kind),
         by_value=definition.is_placed_by_value,
     )

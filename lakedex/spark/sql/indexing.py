@@ -7,16 +7,14 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from lakedex.config import write_option_names as options
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
+from lakedex.services.index_names import find_index
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import listed, mapped, name_parts, optional
 from lakedex.spark.table import SparkTable
-from lakedex.write import operation as kinds
 
-_RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
 _SHOWN = "index_name string, col_name string, index_type string, col_options string, options string"
 
 
@@ -61,34 +59,12 @@ def create_index(
     settings: dict[str, str],
     if_missing: bool,
 ) -> None:
-    """Build one of the indexes that a table has at most once, from the data that is there."""
-    table = context.open(named)
-    kind = (using or name).lower()
-    chosen: dict[str, str] = dict(settings)
-    if kind == _RECORD_INDEX:
-        keys = list(table.snapshot.config.record_key_fields)
-        if list(columns) != keys:
-            raise InvalidInput(
-                f"the record index of table {table.name} is on its key ({', '.join(keys)}), not "
-                f"on {', '.join(columns)}"
-            )
-        chosen[options.GLOBAL_RECORD_INDEX.name] = "true"
-    elif kind == _BLOOM:
-        chosen[options.BLOOM_FILTERS.name] = "true"
-    elif kind == _COLUMN_STATS:
-        chosen[options.COLUMN_STATS.name] = "true"
-        chosen[options.COLUMN_STATS_COLUMNS.name] = ",".join(columns)
-    else:
-        raise UnsupportedFeature(
-            f"CREATE INDEX {name} of kind {kind!r} (only {_RECORD_INDEX}, {_COLUMN_STATS} and "
-            f"{_BLOOM})"
-        )
-    if kind in table.snapshot.config.metadata_partitions:
-        if if_missing:
-            return
-        raise InvalidInput(f"table {table.name} has the index {kind} already")
-    table.writer(chosen).run(kinds.INDEX, None)
-    context.refresh(named)
+    """Build an index from the data that is there."""
+    made = context.open(named).create_index(
+        name, columns, using=using, options=settings, if_missing=if_missing
+    )
+    if made is not None:
+        context.refresh(named)
 
 
 def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
@@ -98,7 +74,7 @@ def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
     for identifier in listed(names.catalog.listTables(names.catalog.getCurrentDatabase())):
         parts = (optional(identifier.database()), str(identifier.table()))
         named = names.find(tuple(str(part) for part in parts if part is not None))
-        if named is not None and any(each.name == name for each in context.open(named).indexes()):
+        if named is not None and find_index(context.open(named).snapshot, name) is not None:
             found.append(named)
     if not found and if_there:
         return
@@ -110,9 +86,9 @@ def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
 
 def _drop(context: Context, named: NamedTable, name: str, *, if_there: bool) -> None:
     table = context.open(named)
-    if if_there and name not in {each.name for each in table.indexes()}:
+    if if_there and find_index(table.snapshot, name) is None:
         return
-    table.drop_metadata_index(name)
+    table.drop_index(name)
     context.refresh(named)
 
 
@@ -134,7 +110,6 @@ def _own(columns: Sequence[str]) -> list[str]:
 
 
 def refresh(context: Context, named: NamedTable, name: str) -> None:
-    """REFRESH INDEX: an index is never behind its table, so that it has only to be there."""
-    present = [each.name for each in context.open(named).indexes()]
-    if name not in present:
-        raise InvalidInput(f"the table has no index {name!r}; it has {', '.join(present)}")
+    """REFRESH INDEX: builds a secondary index anew; others are never behind their table."""
+    context.open(named).refresh_index(name)
+    context.refresh(named)

@@ -7,6 +7,7 @@ file's in all rows. Which version of a record wins is decided by the code that m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from lakedex.merge import ChangeSet, newest_per_key
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import Incoming, Mask, Positions, one_array, with_file_name
-from lakedex.write.handles.outcome import Outcome
+from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import NO_COMMIT, GroupWork, WrittenFile
 from lakedex.write.rows import KEY
@@ -36,6 +37,7 @@ class _Merged:
     gone: pa.Array
     updates: int
     deletes: int
+    changed: ChangedRows | None = None
 
     @property
     def is_unchanged(self) -> bool:
@@ -51,7 +53,7 @@ def write_base(
 ) -> Outcome | None:
     """Write the base file; None when nothing in the group changes."""
     stored = _stored_rows(context, group.current)
-    merged = _merge(context, stored, incoming)
+    merged = _merge(context, stored, incoming, facts.indexed_columns)
     if merged.is_unchanged:
         return None
     rows = with_file_name(merged.rows, group.file_name)
@@ -74,7 +76,9 @@ def write_base(
     bloom = None
     if facts.has_bloom_index:
         bloom = BloomText(group.partition, file.name, encoded.bloom_type, encoded.bloom_text)
-    return Outcome(file, rows, encoded.sizes, merged.added, merged.gone, bloom)
+    return Outcome(
+        file, rows, encoded.sizes, merged.added, merged.gone, bloom, changed=merged.changed
+    )
 
 
 def _stored_rows(context: ReadContext, current: FileSlice | None) -> pa.Table:
@@ -85,19 +89,23 @@ def _stored_rows(context: ReadContext, current: FileSlice | None) -> pa.Table:
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
-def _merge(context: ReadContext, stored: pa.Table, incoming: Incoming) -> _Merged:
+def _merge(
+    context: ReadContext, stored: pa.Table, incoming: Incoming, indexed: list[str]
+) -> _Merged:
     """Lay the incoming rows over the stored ones.
 
     Rows are numbered, stored ones first, and only the numbers go through the merge.
     """
+    tell = partial(_changed_rows, stored, incoming.rows, indexed)
     count = stored.num_rows
     nothing = pa.nulls(0, pa.string())
     if not incoming.is_here.any():
         new = np.flatnonzero(incoming.is_new)
         rows = _taken(stored, incoming.rows, np.concatenate([np.arange(count), count + new]))
-        return _Merged(rows, incoming.keys.take(pa.array(new)), nothing, 0, 0)
+        changed = tell(np.zeros(0, dtype=np.int64), new, None)
+        return _Merged(rows, incoming.keys.take(pa.array(new)), nothing, 0, 0, changed)
     keys = context.record_keys(stored)
-    merged, inserted = _merged_numbers(context, stored, keys, incoming)
+    merged, inserted = merged_numbers(context, stored, keys, incoming)
     kept = merged[merged < count]
     if incoming.is_removal.any():
         # Where a key stands twice, merging deletes the first of its rows only.
@@ -117,10 +125,36 @@ def _merge(context: ReadContext, stored: pa.Table, incoming: Incoming) -> _Merge
         gone=left.filter(pa.array(_has_none_of(left, one_array(rows[KEY])))),
         updates=updates,
         deletes=int(lost.sum()) - updates,
+        changed=tell(
+            np.flatnonzero(lost), np.concatenate([merged[merged >= count], added]) - count, left
+        ),
     )
 
 
-def _merged_numbers(
+def _changed_rows(
+    stored: pa.Table,
+    incoming: pa.Table,
+    indexed: list[str],
+    lost: Positions,
+    came: Positions,
+    lost_keys: pa.Array | None,
+) -> ChangedRows | None:
+    """The rows that went and those that came; none where no secondary index asks for them."""
+    if not indexed:
+        return None
+    columns = list(dict.fromkeys([KEY, *indexed]))
+    before = stored.select(columns)
+    others = None
+    if lost_keys is not None and len(lost_keys):
+        # Where a key stands twice one of its rows may stay.
+        is_same = pc.is_in(before[KEY], value_set=lost_keys).to_numpy().astype(np.bool_)
+        is_same[lost] = False
+        others = before.filter(pa.array(is_same)) if is_same.any() else None
+    after = incoming.select(columns).take(pa.array(came))
+    return ChangedRows(before.take(pa.array(lost)), after, others)
+
+
+def merged_numbers(
     context: ReadContext, stored: pa.Table, keys: pa.Array, incoming: Incoming
 ) -> tuple[Positions, Positions]:
     """Which rows take the places of the stored ones, and which have no place among them."""

@@ -2,6 +2,7 @@
 
 A log file takes whatever is given; a reader finds out which version wins. What indexes are told is
 about the winners, so where that is not plain the group is read as a reader would, before and after.
+Secondary indexes must know the old values too: for these the group's indexed columns are read.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from lakedex.format.logfile import (
 from lakedex.schema import AvroRecord
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.facts import TableFacts
-from lakedex.write.handles.incoming import Incoming, Mask, with_file_name
-from lakedex.write.handles.outcome import Outcome
+from lakedex.write.handles.base_group import merged_numbers
+from lakedex.write.handles.incoming import Incoming, Mask, one_array, with_file_name
+from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork, WrittenFile
 from lakedex.write.rows import KEY
@@ -37,6 +39,7 @@ class _Effect:
     adds: Mask
     updates: Mask
     deletes: Mask
+    changed: ChangedRows | None
 
 
 def write_log(
@@ -61,7 +64,8 @@ def write_log(
     size = publisher.publish(group, data)
     is_new = incoming.is_new
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
-        effect = _Effect(is_new, is_row & ~is_new, is_delete)
+        changed = _plain_changes(facts, context, group, incoming)
+        effect = _Effect(is_new, is_row & ~is_new, is_delete, changed)
     else:
         effect = _read_effect(facts, context, group, incoming, size)
     file = WrittenFile(
@@ -78,7 +82,7 @@ def write_log(
         num_deletes=int(effect.deletes.sum()),
     )
     added, gone = (keys.filter(pa.array(mask)) for mask in (effect.adds, effect.deletes))
-    return Outcome(file, rows, {}, added, gone)
+    return Outcome(file, rows, {}, added, gone, changed=effect.changed)
 
 
 def _encode(
@@ -94,6 +98,26 @@ def _encode(
         content = encode_delete_content(deletes, places, None)
         blocks.append(encode_block(BlockKind.DELETE, header, content))
     return b"".join(blocks)
+
+
+def _plain_changes(
+    facts: TableFacts, context: ReadContext, group: GroupWork, incoming: Incoming
+) -> ChangedRows | None:
+    """What becomes of the values of rows that are all in the group now, or all new to it."""
+    if not facts.secondary:
+        return None
+    columns = _told_columns(facts)
+    new = incoming.rows.select(columns).filter(pa.array(incoming.is_new))
+    here = incoming.is_here & incoming.is_live
+    if group.current is None or not here.any():
+        return ChangedRows(new.slice(0, 0), new)
+    touched = incoming.keys.filter(pa.array(here))
+    needed = list(dict.fromkeys([*columns, *context.ordering_fields]))
+    before = _rows_of(context, group.current, touched, needed)
+    merged, inserted = merged_numbers(context, before, one_array(before[KEY]), incoming)
+    both = pa.concat_tables([before.select(columns), incoming.rows.select(columns)])
+    after = both.take(pa.array(np.concatenate([merged, inserted])))
+    return ChangedRows(before.select(columns), pa.concat_tables([after, new]))
 
 
 def _read_effect(
@@ -112,16 +136,35 @@ def _read_effect(
         context,
         is_committed=CommittedInstants(known.times | {facts.instant}, known.first_active),
     )
-    before = _present(reading, old, incoming.keys)
-    after = _present(reading, replace(old, logs=(*old.logs, log)), incoming.keys)
+    keys, columns = incoming.keys, _told_columns(facts)
+    before = _rows_of(reading, old, keys, columns)
+    after = _rows_of(reading, replace(old, logs=(*old.logs, log)), keys, columns)
+    was, is_there = _present(before, keys), _present(after, keys)
     is_version = ~incoming.is_removal & ~incoming.is_flagged
-    return _Effect(after & ~before, before & is_version, before & ~after)
+    return _Effect(
+        is_there & ~was,
+        was & is_version,
+        was & ~is_there,
+        ChangedRows(before, after) if facts.secondary else None,
+    )
 
 
-def _present(context: ReadContext, file_slice: FileSlice, keys: pa.Array) -> Mask:
-    """Which keys a reader of the slice finds."""
-    chunks = [
-        chunk for rows in read_slice(context, file_slice, [KEY]) for chunk in rows[KEY].chunks
-    ]
-    found = pc.is_in(keys, value_set=pa.chunked_array(chunks, pa.string()))
+def _told_columns(facts: TableFacts) -> list[str]:
+    return list(dict.fromkeys([KEY, *facts.indexed_columns]))
+
+
+def _rows_of(
+    context: ReadContext, file_slice: FileSlice, keys: pa.Array, columns: list[str]
+) -> pa.Table:
+    """The rows of some keys as a reader of the slice finds them."""
+    found = (
+        rows.filter(pc.is_in(rows[KEY], value_set=keys))
+        for rows in read_slice(context, file_slice, columns)
+    )
+    return pa.concat_tables([context.target(columns).empty_table(), *found])
+
+
+def _present(rows: pa.Table, keys: pa.Array) -> Mask:
+    """Which keys have a row."""
+    found = pc.is_in(keys, value_set=rows[KEY])
     return found.to_numpy(zero_copy_only=False).astype(np.bool_)

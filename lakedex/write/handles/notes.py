@@ -1,4 +1,4 @@
-"""Which keys came to a file group and which left it, put aside for the indexes."""
+"""Which keys and pairs came to file groups and which left them, put aside for the indexes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import uuid
 import pyarrow as pa
 
 from lakedex.format.spill import SpillWriter
-from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
+from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
+from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import GroupWork, WriteTask
+
+_PAIRS_AT_ONCE = 1_000_000
 
 
 class NoteTaker:
@@ -39,3 +43,39 @@ class NoteTaker:
         put = writer.add_by_number(notes, shards % facts.note_buckets)
         writer.finish()
         return tuple(KeyNote(bucket, segment) for bucket, segment in put)
+
+
+class PairTaker:
+    """Gathers what secondary indexes get, and puts it out by bucket whenever it is much."""
+
+    def __init__(self, facts: TableFacts, storage: Storage) -> None:
+        """Start without pairs."""
+        self._targets = facts.secondary
+        self._writer = SpillWriter(storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}")
+        self._parts: dict[str, list[pa.Table]] = {each.name: [] for each in self._targets}
+        self._notes: dict[str, list[KeyNote]] = {each.name: [] for each in self._targets}
+
+    def add(self, before: pa.Table, after: pa.Table, others: pa.Table | None = None) -> None:
+        """Rows as they were and as they are, with record key and indexed columns."""
+        for target in self._targets:
+            parts = self._parts[target.name]
+            parts.append(pair_changes(target, before, after, others))
+            if sum(part.num_rows for part in parts) >= _PAIRS_AT_ONCE:
+                self._put_out(target)
+
+    def finish(self) -> dict[str, tuple[KeyNote, ...]]:
+        """Put out what is left, and answer where the pairs of each index are."""
+        for target in self._targets:
+            self._put_out(target)
+        self._writer.finish()
+        return {name: tuple(notes) for name, notes in self._notes.items() if notes}
+
+    def _put_out(self, target: SecondaryTarget) -> None:
+        parts, self._parts[target.name] = self._parts[target.name], []
+        if not any(part.num_rows for part in parts):
+            return
+        pairs = pa.concat_tables(parts).combine_chunks()
+        hashes = pairs["hash"].combine_chunks().to_numpy()
+        buckets = shard_numbers(hashes, target.shards) % target.buckets
+        put = self._writer.add_by_number(pairs, buckets)
+        self._notes[target.name] += [KeyNote(bucket, segment) for bucket, segment in put]

@@ -11,6 +11,16 @@ from lakedex.write.handles.work import ColumnSizes, WrittenFile
 
 
 @dataclass(frozen=True)
+class ChangedRows:
+    """Rows that a write changed: their record keys and the columns of secondary indexes."""
+
+    before: pa.Table
+    after: pa.Table
+    others: pa.Table | None = None
+    """Rows that stayed, of keys that stand in `before` too."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A written file, what indexes are told of its rows, and the keys that came and left."""
 
@@ -20,3 +30,5 @@ class Outcome:
     added: pa.Array
     gone: pa.Array
     bloom: BloomText | None = None
+    changed: ChangedRows | None = None
+    """What secondary indexes are told; None where there are none."""

@@ -12,7 +12,7 @@ from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
 from lakedex.write.handles.incoming import IncomingReader
 from lakedex.write.handles.log_group import write_log
-from lakedex.write.handles.notes import NoteTaker
+from lakedex.write.handles.notes import NoteTaker, PairTaker
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import TaskResult, WriteTask
 
@@ -31,7 +31,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     reader = IncomingReader(task, storage)
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
-    notes = NoteTaker(task)
+    notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     files, blooms = [], []
     for group in task.groups:
         incoming = reader.read(group)
@@ -45,6 +45,9 @@ def write_groups(task: WriteTask) -> TaskResult:
         ranges.add(group.partition, outcome.file.name, outcome.rows, outcome.sizes)
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
+        if outcome.changed is not None:
+            changed = outcome.changed
+            pairs.add(changed.before, changed.after, changed.others)
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
     publisher.finish()
@@ -53,5 +56,6 @@ def write_groups(task: WriteTask) -> TaskResult:
         statistics=ranges.tables(),
         blooms=tuple(blooms),
         notes=notes.put_out(storage),
+        pairs=pairs.finish(),
         seconds=time.perf_counter() - started,
     )

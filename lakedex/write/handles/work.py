@@ -77,6 +77,8 @@ class TaskResult:
     statistics: FileStatistics = field(default_factory=dict)
     blooms: tuple[BloomText, ...] = ()
     notes: tuple[KeyNote, ...] = ()
+    pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
+    """What secondary indexes get, by name."""
     seconds: float = 0.0
 
 

@@ -209,9 +209,9 @@ def test_pending_writes_put_a_compaction_off_but_not_for_ever(lab):
 
 def test_an_index_that_is_not_kept_up_to_date_is_refused_before_anything_is_written(lab):
     lab.create()
-    lab.register({"files", "secondary_index_idx_s"})
+    lab.register({"files", "expr_index_idx_s"})
     before = sorted(path for path in lab.root.rglob("*"))
-    with pytest.raises(UnsupportedFeature, match="secondary_index_idx_s"):
+    with pytest.raises(UnsupportedFeature, match="expr_index_idx_s"):
         commit_changes(
             lab.address, lab.engine, "20240101000001000", CommitChanges(), next_time=lab.clock.next
         )

@@ -1,0 +1,105 @@
+"""Pairs of column value and record key: what a write adds to a secondary index, and takes away.
+
+A pair is spelled as the key that it has in the index. What a write did to some rows follows from
+the pairs before and after it: those that came get an entry, those that went a tombstone, and a
+value that stayed as it was costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.filegroup import RECORD_KEY
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table.hashing import java_hashes
+from lakedex.index.metadata_table.keys import (
+    SECONDARY_NULL,
+    SECONDARY_SEPARATOR,
+    escaped_secondary,
+)
+from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.secondary.spelling import spelled
+
+PREFIX: Final = "secondary_index_"
+
+
+@dataclass(frozen=True, slots=True)
+class SecondaryTarget:
+    """A secondary index as the workers of a write know it."""
+
+    name: str
+    column: str
+    shards: int
+    """How many file groups it has."""
+    buckets: int
+    """Into how many buckets its pairs are put: a pair's bucket is its shard modulo this."""
+    by_value: bool = True
+    """Whether a pair's file group follows from the value alone, not from the whole key."""
+
+    @classmethod
+    def of(cls, definition: IndexDefinition, shards: int, buckets: int) -> SecondaryTarget:
+        """The target that a definition describes."""
+        column, by_value = definition.source_fields[0], definition.is_placed_by_value
+        return cls(definition.name, column, shards, min(shards, buckets), by_value)
+
+
+def pair_rows(target: SecondaryTarget, rows: pa.Table, *, is_delete: bool) -> pa.Table:
+    r"""The pairs of rows that have a record key and the index's column, in `PAIR_SCHEMA`.
+
+    Example:
+        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
+        >>> rows = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a$b", None]})
+        >>> pair_rows(target, rows, is_delete=False)["key"].to_pylist()
+        ['a\\$b$k1', '\x00$k2']
+    """
+    text = spelled(rows[target.column])
+    values = escaped_secondary(text).fill_null(SECONDARY_NULL)
+    keys = escaped_secondary(_flat(rows[RECORD_KEY]))
+    joined = pc.binary_join_element_wise(values, keys, SECONDARY_SEPARATOR)
+    hashed = joined
+    if target.by_value:
+        hashed = pc.binary_join_element_wise(values, "", SECONDARY_SEPARATOR)
+    marks = pa.repeat(pa.scalar(is_delete), len(joined))
+    hashes = pa.array(java_hashes(hashed), pa.int32())
+    return pa.Table.from_arrays([joined, hashes, marks], schema=PAIR_SCHEMA)
+
+
+def pair_changes(
+    target: SecondaryTarget, before: pa.Table, after: pa.Table, others: pa.Table | None = None
+) -> pa.Table:
+    """What becomes of the pairs of some rows that a write changed.
+
+    Args:
+        target: The index.
+        before: The rows as they were.
+        after: The same rows as they are now; rows that went are missing, new ones are there.
+        others: Rows that were not touched, though they have a record key in common with those.
+
+    Example:
+        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
+        >>> old = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "b"]})
+        >>> new = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "c"]})
+        >>> pair_changes(target, old, new).select(["key", "is_delete"]).to_pylist()
+        [{'key': 'c$k2', 'is_delete': False}, {'key': 'b$k2', 'is_delete': True}]
+    """
+    came = pair_rows(target, after, is_delete=False)
+    went = pair_rows(target, before, is_delete=True)
+    kept = _flat(came["key"])
+    if others is not None and others.num_rows:
+        kept = pa.concat_arrays([kept, _flat(pair_rows(target, others, is_delete=False)["key"])])
+    fresh = came.filter(_missing_in(came["key"], _flat(went["key"])))
+    gone = went.filter(_missing_in(went["key"], kept))
+    return pa.concat_tables([fresh, gone])
+
+
+def _missing_in(keys: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:
+    return pc.invert(pc.is_in(keys, value_set=others))
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -1,0 +1,21 @@
+"""Indexes by the names that people give them: `idx_rider` is `secondary_index_idx_rider`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakedex.table import Snapshot
+
+PREFIXES: Final = ("secondary_index_", "expr_index_")
+"""What stands before the name that an index was given, in the name of its partition."""
+
+
+def find_index(snapshot: Snapshot, name: str) -> str | None:
+    """The metadata partition of an index, by its own name or by the one that it was given.
+
+    An index that is being built is found too; a definition alone is not an index.
+    """
+    config = snapshot.config
+    known = {*config.metadata_partitions, *config.metadata_partitions_inflight}
+    wanted = (name, *(prefix + name for prefix in PREFIXES))
+    return next((each for each in wanted if each in known), None)

@@ -1,0 +1,60 @@
+"""Secondary indexes between lakedex and real Hudi: each prunes by what both keep up."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import lakedex
+from lakedex.services.index_creating import create_index
+from tests.interop.handing_over import (
+    assert_holds,
+    by_lakedex,
+    hudi_writes,
+    make_table,
+    merged,
+    rows,
+    source,
+    writer_of,
+)
+from tests.interop.reading import ask
+from tests.interop.test_hudi_takes_over import hudi_indexes
+
+INDEX = "secondary_index_on_s"
+
+
+def assert_both_prune(spark, path: str, value: str, keys: list[str], files: int) -> None:
+    """Both engines find the same rows of a value, in as many files."""
+    answer = ask(spark, path, f"s = '{value}'")
+    assert (answer.ids, answer.files) == (keys, files), value
+    assert [row[0] for row in by_lakedex(path, f"s = '{value}'")] == keys
+    steps = {step.index: step for step in lakedex.open(path).explain(f"s = '{value}'").steps}
+    assert steps[INDEX].after == files, steps[INDEX].reason
+
+
+def with_values(table: pa.Table, value: str) -> pa.Table:
+    """The rows with another value in the indexed column."""
+    return table.set_column(3, "s", pa.array([value] * len(table)))
+
+
+@pytest.mark.parametrize(("kind", "built_by"), [("mor", "lakedex"), ("cow", "hudi")])
+def test_either_builds_it_and_both_keep_it_up(spark, tmp_path, kind, built_by):
+    path = str(tmp_path / "t")
+    writer = make_table(path, kind)
+    first = rows(0, 40, 1)
+    writer.upsert(source(first))
+    if built_by == "hudi":
+        hudi_indexes(spark, path, "s")
+    else:
+        create_index(writer, "on_s", "s")
+    mine, theirs = with_values(rows(5, 7, 2), "by$us"), with_values(rows(6, 8, 3), "by\\them")
+    writer_of(path).upsert(source(mine))
+    assert lakedex.open(path).verify().ok
+    assert_both_prune(spark, path, "by$us", ["k005", "k006"], 2)
+    hudi_writes(spark, path, theirs, tmp_path)
+    assert lakedex.open(path).verify().ok
+    last = rows(5, 7, 5)
+    writer_of(path).upsert(source(last))
+    writer_of(path).delete(source(rows(7, 9, 6)))
+    assert_both_prune(spark, path, "s8-1", [], 0)
+    assert_holds(spark, path, merged(first, mine, theirs, last, without=["k007", "k008"]))

@@ -1,0 +1,107 @@
+"""Random histories of tables with secondary indexes: the index says what the rows say, always."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
+
+import lakedex
+from lakedex.services.clustering import cluster_table
+from lakedex.services.index_creating import create_index
+from lakedex.services.index_dropping import drop_index
+from lakedex.storage.address import StorageAddress
+from tests.property.test_random_histories import Histories
+from tests.support.history import History, create, writer_of
+from tests.support.row_model import Row, assert_holds
+from tests.support.secondary import pairs
+from tests.support.write_shapes import Shape
+
+EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "3"))
+STEPS = 8
+NAMES = ("a", "ab", "a$", "$b", "\\", "\0", "\U0001f600", "", None, "null")
+OPTIONS = {"hoodie.metadata.compact.max.delta.commits": "3"}
+RECORD_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
+
+
+class IndexedHistories(Histories):
+    """One index from the start, a second one that comes and goes."""
+
+    @initialize(
+        index=st.sampled_from(("GLOBAL_RECORD_LEVEL_INDEX", "GLOBAL_SIMPLE")),
+        style=st.sampled_from(("simple", "hive")),
+    )
+    def begin(self, index: str, style: str) -> None:
+        self.shape = Shape(self.table_type, index, style)
+        self.history = History(self.shape)
+        self.path = str(Path(self.folder) / "table")
+        self.writer = writer_of(create(self.shape, self.path, RECORD_INDEX), OPTIONS)
+        create_index(self.writer, "on_name", "name")
+        self.indexed = {"name"}
+
+    def row(self, key: str, ver: int, place: int, *, gone: bool = False) -> Row:
+        row = super().row(key, ver, place, gone=gone)
+        odd = NAMES[(row.n or 0) % len(NAMES)]
+        return row._replace(name=odd, n=None if row.n is None else row.n % 3)
+
+    @precondition(lambda self: "n" not in self.indexed)
+    @rule()
+    def index_the_number(self) -> None:
+        create_index(self.writer, "on_n", "n")
+        self.indexed.add("n")
+
+    @precondition(lambda self: "n" in self.indexed)
+    @rule()
+    def drop_that_index(self) -> None:
+        patience = self.writer.target().patience
+        drop_index(StorageAddress.of(self.path), "on_n", patience)
+        self.indexed.discard("n")
+
+    @precondition(lambda self: self.history.model.live)
+    @rule(column=st.sampled_from(("name", "n")))
+    def cluster(self, column: str) -> None:
+        cluster_table(self.writer, column)
+
+    @invariant()
+    def rows_are_those_of_the_model(self) -> None:
+        if not hasattr(self, "indexed"):
+            return
+        model, table = self.history.model, lakedex.open(self.path)
+        assert_holds(self.path, model)
+        for column in self.indexed:
+            values = {
+                model.key(row): None if getattr(row, column) is None else str(getattr(row, column))
+                for row in model.live.values()
+            }
+            found = table.metadata(f"secondary_index_on_{column}")["key"].to_pylist()
+            assert sorted(found) == pairs(values)
+        for value in (0, 2):
+            expected = sorted(model.key(row) for row in model.live.values() if row.n == value)
+            rows = table.to_arrow(f"n = {value}", ["_hoodie_record_key"])
+            assert sorted(rows["_hoodie_record_key"].to_pylist()) == expected
+        for text, value in (("= 'a'", "a"), ("is null", None), ("= ''", ""), ("in ('a$')", "a$")):
+            expected = sorted(model.key(row) for row in model.live.values() if row.name == value)
+            rows = table.to_arrow(f"name {text}", ["_hoodie_record_key"])
+            assert sorted(rows["_hoodie_record_key"].to_pylist()) == expected
+
+
+class IndexedLogHistories(IndexedHistories):
+    """The same with log files."""
+
+    table_type = "mor"
+
+
+@pytest.mark.parametrize("machine", [IndexedHistories, IndexedLogHistories])
+def test_random_histories_leave_the_pairs_of_the_model(machine):
+    # traps: B13 B14 B15 B16 B22 B23 B60
+    quick = settings(
+        max_examples=EXAMPLES,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(machine, settings=quick)
