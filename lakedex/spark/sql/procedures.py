@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Extra, Literal
+from lakedex.spark.sql.service_procedures import SERVICES
 from lakedex.spark.table import SparkTable
 
 Values = Mapping[str, Literal]
@@ -176,4 +177,5 @@ PROCEDURES: Mapping[str, Procedure] = {
         _run_clustering,
         is_query=False,
     ),
+    **{name: Procedure(*each) for name, each in SERVICES.items()},
 }
