@@ -18,6 +18,7 @@ from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
 from lakedex.cli.show import show
 from lakedex.cli.upgrade import upgrade
+from lakedex.cli.upkeep import archive, clean, restore, rollback, savepoint
 from lakedex.cli.verify import verify
 
 # Rich tracebacks show the values of variables, credentials among them.
@@ -63,3 +64,5 @@ def lakedex(
 
 for command in (show, indexes, metadata, explain, read, verify, compact, upgrade, demo):
     app.command()(command)
+for service in (clean, archive, savepoint, rollback, restore):
+    app.command()(service)

@@ -34,8 +34,11 @@ class CleaningOptions:
     hours: int = 24
     """Readers that began within so many hours find their files."""
     versions: int = 3
-    after_commits: int = 1
-    """How many commits make the next clean due."""
+    after_commits: int = 5
+    """How many commits make the next clean due.
+
+    Hudi cleans after each one; a clean is about half a small write, so they are put together.
+    """
     incremental: bool = True
     """Whether only partitions that changed since the last clean are looked at."""
 

@@ -170,7 +170,7 @@ CLEAN_VERSIONS: Final = NumberOption(
     most=1_000_000,
 )
 CLEAN_AFTER_COMMITS: Final = NumberOption(
-    "hoodie.clean.trigger.max.commits", "1", ("hoodie.clean.max.commits",), most=1_000_000
+    "hoodie.clean.trigger.max.commits", "5", ("hoodie.clean.max.commits",), most=1_000_000
 )
 CLEAN_INCREMENTAL: Final = FlagOption(
     "hoodie.clean.incremental.enabled", "true", ("hoodie.cleaner.incremental.mode",)

@@ -21,6 +21,8 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
+from lakedex.services.restoring import RestoreResult, restore_table
+from lakedex.services.rolling_back import RollbackResult, rollback_instant
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
@@ -29,6 +31,9 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.txn.lock import open_lock
+from lakedex.upkeep.archiving import ArchiveResult, archive_table
+from lakedex.upkeep.cleaning import CleanResult, clean_table
+from lakedex.upkeep.savepoints import Savepoint, create_savepoint, delete_savepoint
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.stream_batches import StreamBatch
@@ -191,6 +196,32 @@ class SparkTable:
     def run_compaction(self, instant: str, *, options: Options = None) -> WriteResult:
         """Run a compaction that was planned before, here or by Hudi."""
         return run_compaction(self.writer(options), instant)
+
+    def clean(self, *, options: Options = None) -> CleanResult:
+        """Remove file versions that no retained commit needs (`hoodie.clean.*`)."""
+        return clean_table(self._address, options)
+
+    def archive(self, *, options: Options = None) -> ArchiveResult:
+        """Move old instants out of the active timeline (`hoodie.keep.min.commits` and so on)."""
+        return archive_table(self._address, options)
+
+    def savepoint(
+        self, instant: str | None = None, *, user: str = "", comments: str = ""
+    ) -> Savepoint:
+        """Keep the files of a commit, the newest unless told, until `delete_savepoint`."""
+        return create_savepoint(self._address, instant, user=user, comments=comments)
+
+    def delete_savepoint(self, instant: str) -> None:
+        """Let cleans remove the files of a commit again."""
+        delete_savepoint(self._address, instant)
+
+    def rollback(self, instant: str) -> RollbackResult:
+        """Take the newest commit back, or an instant that pends; every index is as before."""
+        return rollback_instant(self._address, instant, engine=self._engine)
+
+    def restore(self, instant: str) -> RestoreResult:
+        """Undo everything that was committed after a savepoint, or after a retained commit."""
+        return restore_table(self._address, instant, engine=self._engine)
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.

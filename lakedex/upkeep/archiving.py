@@ -39,9 +39,13 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archive_selection import (
     data_instants_to_archive,
+    is_archive_due,
     metadata_instants_to_archive,
 )
 
+_AGAIN_AFTER = 5
+_in_vain: dict[str, int] = {}
+"""By the root of a table: how many commits it had when nothing could go, last in this process."""
 log = logging.getLogger("lakedex")
 
 
@@ -85,6 +89,12 @@ def archive_table(
         return archive(table, archiving, cleaning)
 
 
+def is_due(storage: Storage, timeline: Timeline, options: ArchivingOptions) -> bool:
+    """Whether there are too many commits, and more than when it was last tried in vain."""
+    least = _in_vain.get(storage.root, -_AGAIN_AFTER) + _AGAIN_AFTER
+    return is_archive_due(timeline, options) and len(timeline.write_instants()) >= least
+
+
 def archive(
     table: LockedTable, archiving: ArchivingOptions, cleaning: CleaningOptions
 ) -> ArchiveResult:
@@ -94,6 +104,10 @@ def archive(
     now_ms = time.time_ns() // 1_000_000
     found = data_instants_to_archive(snapshot, archiving, cleaning, now_ms)
     moved = _move(table, storage, snapshot.timeline, found, archiving)
+    if moved:
+        _in_vain.pop(storage.root, None)
+    else:
+        _in_vain[storage.root] = len(snapshot.timeline.write_instants())
     return ArchiveResult(moved, archive_metadata(table, archiving))
 
 

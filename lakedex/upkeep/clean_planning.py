@@ -21,19 +21,10 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
 from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan
 from lakedex.upkeep.needed_files import Place, needed_files
-from lakedex.upkeep.retained import clean_outcome, earliest_retained, last_clean
+from lakedex.upkeep.retained import Look, clean_outcome, earliest_retained, last_clean
 
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
 Listed = dict[str, list[tuple[str, int]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Until where somebody looked for files to remove, and which savepoints stood in the way."""
-
-    earliest: str
-    at: str
-    savepoints: frozenset[str]
 
 
 def plan_clean(

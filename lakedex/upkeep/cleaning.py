@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lakedex.config import TableConfig
 from lakedex.config.option_check import check_option_names
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
@@ -32,10 +33,13 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.clean_planning import Look, plan_clean
+from lakedex.upkeep.clean_planning import plan_clean
+from lakedex.upkeep.retained import Look, is_clean_due
 
 _METAFILE = ".hoodie_partition_metadata"
 _META_FOLDER = ".hoodie"
+_FEW_FILES = 200
+Files = Mapping[str, Sequence[str]]
 _looks: dict[str, Look] = {}
 """By the root of a table: looks of this process that found nothing, and so left no instant."""
 log = logging.getLogger("lakedex")
@@ -88,10 +92,21 @@ def clean(
     address: StorageAddress, options: CleaningOptions, patience: TransactionOptions
 ) -> CleanResult:
     """The same with options that are resolved already."""
+    storage = address.open()
     result = run_pending_cleans(address, patience)
-    instant = schedule_clean(address, options, patience)
-    if instant is None:
-        return result
+    begun = time.monotonic()
+    with open_lock(storage, patience.lock) as lock:
+        table = locked_table(storage, lock, patience.heartbeat)
+        recover(table)
+        snapshot = Snapshot.open(storage)
+        instant, plan = _schedule(table, snapshot, options)
+        if instant is None:
+            return result
+        if plan.count <= _FEW_FILES:
+            # Sooner done than the lock is taken once more.
+            _begin(storage, table.config, instant)
+            removed = _delete(storage, plan.files)
+            return _joined(result, _complete(address, table, instant, plan, removed, begun))
     return _joined(result, _run(address, instant, patience))
 
 
@@ -103,19 +118,23 @@ def schedule_clean(
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
         recover(table)
-        snapshot = Snapshot.open(storage)
-        plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _looks.get(storage.root))
-        if plan.is_empty:
-            if plan.earliest is not None:
-                savepoints = frozenset(snapshot.timeline.savepoints())
-                _looks[storage.root] = Look(
-                    plan.earliest.requested_time, table.next_time(), savepoints
-                )
-            return None
-        instant = table.next_time()
-        requested = Instant(instant, Action.CLEAN, State.REQUESTED)
-        write_once(storage, table.config, requested, plan.encode(storage.root))
-        return instant
+        return _schedule(table, Snapshot.open(storage), options)[0]
+
+
+def _schedule(
+    table: LockedTable, snapshot: Snapshot, options: CleaningOptions
+) -> tuple[str | None, CleanPlan]:
+    storage = table.storage
+    plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _looks.get(storage.root))
+    if plan.is_empty:
+        if plan.earliest is not None:
+            savepoints = frozenset(snapshot.timeline.savepoints())
+            _looks[storage.root] = Look(plan.earliest.requested_time, table.next_time(), savepoints)
+        return None, plan
+    instant = table.next_time()
+    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
+    write_once(storage, table.config, requested, plan.encode(storage.root))
+    return instant, plan
 
 
 def run_pending_cleans(address: StorageAddress, patience: TransactionOptions) -> CleanResult:
@@ -144,29 +163,47 @@ def _run(address: StorageAddress, instant: str, patience: TransactionOptions) ->
     begun = time.monotonic()
     storage = address.open()
     snapshot = Snapshot.open(storage)
-    config = snapshot.config
     try:
         plan = read_clean_plan(snapshot.timeline, instant)
     except (CorruptFile, FileMissing, UnsafePath) as error:
         return _give_up(address, instant, patience, str(error))
-    write_once(storage, config, Instant(instant, Action.CLEAN, State.INFLIGHT), b"")
-    removed = _safe(snapshot, plan)
-    paths = [join(partition, name) for partition, names in removed.items() for name in names]
-    delete_files(storage, paths)
+    _begin(storage, snapshot.config, instant)
+    removed = _delete(storage, _safe(snapshot, plan))
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
         found = table.timeline().find(instant)
         if found is None or found.is_completed:
             return CleanResult()  # somebody else was faster
-        dropped = _drop_partitions(table, plan)
-        commit_removal(address, instant, removed, dropped, next_time=table.next_time)
-        taken_ms = int((time.monotonic() - begun) * 1000)
-        done = Instant(instant, Action.CLEAN, State.COMPLETED, table.next_time())
-        data = clean_metadata(plan, instant, removed, taken_ms, dropped)
-        write_once(storage, config, done, data)
+        return _complete(address, table, instant, plan, removed, begun)
+
+
+def _begin(storage: Storage, config: TableConfig, instant: str) -> None:
+    write_once(storage, config, Instant(instant, Action.CLEAN, State.INFLIGHT), b"")
+
+
+def _delete(storage: Storage, files: Files) -> Files:
+    delete_files(storage, [join(folder, name) for folder, names in files.items() for name in names])
+    return files
+
+
+def _complete(
+    address: StorageAddress,
+    table: LockedTable,
+    instant: str,
+    plan: CleanPlan,
+    removed: Files,
+    begun: float,
+) -> CleanResult:
+    dropped = _drop_partitions(table, plan)
+    commit_removal(address, instant, removed, dropped, next_time=table.next_time)
+    taken_ms = int((time.monotonic() - begun) * 1000)
+    done = Instant(instant, Action.CLEAN, State.COMPLETED, table.next_time())
+    data = clean_metadata(plan, instant, removed, taken_ms, dropped)
+    write_once(table.storage, table.config, done, data)
     earliest = plan.earliest.requested_time if plan.earliest else None
-    log.info("cleaned %s at %s: %d files", storage.root, instant, len(paths))
-    return CleanResult((instant,), len(paths), tuple(dropped), earliest)
+    count = sum(len(names) for names in removed.values())
+    log.info("cleaned %s at %s: %d files", table.storage.root, instant, count)
+    return CleanResult((instant,), count, tuple(dropped), earliest)
 
 
 def _give_up(
@@ -230,6 +267,11 @@ def _joined(one: CleanResult, other: CleanResult) -> CleanResult:
         (*one.partitions, *other.partitions),
         other.earliest_retained or one.earliest_retained,
     )
+
+
+def is_due(address: StorageAddress, timeline: Timeline, options: CleaningOptions) -> bool:
+    """Whether enough was committed since the last clean, or since the last look for one."""
+    return is_clean_due(timeline, options, _looks.get(address.open().root))
 
 
 def forget_looks(storage: Storage) -> None:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lakedex.config.upkeep_options import CleaningOptions, CleaningPolicy
 from lakedex.timeline import Action, Instant, Timeline, from_epoch_ms, instant_key
 from lakedex.timeline.clean_plan import CleanOutcome
 
 _HOUR_MS = 3_600_000
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Until where somebody looked for files to remove, and which savepoints stood in the way."""
+
+    earliest: str
+    at: str
+    savepoints: frozenset[str]
 
 
 def earliest_retained(timeline: Timeline, options: CleaningOptions, now_ms: int) -> Instant | None:
@@ -41,13 +52,14 @@ def clean_outcome(timeline: Timeline, clean: Instant) -> CleanOutcome:
     return CleanOutcome.decode(timeline.read(clean), path=clean.requested_time)
 
 
-def is_clean_due(timeline: Timeline, options: CleaningOptions) -> bool:
+def is_clean_due(timeline: Timeline, options: CleaningOptions, seen: Look | None = None) -> bool:
     """Whether it is worth looking for files to clean; no file is read for that."""
     if timeline.pending_of(Action.CLEAN):
         return True
     commits = timeline.write_instants()
     last = last_clean(timeline)
     after = instant_key("" if last is None else last.requested_time)
+    after = after if seen is None else max(after, instant_key(seen.at))
     since = sum(instant_key(each.completion_time or "") > after for each in commits)
     if since < options.after_commits:
         return False

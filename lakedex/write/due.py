@@ -13,11 +13,8 @@ from lakedex.index.metadata_table.log_compaction import log_compact_if_due
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
-from lakedex.upkeep.archive_selection import is_archive_due
-from lakedex.upkeep.archiving import archive, archive_metadata
-from lakedex.upkeep.cleaning import clean
+from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
-from lakedex.upkeep.retained import is_clean_due
 from lakedex.write.taking import Target
 
 log = logging.getLogger("lakedex")
@@ -30,7 +27,7 @@ def tend(target: Target) -> None:
     """
     try:
         if _tend_timelines(target):
-            clean(target.address, target.options.cleaning, target.patience)
+            cleaning.clean(target.address, target.options.cleaning, target.patience)
     except LakedexError as error:
         log.warning("the table was not tended after its commit: %s", error)
 
@@ -38,7 +35,7 @@ def tend(target: Target) -> None:
 def _tend_timelines(target: Target) -> bool:
     """Compact and archive what is due, and answer whether a clean is due as well."""
     storage, options = target.address.open(), target.patience
-    cleaning, archiving = target.options.cleaning, target.options.archiving
+    to_clean, to_archive = target.options.cleaning, target.options.archiving
     with open_lock(storage, options.lock) as lock:
         table = locked_table(storage, lock, options.heartbeat)
         timeline = table.timeline()
@@ -53,14 +50,14 @@ def _tend_timelines(target: Target) -> bool:
         if compacted is not None:
             log.info("compacted the metadata table at %s", compacted)
             clean_metadata_table(table)
-            archive_metadata(table, archiving)
+            archiving.archive_metadata(table, to_archive)
         elif blocks is not None:
             log_compact_if_due(
                 target.address, target.engine, most_blocks=blocks, next_time=table.next_time
             )
-        if archiving.automatic and is_archive_due(timeline, archiving):
-            archive(table, archiving, cleaning)
-    return cleaning.automatic and is_clean_due(timeline, cleaning)
+        if to_archive.automatic and archiving.is_due(storage, timeline, to_archive):
+            archiving.archive(table, to_archive, to_clean)
+    return to_clean.automatic and cleaning.is_due(target.address, timeline, to_clean)
 
 
 def _may_be_taken_back(pending: Instant) -> bool:

@@ -12,6 +12,7 @@ from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql.compaction_procedures import SCHEDULED
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Extra, Literal
+from lakedex.spark.sql.service_procedures import SERVICES
 from lakedex.spark.table import SparkTable
 
 Values = Mapping[str, Literal]
@@ -156,5 +157,5 @@ PROCEDURES: Mapping[str, Procedure] = {
     "show_fsview_latest": Procedure(
         {"table": None, "partition_path": None, "limit": None, "path": None}, _show_latest_slices
     ),
-    **{name: Procedure(*parts) for name, parts in SCHEDULED.items()},
+    **{name: Procedure(*parts) for name, parts in {**SCHEDULED, **SERVICES}.items()},
 }

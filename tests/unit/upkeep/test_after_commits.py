@@ -1,0 +1,74 @@
+"""What writes do by themselves after their commits: the table and its timelines stay small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lakedex
+from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
+from lakedex.timeline import Action
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import schedule_clean
+from tests.support.upkeep_lab import BY_HAND, Past, read_by_hudi_rs
+from tests.support.write_lab import Lab
+
+SMALL = {
+    "hoodie.clean.commits.retained": "2",
+    "hoodie.clean.trigger.max.commits": "2",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "6",
+    "hoodie.metadata.compact.max.delta.commits": "3",
+}
+
+
+def counts(path: str) -> tuple[int, int, int, int]:
+    """Base files, files of the metadata table, instants of both timelines."""
+    inner = Path(path) / ".hoodie/metadata"
+    return (
+        len(list(Path(path).glob("p=*/*.parquet"))),
+        sum(file.is_file() for folder in inner.glob("[a-z]*") for file in folder.iterdir()),
+        len(lakedex.open(path).timeline.instants),
+        len(lakedex.open(str(inner)).timeline.instants),
+    )
+
+
+def test_files_and_instants_stay_few_over_many_commits(tmp_path):
+    past = Past(Lab(tmp_path, "cow", **SMALL))
+    seen = []
+    for number in range(24):
+        past.upsert([number % 3, 3 + number % 4], number)
+        seen.append(counts(past.path))
+    most = [max(column) for column in zip(*seen[8:16], strict=True)]
+    assert all(
+        late <= early + 4
+        for late, early in zip((max(c) for c in zip(*seen[16:], strict=True)), most, strict=True)
+    ), seen
+    past.holds()
+    assert read_by_hudi_rs(past.path) == past.states[past.times[-1]]
+    timeline = lakedex.open(past.path).timeline
+    assert [each.requested_time for each in timeline.between(None)] == past.times
+    cleans = [each for each in timeline.completed() if each.action is Action.CLEAN]
+    assert cleans
+    for instant in past.times[-2:]:
+        assert past.as_of(instant) == past.states[instant]
+
+
+def test_the_next_write_carries_out_a_clean_that_was_cut_short(tmp_path):
+    past = Past(Lab(tmp_path, "cow", **BY_HAND))
+    for number in range(4):
+        past.upsert([1, 2], number)
+    instant = schedule_clean(past.lab.address, CleaningOptions(commits=1), TransactionOptions())
+    past.upsert([1], 5)
+    assert lakedex.open(past.path).timeline.is_pending(instant)
+    past.lab.writer = past.lab.writer.with_options({"hoodie.clean.automatic": "true"})
+    past.upsert([1], 6)
+    assert lakedex.open(past.path).timeline.is_completed(instant)
+    past.holds()
+
+
+def test_defaults_are_those_of_hudi():
+    assert CleaningOptions.resolve({}) == CleaningOptions()
+    assert ArchivingOptions.resolve({}) == ArchivingOptions()
+    chosen = CleaningOptions()
+    assert (chosen.automatic, chosen.commits, chosen.hours, chosen.versions) == (True, 10, 24, 3)
+    assert (ArchivingOptions().least, ArchivingOptions().most) == (20, 30)
