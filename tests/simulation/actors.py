@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lakedex.errors import CommitConflict, StorageError
+from lakedex.config.upkeep_options import CleaningOptions, CleaningPolicy
+from lakedex.errors import CommitConflict, FileMissing, StorageError
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name
 from lakedex.index.metadata_table.deltacommit import commit_changes
@@ -16,6 +17,7 @@ from lakedex.timeline import Action, CommitMetadata, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
+from lakedex.upkeep.cleaning import clean
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork
@@ -127,15 +129,32 @@ class Writing:
         transaction.commit(prepare, touched={part.id for part in taken})
 
 
-def read_often(world: World, storage: SimStorage, model: Model, times: int) -> None:
+def clean_often(world: World, storage: SimStorage, times: int) -> None:
+    """Remove old versions of files, as many as may go."""
+    address: Any = SimAddress(storage)
+    for _ in range(times):
+        world.give_way(world.dice.uniform(0.01, 9.0))
+        versions = world.dice.random() < 0.5
+        policy = CleaningPolicy.VERSIONS if versions else CleaningPolicy.COMMITS
+        try:
+            clean(address, CleaningOptions(policy=policy, commits=1, versions=1), _PATIENCE)
+        except (CommitConflict, StorageError) as error:
+            world.note(f"a clean gives up: {error}")
+
+
+def read_often(
+    world: World, storage: SimStorage, model: Model, times: int, *, is_cleaned: bool
+) -> None:
     """Every read shows the writes that were complete, all of them, and nothing else."""
     for _ in range(times):
         world.give_way(world.dice.uniform(0.01, 3.0))
         try:
             snapshot = Snapshot.open(storage)  # type: ignore[arg-type]
             found = rows_of(snapshot)
-        except StorageError as error:
-            raise AssertionError(f"a reader failed: {error}") from error
+        except FileMissing:
+            if not is_cleaned:
+                raise
+            continue
         expected = model.rows(completed_of(snapshot))
         assert found == expected, f"a reader saw {found}, not {expected}"
 

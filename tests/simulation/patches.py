@@ -15,6 +15,7 @@ from lakedex.timeline import properties_file
 from lakedex.txn import heartbeat, rollback, rollback_files, times
 from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
+from lakedex.upkeep import cleaning
 from tests.simulation.world import SimThread, World
 
 _POLL = 0.005
@@ -28,7 +29,7 @@ def living_in(world: World) -> Iterator[None]:
     stand_ins: list[tuple[Any, str, Any]] = [
         *((module, "time", clock) for module in (lease, heartbeat, times)),
         *((module, "threading", threads) for module in (lease, heartbeat, times)),
-        *((module, "time", clock) for module in (rollback, properties_file)),
+        *((module, "time", clock) for module in (rollback, properties_file, cleaning)),
         (rollback_files, "ThreadPoolExecutor", _OneByOne),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),

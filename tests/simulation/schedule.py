@@ -8,7 +8,8 @@ from functools import cache, partial
 
 from lakedex.table import Snapshot
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
-from tests.simulation.actors import Writing, new_actor, read_often
+from lakedex.upkeep import cleaning
+from tests.simulation.actors import Writing, clean_often, new_actor, read_often
 from tests.simulation.patches import living_in
 from tests.simulation.store import Blob, Faults, SimStorage
 from tests.simulation.tables import (
@@ -41,6 +42,7 @@ def run_schedule(seed: int) -> World:
     world = World(seed)
     world.now = _LONG
     blobs, model = first_table()
+    cleaning.forget_looks(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
     try:
         with living_in(world):
             _play(world, blobs, model)
@@ -75,10 +77,15 @@ def _play(world: World, blobs: dict[str, Blob], model: Model) -> None:
     faults = _draw_faults(world)
     for number in range(dice.choice((2, 2, 3, 4))):
         _add_writer(world, blobs, model, faults, f"writer-{number}", dice.choice((1, 2)))
+    is_cleaned = dice.random() < 0.4
+    if is_cleaned:
+        storage = SimStorage(world, blobs, faults)
+        world.add(new_actor(world, "cleaner"), partial(clean_often, world, storage, 2))
     if dice.random() < 0.5:
         # A reader's requests succeed: that of a reader which fails nobody sees anything.
         storage = SimStorage(world, blobs, NO_FAULTS)
-        world.add(new_actor(world, "reader"), partial(read_often, world, storage, model, 3))
+        read = partial(read_often, world, storage, model, 3, is_cleaned=is_cleaned)
+        world.add(new_actor(world, "reader"), read)
     world.run()
 
 
@@ -118,6 +125,7 @@ def _settle(world: World, blobs: dict[str, Blob], model: Model) -> None:
     def write_and_check() -> None:
         Writing(world, storage, model, lambda instant, work: None).run(1)
         assert len(model.told_done) == before + 1, "the table takes no more writes"
+        clean_often(world, storage, 1)
         _check(storage, blobs, model)
 
     world.add(Actor("last", 99, "host-9"), write_and_check)
@@ -139,12 +147,15 @@ def _check(storage: SimStorage, blobs: dict[str, Blob], model: Model) -> None:
         for instant in snapshot.timeline.write_instants()
         for stat in snapshot.timeline.commit_metadata(instant).stats()
     }
-    assert set(data_files(blobs)) == named, f"files: {set(data_files(blobs)) ^ named}"
+    there = set(data_files(blobs))
+    assert there <= named, f"files that nobody committed: {there - named}"
+    needed = {part.path_of(name) for part in snapshot.slices for name in part.file_names}
+    assert needed <= there, f"files are gone: {needed - there}"
     listed = {
         f"{partition}/{name}"
         for partition, files in snapshot.listing.files.items()
         for name, _ in files
     }
-    assert listed == named, f"the metadata table lists other files: {listed ^ named}"
+    assert listed == there, f"the metadata table lists other files: {listed ^ there}"
     left = [p for p in blobs if p.startswith((MARKERS, SPILL, HEARTBEATS, WRITERS))]
     assert not left, f"left over: {left}"
