@@ -16,6 +16,7 @@ from lakedex.cli.failures import Commands
 from lakedex.cli.indexes import indexes
 from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
+from lakedex.cli.repair import repair
 from lakedex.cli.show import show
 from lakedex.cli.upgrade import upgrade
 from lakedex.cli.upkeep import archive, clean, restore, rollback, savepoint
@@ -62,7 +63,7 @@ def lakedex(
     """Look into Apache Hudi tables and their indexes, without Spark and without Java."""
 
 
-for command in (show, indexes, metadata, explain, read, verify, compact, upgrade, demo):
+for command in (show, indexes, metadata, explain, read, verify, repair, compact, upgrade, demo):
     app.command()(command)
 for service in (clean, archive, savepoint, rollback, restore):
     app.command()(service)

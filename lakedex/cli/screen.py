@@ -8,7 +8,8 @@ the output is not a terminal nothing is wrapped or cut, so that `grep` and `awk`
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rich import box
@@ -151,3 +152,14 @@ def _console(*, to_errors: bool = False) -> Console:
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     return console
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A spinner on standard error while something takes its time; nothing on a pipe."""
+    console = progress_console()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(shown(what)):
+        yield

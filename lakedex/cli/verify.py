@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -39,7 +37,7 @@ def verify(
     All rows of the table are read.
     """
     table = open_table(path, storage_option)
-    with _working(f"verifying {table.name}"):
+    with screen.working(f"verifying {table.name}"):
         report = table.verify(index or None)
     if as_json:
         print_json(report.as_dict())
@@ -47,17 +45,6 @@ def verify(
         _print_report(report)
     if not report.ok:
         raise typer.Exit(FOUND_PROBLEMS)
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A spinner on standard error while something takes its time; nothing on a pipe."""
-    console = screen.progress_console()
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(screen.shown(what)):
-        yield
 
 
 def _print_report(report: VerifyReport) -> None:

@@ -20,6 +20,7 @@ from lakedex.services.compaction import compact_table, run_compaction, schedule_
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.inline import writer_with_services
+from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
@@ -275,6 +276,10 @@ class SparkTable:
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data."""
         return self._open().verify(indexes)
+
+    def repair(self, indexes: Sequence[str] | None = None) -> RepairReport:
+        """Make every index, or some, agree with the data again; the data stays as it is."""
+        return repair_table(self.writer(), indexes)
 
     def reshard_index(self, index: str, file_groups: int) -> None:
         """Give the record index another number of file groups; the data is not read."""

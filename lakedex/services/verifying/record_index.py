@@ -47,7 +47,11 @@ class RecordIndexCheck(Check):
         group_count = len(self.subject.metadata.groups(self.name))
         homeless = np.flatnonzero(places == _NOWHERE)
         self._tell(
-            ProblemKind.MISSING, homeless, keys, "the index has no file group for its partition"
+            ProblemKind.MISSING,
+            homeless,
+            keys,
+            "the index has no file group for its partition",
+            slices,
         )
         kept = np.flatnonzero(places != _NOWHERE)
         pieces = pieces_by_group(places[kept], group_count)
@@ -69,7 +73,7 @@ class RecordIndexCheck(Check):
         right = np.zeros(len(keys), dtype=np.bool_)
         if len(entries):
             right = has_entry & (numbers[targets[place]] == slices)
-        self._tell(ProblemKind.MISSING, found.missing, keys, "its row has no entry")
+        self._tell(ProblemKind.MISSING, found.missing, keys, "its row has no entry", slices)
         # Of a key that stands several times the entry can name one place only.
         right_somewhere = np.zeros(len(keys), dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
@@ -82,6 +86,7 @@ class RecordIndexCheck(Check):
                 keys[row].as_py(),
                 f"its entry points to {_path(locations[targets[place[row]]])}, "
                 f"its row is in {_path(self.subject.slices[slices[row]].id)}",
+                self.subject.slices[slices[row]].id,
             ),
         )
         self._tell_repeated(keys, slices, found.repeated, found.key_codes)
@@ -93,6 +98,7 @@ class RecordIndexCheck(Check):
             lambda row: (
                 entry_keys[row].as_py(),
                 f"no row has the key; its entry points to {_path(locations[targets[row]])}",
+                locations[targets[row]],
             ),
         )
 
@@ -118,10 +124,18 @@ class RecordIndexCheck(Check):
         )
 
     def _tell(
-        self, kind: ProblemKind, rows: npt.NDArray[np.int64], keys: pa.Array, detail: str
+        self,
+        kind: ProblemKind,
+        rows: npt.NDArray[np.int64],
+        keys: pa.Array,
+        detail: str,
+        slices: npt.NDArray[np.int32],
     ) -> None:
         self.subject.findings.add_all(
-            self.name, kind, rows, lambda row: (keys[row].as_py(), detail)
+            self.name,
+            kind,
+            rows,
+            lambda row: (keys[row].as_py(), detail, self.subject.slices[slices[row]].id),
         )
 
     def _groups_of(self, keys: pa.Array, slices: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:

@@ -6,8 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
+from lakedex.filegroup import FileSliceId
+
+Told: TypeAlias = tuple[str, str] | tuple[str, str, FileSliceId]
+"""Key and detail of a problem, and perhaps its place."""
 MAX_PROBLEMS = 1_000
 """So many problems of one index are told in full; the rest is counted."""
 
@@ -38,6 +42,8 @@ class Problem:
     key: str
     """The record key, file or partition that it is about."""
     detail: str
+    place: FileSliceId | None = None
+    """Where the row of a key is, or where its stale entry points to."""
 
     def as_dict(self) -> dict[str, str]:
         """The problem as plain values, for JSON."""
@@ -109,11 +115,18 @@ class Findings:
     checked: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, index: str, kind: ProblemKind, key: str, detail: str) -> None:
+    def add(
+        self,
+        index: str,
+        kind: ProblemKind,
+        key: str,
+        detail: str,
+        place: FileSliceId | None = None,
+    ) -> None:
         """Tell one problem, or count it when there are many already."""
         told = self.problems.setdefault(index, [])
         if len(told) < MAX_PROBLEMS:
-            told.append(Problem(index, kind, key, detail))
+            told.append(Problem(index, kind, key, detail, place))
         else:
             self.untold[index] += 1
 
@@ -122,7 +135,7 @@ class Findings:
         index: str,
         kind: ProblemKind,
         positions: Iterable[int],
-        describe: Callable[[int], tuple[str, str]],
+        describe: Callable[[int], Told],
     ) -> None:
         """Tell the problems at some positions; only those that fit are put into words."""
         found = [int(position) for position in positions]

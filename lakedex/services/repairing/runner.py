@@ -1,0 +1,150 @@
+"""Verifies every index, puts wrong entries right, and builds anew what cannot be read.
+
+Entries of the file listing and of the record index are put right one by one, as long as verifying
+told all of them. An index with more problems than that, any other index that is wrong, and one
+that cannot be read, is built anew from the data; a metadata table without a readable file listing
+goes as a whole. The data itself is never changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from lakedex.config import keys
+from lakedex.config import write_option_names as options
+from lakedex.errors import UnsupportedFeature
+from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.index_creating import refresh_index
+from lakedex.services.repairing.entries import FILES, is_repairable, repair_entries
+from lakedex.services.repairing.report import RepairReport
+from lakedex.services.verifying import VerifyReport, verify
+from lakedex.services.verifying.data_pass import DATA
+from lakedex.services.verifying.report import ProblemKind
+from lakedex.table import Snapshot
+from lakedex.timeline import update_properties
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.metadata_undoing import drop_metadata
+from lakedex.txn.recovery import recover
+from lakedex.write import operation as kinds
+from lakedex.write.verbs import TableWriter
+
+_RANGES = ("column_stats", "partition_stats")
+"""Ranges of partitions are made of those of files."""
+_BUILT_FROM_DATA = ("column_stats", "partition_stats", "bloom_filters", "record_index")
+log = logging.getLogger("lakedex")
+
+
+def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> RepairReport:
+    """Make every index of a table agree with its data.
+
+    Args:
+        writer: The table.
+        indexes: Only these, by the names of their metadata partitions.
+
+    Raises:
+        InvalidInput: The table has no index of such a name.
+        CommitConflict: Another writer was at work; try again.
+    """
+    snapshot = writer.snapshot()
+    before = verify(snapshot, indexes)
+    if before.ok:
+        return RepairReport(before, before)
+    if snapshot.metadata is None or not _is_listing_repairable(before):
+        return _without_metadata(writer, snapshot, before)
+    repaired: Counter[str] = Counter()
+    found = before
+    if any(problem.index == FILES for problem in before.problems):
+        # What the listing lacks no other index can be held against.
+        repaired.update(_put_right(writer, snapshot, before, {FILES}))
+        snapshot = writer.snapshot()
+        found = verify(snapshot, indexes)
+    wrong = _to_rebuild(found)
+    others = {problem.index for problem in found.problems}.difference(wrong, {FILES})
+    repaired.update(_put_right(writer, snapshot, found, others))
+    for name in wrong:
+        _rebuild(writer, name)
+    after = verify(writer.snapshot(), indexes)
+    log.info("repaired %s: %s, built anew: %s", snapshot.config.name, dict(repaired), wrong)
+    return RepairReport(before, after, repaired, tuple(wrong))
+
+
+def _put_right(
+    writer: TableWriter, snapshot: Snapshot, report: VerifyReport, names: set[str]
+) -> Counter[str]:
+    """Repair entries of these indexes, and answer how many."""
+    single = [p for p in report.problems if p.index in names and is_repairable(p)]
+    if single:
+        target, newest = writer.target(), snapshot.timeline.last_completed
+        seen = None if newest is None else newest.requested_time
+        repair_entries(target.address, target.engine, single, target.patience, seen=seen)
+    return Counter(problem.index for problem in single)
+
+
+def _to_rebuild(report: VerifyReport) -> list[str]:
+    """The indexes that are too wrong, or of a kind that is not put right entry by entry."""
+    found = {*report.untold} - {DATA}
+    for problem in report.problems:
+        is_of_data = problem.kind is ProblemKind.DUPLICATE or problem.index == DATA
+        if not is_of_data and not is_repairable(problem):
+            found.add(problem.index)
+    return sorted(found)
+
+
+def _is_listing_repairable(report: VerifyReport) -> bool:
+    own = [problem for problem in report.problems if problem.index == FILES]
+    return FILES not in report.untold and all(map(is_repairable, own))
+
+
+def _rebuild(writer: TableWriter, name: str) -> None:
+    """Take one index away and build it from the data."""
+    if name.startswith(PREFIX):
+        refresh_index(writer, name)
+        return
+    if name not in _BUILT_FROM_DATA:
+        raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")
+    gone = _RANGES if name in _RANGES else (name,)
+    target = writer.target()
+    storage = target.address.open()
+    with open_lock(storage, target.patience.lock) as lock:
+        table = locked_table(storage, lock, target.patience.heartbeat)
+        recover(table)
+        left = [each for each in table.config.metadata_partitions if each not in gone]
+        update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
+        for each in set(gone) & {*table.config.metadata_partitions}:
+            remove_partition(target.address, each)
+    writer.with_options(_wanting(table.config.metadata_partitions, gone)).run(kinds.INDEX, None)
+
+
+def _wanting(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """The options by which a write builds these indexes, also in a table that others wrote."""
+    flags = {
+        "column_stats": options.COLUMN_STATS,
+        "partition_stats": options.PARTITION_STATS,
+        "bloom_filters": options.BLOOM_FILTERS,
+    }
+    return {flags[name].name: "true" for name in names if name in flags and name in present}
+
+
+def _without_metadata(
+    writer: TableWriter, snapshot: Snapshot, before: VerifyReport
+) -> RepairReport:
+    """Give the whole metadata table up and build it anew."""
+    names = tuple(sorted(snapshot.config.metadata_partitions))
+    defined = [name for name in names if name.startswith(PREFIX)]
+    lost = [name for name in names if name not in (FILES, *_BUILT_FROM_DATA, *defined)]
+    if lost:
+        raise UnsupportedFeature(f"building the index {lost[0]} anew (drop it first)")
+    made = [snapshot.definitions[name] for name in defined]
+    target = writer.target()
+    storage = target.address.open()
+    with open_lock(storage, target.patience.lock) as lock:
+        recover(locked_table(storage, lock, target.patience.heartbeat))
+        drop_metadata(storage)
+    writer.run(kinds.INDEX, None)
+    for definition in made:
+        writer.add_index(definition)
+    return RepairReport(before, verify(writer.snapshot()), rebuilt=names)
