@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable, metadata_partition
 from lakedex.storage import Storage
+from lakedex.storage.paths import is_remote
 
 _READ_S = 2.0e-3
 """One read of a partition, however small: choosing, decoding and merging whole columns."""
@@ -92,7 +93,7 @@ def count_seconds(metadata: MetadataTable, partition: str) -> float:
 
 def round_trip_seconds(storage: Storage) -> float:
     """What one request takes where the files are not at hand."""
-    return ROUND_TRIP_S if "://" in storage.root else 0.0
+    return ROUND_TRIP_S if is_remote(storage.root) else 0.0
 
 
 def _read_seconds(partition: str) -> float:

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 import lakedex
+from lakedex.api import Table
 from lakedex.prune.usage import IndexUsage, TableUsage, flush
 from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
 from lakedex.storage import open_storage
+from lakedex.storage.memory import memory_storage
+from lakedex.table import Snapshot
 from tests.support.sample_tables import ALL_INDEXES, make_rows
 from tests.support.sample_tables import SCHEMA as SAMPLE_SCHEMA
 from tests.support.table_builder import TableBuilder
@@ -159,6 +162,26 @@ def test_a_table_that_is_gone_is_forgotten(path, tmp_path):
     flush()
     assert not Path(path).exists()
     assert not (tmp_path / "state").exists()
+
+
+def test_the_end_of_a_process_writes_nothing_to_an_object_store(path, tmp_path):
+    remote = memory_storage()
+    for each in Path(path).rglob("*"):
+        if each.is_file():
+            remote.create(str(each.relative_to(path)), each.read_bytes())
+    before = [each.path for each in remote.list_recursive()]
+    table = Table(Snapshot.open(remote), lakedex.ReadOptions())
+    for _ in range(20):
+        assert table.to_arrow("id = 'k3'").num_rows == 1
+    flush()
+    assert [each.path for each in remote.list_recursive()] == before
+    assert list((tmp_path / "state").rglob("*.json"))
+    info = next(each for each in table.indexes() if each.name == "record_index")
+    assert info.scans == 20
+    # One that lives on writes now and then.
+    assert keep_usage(remote, TableUsage(indexes={"record_index": IndexUsage(scans=1)}))
+    assert remote.exists(USAGE_PATH)
+    assert stored_usage(remote).indexes["record_index"].scans == 21
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])
