@@ -36,6 +36,8 @@ class Reader:
     """One more byte of a file, of which a query usually reads a few columns."""
     merge_s: float
     """One more slice with log files, which have to be merged into its base file."""
+    asks_again: int = 1
+    """How many questions about one snapshot share what an index has to do once."""
     is_remote: bool = False
     """Whether the files are on an object store."""
 
@@ -53,8 +55,9 @@ _AT_ONCE = 4
 
 ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
-SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3)
-"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks."""
+SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3, asks_again=3)
+"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks. Its
+queries share a snapshot until the next commit."""
 ANY_ENGINE = Reader("another engine", query_s=5.0, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
 """Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take half a
 second for nothing."""
@@ -95,7 +98,8 @@ class Scales:
         """None when the step is worth its cost, else the reason in words."""
         reading = self._reader.seconds(slices)
         sure = self._sure_saving(estimate, slices, reading)
-        if estimate.seconds <= max(sure, self._budget):
+        shared = estimate.seconds - estimate.once * (1 - 1 / self._reader.asks_again)
+        if shared <= max(sure, self._budget):
             return None
         if estimate.seconds - estimate.once < sure and self._has_paid_off(estimate, sure):
             return None
