@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Estimate
+from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Amount, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
 """The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
@@ -43,11 +43,13 @@ class Reader:
 
     def seconds(self, slices: Sequence[FileSlice]) -> float:
         """Reading these slices, the query itself left out."""
-        files = sum(len(each.logs) + 1 for each in slices)
-        merged = sum(1 for each in slices if each.logs)
-        stored = sum(each.size_bytes for each in slices)
+        found = Amount.of(slices)
         request = _REQUESTS_PER_FILE * ROUND_TRIP_S / _AT_ONCE if self.is_remote else 0.0
-        return files * (self.file_s + request) + merged * self.merge_s + stored * self.byte_s
+        return (
+            found.files * (self.file_s + request)
+            + found.merged * self.merge_s
+            + found.stored * self.byte_s
+        )
 
 
 _AT_ONCE = 4
@@ -88,15 +90,16 @@ class Scales:
         """
         self._reader = reader
         self._kept = {} if kept is None else kept
-        self._budget = _IN_VAIN * (reader.query_s + reader.seconds(slices))
+        self._told: list[tuple[Sequence[FileSlice], float]] = []
+        self._budget = _IN_VAIN * (reader.query_s + self._reading(slices))
 
     def worth(self, slices: Sequence[FileSlice]) -> float:
         """The most seconds that any index can be worth."""
-        return max(self._reader.seconds(slices), self._budget)
+        return max(self._reading(slices), self._budget)
 
     def why_not(self, estimate: Estimate, slices: Sequence[FileSlice]) -> str | None:
         """None when the step is worth its cost, else the reason in words."""
-        reading = self._reader.seconds(slices)
+        reading = self._reading(slices)
         sure = self._sure_saving(estimate, slices, reading)
         shared = estimate.seconds - estimate.once * (1 - 1 / self._reader.asks_again)
         if shared <= max(sure, self._budget):
@@ -118,8 +121,17 @@ class Scales:
 
     def spent(self, seconds: float, before: Sequence[FileSlice], left: Sequence[FileSlice]) -> None:
         """A step took so long and left these slices."""
-        saved = self._reader.seconds(before) - self._reader.seconds(left)
+        saved = self._reading(before) - self._reading(left)
         self._budget -= max(0.0, seconds - saved)
+
+    def _reading(self, slices: Sequence[FileSlice]) -> float:
+        """What reading slices takes; the same ones are asked about again and again."""
+        for known, seconds in self._told:
+            if known is slices:
+                return seconds
+        seconds = self._reader.seconds(slices)
+        self._told.append((slices, seconds))
+        return seconds
 
     @staticmethod
     def _sure_saving(estimate: Estimate, slices: Sequence[FileSlice], reading: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import lakedex
 from lakedex.api import Table
+from lakedex.cli.main import app
 from lakedex.prune.usage import IndexUsage, TableUsage, flush
 from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
 from lakedex.storage import open_storage
@@ -83,6 +86,18 @@ def test_a_scan_is_counted_at_once_and_written_later(path):
     # What was written is not counted again.
     assert used(path, "record_index").scans == 3
     assert lakedex.open(path).verify().ok
+
+
+def test_the_command_line_shows_the_counters(path):
+    lakedex.open(path).to_arrow("id = 'k3'")
+    shown = CliRunner().invoke(app, ["indexes", path, "--json"], prog_name="lakedex")
+    found = {each["name"]: each for each in json.loads(shown.output)["indexes"]}
+    assert found["record_index"]["scans"] == 1
+    assert found["record_index"]["files_pruned"] == 2
+    assert found["record_index"]["last_used"].endswith("Z")
+    assert found["files"]["scans"] == 0
+    plain = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["indexes", path], prog_name="lakedex")
+    assert "files pruned" in plain.output
 
 
 def test_how_columns_were_compared_is_kept(path):
