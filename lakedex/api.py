@@ -177,9 +177,10 @@ class Table:
         view = self._at(as_of)
         question = self._understood(view, filter)
         report = self._planned(view, question, ANY_ENGINE)
-        if not self._options.weighs_cost or not is_read_at_once(ARROW, view.slices):
-            return report
-        return replace(report, notes=(*report.notes, _AT_ONCE))
+        asked = any(step.used and step.estimated_seconds is not None for step in report.steps)
+        if asked and self._options.weighs_cost and is_read_at_once(ARROW, view.slices):
+            return replace(report, notes=(*report.notes, _AT_ONCE))
+        return report
 
     def metadata(
         self,

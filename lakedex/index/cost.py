@@ -8,11 +8,13 @@ slower machine reads data files faster or slower too, so only the proportions ma
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable, metadata_partition
 from lakedex.storage import Storage
+from lakedex.storage.paths import is_remote
 
 _READ_S = 2.0e-3
 """One read of a partition, however small: choosing, decoding and merging whole columns."""
@@ -39,6 +41,31 @@ LEAST_S = _READ_S + _GROUP_S
 ROUND_TRIP_S = 20e-3
 """One request to an object store."""
 _REQUESTS_PER_GROUP = 2
+_COUNTED_SLICES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is to be read of some slices; of very many it is told from a part of them."""
+
+    files: float
+    merged: float
+    """Slices with log files."""
+    stored: float
+    """Bytes."""
+
+    @classmethod
+    def of(cls, slices: Sequence[FileSlice]) -> Amount:
+        """Count the files of slices, and their bytes."""
+        stride = max(1, len(slices) // _COUNTED_SLICES)
+        seen = slices[::stride]
+        files = merged = stored = 0
+        for each in seen:
+            files += 1 + len(each.logs)
+            merged += bool(each.logs)
+            stored += each.size_bytes
+        share = len(slices) / max(1, len(seen))
+        return cls(files * share, merged * share, stored * share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +119,7 @@ def count_seconds(metadata: MetadataTable, partition: str) -> float:
 
 def round_trip_seconds(storage: Storage) -> float:
     """What one request takes where the files are not at hand."""
-    return ROUND_TRIP_S if "://" in storage.root else 0.0
+    return ROUND_TRIP_S if is_remote(storage.root) else 0.0
 
 
 def _read_seconds(partition: str) -> float:

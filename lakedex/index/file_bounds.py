@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import IndexedTable, Question
-from lakedex.index.cost import scan_seconds
+from lakedex.index.cost import Amount, scan_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
@@ -27,8 +27,8 @@ _Ints = npt.NDArray[np.int64]
 _FEW_PARTITIONS = 64
 """Up to so many partitions are asked for one by one; more are read with the whole column."""
 _KEPT = "column_bounds"
-_MOST_KEPT = 8
-"""So many columns of a snapshot are kept: some tens of bytes for each slice."""
+_MOST_KEPT = 1_000_000
+"""So many pairs of bounds of a snapshot are kept, of some tens of bytes each."""
 _KEPT_SLICE_S = 1e-6
 """Finding the bounds of a slice among those that are kept."""
 
@@ -83,7 +83,7 @@ def slice_bounds(
 def _kept_bounds(
     table: IndexedTable, partition: str, column: str, column_type: pa.DataType
 ) -> ColumnBounds:
-    """The bounds of all slices of the table; those asked for last are kept."""
+    """The bounds of all slices of the table; those read last are kept."""
     known: OrderedDict[tuple[str, str, pa.DataType], ColumnBounds] = table.kept.setdefault(
         _KEPT, OrderedDict()
     )
@@ -93,7 +93,7 @@ def _kept_bounds(
         records = table.metadata.scan_prefixes(partition, [column_stats_prefix(column)])
         found = _merged_bounds(table, records, column, column_type, table.slices)
         known[place] = found
-        while len(known) > _MOST_KEPT:
+        while len(known) > max(1, _MOST_KEPT // max(1, len(table.slices))):
             known.popitem(last=False)
     return found
 
@@ -104,12 +104,8 @@ def _is_kept(table: IndexedTable, partition: str, column: str) -> bool:
 
 def _positions(question: Question) -> _Ints:
     """Where the slices of the question stand among those of the table."""
-    table = question.table
-    if "slice_positions" not in table.kept:
-        numbered = {each.id: number for number, each in enumerate(table.slices)}
-        table.kept["slice_positions"] = numbered
-    places = table.kept["slice_positions"]
-    return np.array([places[each.id] for each in question.slices], dtype=np.int64)
+    places = {id(each): number for number, each in enumerate(question.table.slices)}
+    return np.array([places[id(each)] for each in question.slices], dtype=np.int64)
 
 
 def _merged_bounds(
@@ -133,7 +129,7 @@ def bounds_seconds(question: Question, partition: str, column: str) -> float:
     if _is_kept(table, partition, column):
         return len(question.slices) * _KEPT_SLICE_S
     slices = question.slices if _is_narrow(question) else table.slices
-    files = sum(len(each.logs) + 1 for each in slices)
+    files = round(Amount.of(slices).files)
     definition = table.definitions.get(partition)
     columns = len(definition.source_fields) if definition else 0
     share = len(slices) / max(1, len(table.slices)) / (columns or len(table.read.schema))
@@ -142,8 +138,8 @@ def bounds_seconds(question: Question, partition: str, column: str) -> float:
 
 def _is_narrow(question: Question) -> bool:
     """Whether the records are read partition by partition, as few of many are asked about."""
-    few = len(question.partitions) <= _FEW_PARTITIONS
-    return few and len(question.slices) < len(question.table.slices)
+    is_part = len(question.slices) < len(question.table.slices)
+    return is_part and len(question.partitions) <= _FEW_PARTITIONS
 
 
 def _aligned(

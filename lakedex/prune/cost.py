@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Estimate
+from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Amount, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
 """The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
@@ -36,16 +36,20 @@ class Reader:
     """One more byte of a file, of which a query usually reads a few columns."""
     merge_s: float
     """One more slice with log files, which have to be merged into its base file."""
+    asks_again: int = 1
+    """How many questions about one snapshot share what an index has to do once."""
     is_remote: bool = False
     """Whether the files are on an object store."""
 
     def seconds(self, slices: Sequence[FileSlice]) -> float:
         """Reading these slices, the query itself left out."""
-        files = sum(len(each.logs) + 1 for each in slices)
-        merged = sum(1 for each in slices if each.logs)
-        stored = sum(each.size_bytes for each in slices)
+        found = Amount.of(slices)
         request = _REQUESTS_PER_FILE * ROUND_TRIP_S / _AT_ONCE if self.is_remote else 0.0
-        return files * (self.file_s + request) + merged * self.merge_s + stored * self.byte_s
+        return (
+            found.files * (self.file_s + request)
+            + found.merged * self.merge_s
+            + found.stored * self.byte_s
+        )
 
 
 _AT_ONCE = 4
@@ -53,10 +57,12 @@ _AT_ONCE = 4
 
 ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
-SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3)
-"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks."""
-ANY_ENGINE = Reader("another engine", query_s=300e-3, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
-"""Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take time."""
+SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3, asks_again=3)
+"""A query that Spark has compiled before, on two cores; slices are merged in Python tasks. Its
+queries share a snapshot until the next commit."""
+ANY_ENGINE = Reader("another engine", query_s=5.0, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
+"""Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take half a
+second for nothing."""
 
 
 def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
@@ -84,17 +90,19 @@ class Scales:
         """
         self._reader = reader
         self._kept = {} if kept is None else kept
-        self._budget = _IN_VAIN * (reader.query_s + reader.seconds(slices))
+        self._told: list[tuple[Sequence[FileSlice], float]] = []
+        self._budget = _IN_VAIN * (reader.query_s + self._reading(slices))
 
     def worth(self, slices: Sequence[FileSlice]) -> float:
         """The most seconds that any index can be worth."""
-        return max(self._reader.seconds(slices), self._budget)
+        return max(self._reading(slices), self._budget)
 
     def why_not(self, estimate: Estimate, slices: Sequence[FileSlice]) -> str | None:
         """None when the step is worth its cost, else the reason in words."""
-        reading = self._reader.seconds(slices)
+        reading = self._reading(slices)
         sure = self._sure_saving(estimate, slices, reading)
-        if estimate.seconds <= max(sure, self._budget):
+        shared = estimate.seconds - estimate.once * (1 - 1 / self._reader.asks_again)
+        if shared <= max(sure, self._budget):
             return None
         if estimate.seconds - estimate.once < sure and self._has_paid_off(estimate, sure):
             return None
@@ -113,8 +121,17 @@ class Scales:
 
     def spent(self, seconds: float, before: Sequence[FileSlice], left: Sequence[FileSlice]) -> None:
         """A step took so long and left these slices."""
-        saved = self._reader.seconds(before) - self._reader.seconds(left)
+        saved = self._reading(before) - self._reading(left)
         self._budget -= max(0.0, seconds - saved)
+
+    def _reading(self, slices: Sequence[FileSlice]) -> float:
+        """What reading slices takes; the same ones are asked about again and again."""
+        for known, seconds in self._told:
+            if known is slices:
+                return seconds
+        seconds = self._reader.seconds(slices)
+        self._told.append((slices, seconds))
+        return seconds
 
     @staticmethod
     def _sure_saving(estimate: Estimate, slices: Sequence[FileSlice], reading: float) -> float:

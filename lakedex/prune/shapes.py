@@ -22,6 +22,7 @@ from lakedex.expr.tree import (
 from lakedex.expr.tree_text import tree_text
 
 _MOST_SHAPES = 32
+_MOST_NODES = 1_000
 _LONGEST = 80
 _OPERATORS = {
     Op.EQ: "equal",
@@ -57,7 +58,9 @@ def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
     """
     found: dict[Shape, None] = {}
     pending = [] if predicate is None else [predicate]
-    while pending and len(found) < _MOST_SHAPES:
+    for _ in range(_MOST_NODES):
+        if not pending or len(found) >= _MOST_SHAPES:
+            break
         node = pending.pop()
         told = _told(node)
         if told is None:

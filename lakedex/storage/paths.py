@@ -117,3 +117,13 @@ def _shown(path: str) -> str:
     if len(path) <= _SHOWN_CHARACTERS:
         return repr(path)
     return f"{path[:_SHOWN_CHARACTERS]!r}..."
+
+
+def is_remote(root: str) -> bool:
+    """Whether the root of a storage is on an object store, where every request takes its time.
+
+    Example:
+        >>> is_remote("/data/trips"), is_remote("s3://bucket/trips")
+        (False, True)
+    """
+    return not root.startswith("/")

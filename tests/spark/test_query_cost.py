@@ -53,7 +53,7 @@ def scanned(lake, query: str):
         ("id = 'k33'", 1, "record_index"),
         ("n BETWEEN 12 AND 25", 2, "column_stats"),
         ("d > 35", 1, "column_stats"),
-        ("d > -1 AND d < 1", 2, "column_stats"),
+        ("d > -2 AND d < 1", 2, "column_stats"),
     ],
 )
 def test_a_small_table_is_pruned_by_its_indexes(lake, path, where, left, index):
@@ -62,27 +62,24 @@ def test_a_small_table_is_pruned_by_its_indexes(lake, path, where, left, index):
     assert [step.index for step in report.steps if step.used] == [index]
 
 
-def test_the_value_of_a_subquery_prunes_the_scan_that_runs(lake, path):
-    rows, reports = scanned(
-        lake, "SELECT id FROM rides WHERE n > (SELECT max(n) - 45 FROM numbers)"
-    )
-    assert sorted(row.id for row in rows) == [f"k{n}" for n in range(55, 60)]
-    assert [len(report.files) for report in reports] == [1], reports
+def test_a_subquery_is_left_to_spark(lake, path):
+    """Spark keeps filters with a subquery from the scans of files, whatever it does with them."""
+    query = "SELECT id FROM rides WHERE n > (SELECT max(n) - 45 FROM numbers) AND n < 58"
+    rows, reports = scanned(lake, query)
+    assert sorted(row.id for row in rows) == ["k55", "k56", "k57"]
+    assert all("n < 58" in report.predicate for report in reports), reports
 
 
-def test_a_runtime_filter_without_values_is_told_and_keeps_every_file(lake, path, setting):
+def test_a_join_with_a_runtime_filter_made_of_our_rows_runs(lake, path, setting):
+    """The filter is a subquery over a table of ours that Spark adds after all other rules."""
     setting("spark.sql.optimizer.runtime.bloomFilter.enabled", "true")
     setting("spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold", "0")
     setting("spark.sql.autoBroadcastJoinThreshold", "-1")
     setting("spark.sql.adaptive.enabled", "false")
-    query = """SELECT r.id FROM rides r JOIN (SELECT DISTINCT n, x FROM numbers) s
-               ON r.n = s.n WHERE s.x = 3 AND s.n > 40"""
-    rows, reports = scanned(lake, query)
-    assert sorted(row.id for row in rows) == ["k45", "k52", "k59"]
-    notes = [note for report in reports for note in report.notes]
-    # What Spark inferred from the join prunes all the same.
-    assert all(len(report.files) <= 2 for report in reports), reports
-    assert all("function" not in note for note in notes), notes
+    query = "SELECT a.id FROM rides a JOIN rides b ON a.n = b.n WHERE b.d > 35 AND b.id LIKE 'k5%'"
+    frame = lake.spark.sql(query)
+    assert "might_contain" in frame._jdf.queryExecution().optimizedPlan().toString()
+    assert sorted(row.id for row in frame.collect()) == ["k56", "k57", "k58", "k59"]
 
 
 def test_queries_are_counted_and_explanations_are_not(lake, path, setting, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from lakedex.format.logfile.block_kind import BlockKind
 from lakedex.format.logfile.delete_items import split_delete_items
 from lakedex.format.logfile.delete_schema import ARRAY_MEMBER, DELETE_RECORD, INT_MEMBER
 from lakedex.format.logfile.records import check_kind
+from lakedex.schema import arrow_schema
 
 DELETE_VERSION = 3
 _HEAD = struct.Struct(">ii")
@@ -92,8 +94,17 @@ def decode_delete_block(block: LogBlock) -> DeleteRecords:
         )
     data = np.frombuffer(content, dtype=np.uint8)
     starts, ends = split_delete_items(data, _HEAD.size, path=path, base_offset=base)
+    if not len(starts):
+        # Every group of a metadata table starts with such a block.
+        return _no_deletes()
     batch = decode_records(DELETE_RECORD, data, starts, ends, path=path, base_offset=base)
     return DeleteRecords(batch.column(0), batch.column(1), batch.column(2))
+
+
+@lru_cache(maxsize=1)
+def _no_deletes() -> DeleteRecords:
+    key, partition, ordering = (pa.nulls(0, each.type) for each in arrow_schema(DELETE_RECORD))
+    return DeleteRecords(key, partition, ordering)
 
 
 def _member(ordering: pa.StructArray, number: int) -> pa.Array:

@@ -25,7 +25,11 @@ from lakedex.index.metadata_table.group_reader import (
 )
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.merging import merge_batches
-from lakedex.index.metadata_table.partitions import MetadataPartition, metadata_partition
+from lakedex.index.metadata_table.partitions import (
+    FILES_PAYLOAD,
+    MetadataPartition,
+    metadata_partition,
+)
 from lakedex.storage import Storage
 from lakedex.timeline import Timeline, load_table_config
 
@@ -144,9 +148,11 @@ class MetadataTable:
         schema = record_schema(described)
         merged: list[pa.Table] = []
         waiting: list[list[RawCells]] = []
+        # The maps of `files` are put together from whole arrays, not from parts of a larger one.
+        most = 0 if FILES_PAYLOAD in described.payloads else _FEW_CELLS
         for file_id, selection in selections.items():
             waiting.append(self.group_reader(partition, file_id).cells(selection))
-            if _cell_count(waiting) > _FEW_CELLS:
+            if _cell_count(waiting) > most:
                 merged += _merged(described, schema, waiting)
                 waiting = []
         merged += _merged(described, schema, waiting)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from lakedex.errors import CorruptFile, LakedexError
 from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
-from lakedex.index.cost import count_seconds, lookup_seconds, round_trip_seconds
+from lakedex.index.cost import Amount, count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_key
 
@@ -52,10 +52,16 @@ def row_count_seconds(table: IndexedTable) -> float:
     """What `row_count` takes; nothing when it is known already."""
     if "row_count" in table.kept:
         return 0.0
+    if "row_count_seconds" not in table.kept:
+        table.kept["row_count_seconds"] = _count_seconds(table)
+    seconds: float = table.kept["row_count_seconds"]
+    return seconds
+
+
+def _count_seconds(table: IndexedTable) -> float:
     logged = [each for each in table.slices if each.logs]
     plain = len(table.slices) - len(logged)
-    merged = sum(each.size_bytes for each in logged)
-    seconds = len(logged) * _MERGED_SLICE_S + merged * _MERGED_BYTE_S
+    seconds = len(logged) * _MERGED_SLICE_S + Amount.of(logged).stored * _MERGED_BYTE_S
     return seconds + min(_footers_seconds(table, plain), _stats_seconds(table, plain))
 
 

@@ -38,11 +38,17 @@ def stored_usage(table: Storage) -> TableUsage:
     return usage
 
 
-def keep_usage(table: Storage, counted: TableUsage) -> bool:
-    """Add to what is kept; False when others were always faster, or there is no place for it."""
-    if not table.exists(PROPERTIES_PATH):
+def keep_usage(table: Storage, counted: TableUsage, *, beside_table: bool = True) -> bool:
+    """Add to what is kept; False when others were always faster, or there is no place for it.
+
+    Args:
+        table: The table.
+        counted: What was counted since.
+        beside_table: Whether to write to the table's own store, and not to the user's folder.
+    """
+    if beside_table and not table.exists(PROPERTIES_PATH):
         return True  # The table is gone, and its counters with it.
-    if table.exists(OWN_PROPERTIES_PATH):
+    if beside_table and table.exists(OWN_PROPERTIES_PATH):
         try:
             return _add(table, USAGE_PATH, counted)
         except (LakedexError, OSError):

@@ -1,7 +1,8 @@
 """Counts scans in memory, and writes what was counted from a thread of its own.
 
 A query pays for a few additions. Files are written once a minute (object stores: once in ten) and
-when the process ends; a process that is killed loses what it counted since.
+when the process ends, then never to an object store: many short processes would each write there.
+A process that is killed loses what it counted since.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lakedex.prune.report import Report
 from lakedex.prune.usage.counters import IndexUsage, PredicateUsage, TableUsage
 from lakedex.prune.usage.places import keep_usage, stored_usage
 from lakedex.storage import Storage
+from lakedex.storage.paths import is_remote
 
 SWITCH = "LAKEDEX_INDEX_USAGE"
 """The environment variable that switches counting off: `off`, `false` or `0`."""
@@ -49,7 +51,7 @@ class _Recorder:
             if found is None:
                 if len(self._pending) >= _MOST_TABLES:
                     return
-                interval = _REMOTE_INTERVAL_S if "://" in storage.root else _LOCAL_INTERVAL_S
+                interval = _REMOTE_INTERVAL_S if is_remote(storage.root) else _LOCAL_INTERVAL_S
                 found = _Pending(storage, time.monotonic() + interval)
                 self._pending[storage.root] = found
             _count(found.usage, report)
@@ -72,8 +74,9 @@ class _Recorder:
             due = [root for root, each in self._pending.items() if now is None or each.due <= now]
             ready = [self._pending.pop(root) for root in due]
         for each in ready:
+            beside_table = now is not None or not is_remote(each.storage.root)
             try:
-                kept = keep_usage(each.storage, each.usage)
+                kept = keep_usage(each.storage, each.usage, beside_table=beside_table)
             except (LakedexError, OSError):
                 continue  # Counting must never be in the way.
             if not kept:

@@ -57,7 +57,8 @@ public final class PinRule extends Rule {
 
   public TreeNode apply(TreeNode plan) {
     Swap swap = new Swap(session, pinned());
-    LogicalPlan swapped = (LogicalPlan) ((LogicalPlan) plan).transformUp(swap);
+    // Runtime filters of joins are subqueries that no other rule will see any more.
+    LogicalPlan swapped = (LogicalPlan) ((LogicalPlan) plan).transformUpWithSubqueries(swap);
     if (!swap.madeUnion) {
       return swapped;
     }

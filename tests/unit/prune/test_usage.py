@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,11 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import lakedex
+from lakedex.api import Table
+from lakedex.cli.main import app
 from lakedex.prune.usage import IndexUsage, TableUsage, flush
 from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
 from lakedex.storage import open_storage
+from lakedex.storage.memory import memory_storage
+from lakedex.table import Snapshot
 from tests.support.sample_tables import ALL_INDEXES, make_rows
 from tests.support.sample_tables import SCHEMA as SAMPLE_SCHEMA
 from tests.support.table_builder import TableBuilder
@@ -80,6 +86,18 @@ def test_a_scan_is_counted_at_once_and_written_later(path):
     # What was written is not counted again.
     assert used(path, "record_index").scans == 3
     assert lakedex.open(path).verify().ok
+
+
+def test_the_command_line_shows_the_counters(path):
+    lakedex.open(path).to_arrow("id = 'k3'")
+    shown = CliRunner().invoke(app, ["indexes", path, "--json"], prog_name="lakedex")
+    found = {each["name"]: each for each in json.loads(shown.output)["indexes"]}
+    assert found["record_index"]["scans"] == 1
+    assert found["record_index"]["files_pruned"] == 2
+    assert found["record_index"]["last_used"].endswith("Z")
+    assert found["files"]["scans"] == 0
+    plain = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["indexes", path], prog_name="lakedex")
+    assert "files pruned" in plain.output
 
 
 def test_how_columns_were_compared_is_kept(path):
@@ -159,6 +177,26 @@ def test_a_table_that_is_gone_is_forgotten(path, tmp_path):
     flush()
     assert not Path(path).exists()
     assert not (tmp_path / "state").exists()
+
+
+def test_the_end_of_a_process_writes_nothing_to_an_object_store(path, tmp_path):
+    remote = memory_storage()
+    for each in Path(path).rglob("*"):
+        if each.is_file():
+            remote.create(str(each.relative_to(path)), each.read_bytes())
+    before = [each.path for each in remote.list_recursive()]
+    table = Table(Snapshot.open(remote), lakedex.ReadOptions())
+    for _ in range(20):
+        assert table.to_arrow("id = 'k3'").num_rows == 1
+    flush()
+    assert [each.path for each in remote.list_recursive()] == before
+    assert list((tmp_path / "state").rglob("*.json"))
+    info = next(each for each in table.indexes() if each.name == "record_index")
+    assert info.scans == 20
+    # One that lives on writes now and then.
+    assert keep_usage(remote, TableUsage(indexes={"record_index": IndexUsage(scans=1)}))
+    assert remote.exists(USAGE_PATH)
+    assert stored_usage(remote).indexes["record_index"].scans == 21
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])
