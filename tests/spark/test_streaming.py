@@ -177,6 +177,16 @@ def test_foreach_batch_upserts_once(lake, cow, tmp_path):
         target.upsert_batch(cow.to_df(), 0)
 
 
+def test_a_sink_by_its_name(lake, cow, tmp_path):
+    target = lake.create_table(
+        "named_sink", COLUMNS, path=tmp_path / "target", record_key="id", ordering="ver"
+    )
+    writer = cow.to_stream().writeStream.format("hudi").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "a"))
+    writer.toTable("named_sink").awaitTermination()
+    assert held(target.path) == held(cow.path)
+
+
 def test_a_complete_answer_replaces_the_one_before(cow, tmp_path):
     target = str(tmp_path / "counts")
     options = {"hoodie.datasource.write.recordkey.field": "part"}

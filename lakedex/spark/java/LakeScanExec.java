@@ -21,6 +21,7 @@ public final class LakeScanExec extends SparkPlan {
   private final SparkPlan child;
   private final String counts;
   private transient scala.collection.immutable.Map shown;
+  private transient String reported;
 
   /** The counts are empty where the scan has yet to list its files. */
   public LakeScanExec(SparkPlan child, String counts) {
@@ -30,6 +31,11 @@ public final class LakeScanExec extends SparkPlan {
 
   public String nodeName() {
     return "lakedex files";
+  }
+
+  public String argString(int most) {
+    String[] numbers = counts.split(" ");
+    return numbers.length == 4 ? "reads " + numbers[2] + " of " + numbers[0] : "";
   }
 
   public synchronized scala.collection.immutable.Map metrics() {
@@ -49,15 +55,22 @@ public final class LakeScanExec extends SparkPlan {
     return (scala.collection.immutable.Map) known.updated(name, metric);
   }
 
-  public RDD doExecute() {
+  /** Spark calls this before it runs a plan, also one that it ran before and whose RDDs it kept. */
+  public void resetMetrics() {
+    super.resetMetrics();
     check();
+    if (reported != null) {
+      report();
+    }
+  }
+
+  public RDD doExecute() {
     RDD rows = child.execute();
     report();
     return rows;
   }
 
   public RDD doExecuteColumnar() {
-    check();
     RDD batches = child.executeColumnar();
     report();
     return batches;
@@ -72,7 +85,12 @@ public final class LakeScanExec extends SparkPlan {
     }
   }
 
-  private void report() {
+  /** Tell the execution that runs; it adds up what it is told, so it is told once. */
+  private synchronized void report() {
+    String execution = sparkContext().getLocalProperty(EXECUTION);
+    if (execution == null || execution.equals(reported)) {
+      return;
+    }
     String told = counts;
     if (child instanceof FileSourceScanExec) {
       FileSourceScanExec scan = (FileSourceScanExec) child;
@@ -91,7 +109,7 @@ public final class LakeScanExec extends SparkPlan {
     longMetric("pruned").set(values[0] - values[2]);
     longMetric("bytes").set(values[1] - values[3]);
     Object[] all = new Object[] {longMetric("files"), longMetric("pruned"), longMetric("bytes")};
-    String execution = sparkContext().getLocalProperty(EXECUTION);
+    reported = execution;
     SQLMetrics$.MODULE$.postDriverMetricUpdates(
         sparkContext(), execution, (@SEQ@) Lists.scala(Arrays.asList(all)));
   }
