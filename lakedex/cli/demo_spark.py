@@ -21,7 +21,7 @@ from lakedex.cli.hudi_rs import ask_hudi_rs
 from lakedex.prune import Report
 from lakedex.write.result import WriteResult
 
-_ROWS = 1_000_000
+_ROWS = 400_000
 _FILES = 40
 _ROW_BYTES = 25
 """About what a row takes in a file."""

@@ -84,6 +84,8 @@ def test_hudi_reads_prunes_and_writes_what_statements_made(spark, lake, tmp_path
     lake.sql("CREATE INDEX record_index ON t (id)")
     lake.sql("DROP INDEX column_stats ON t")
     lake.sql("CREATE INDEX column_stats ON t (n, s)")
+    # Hudi's reader refuses a path whose table it finds in the catalog as one of another format.
+    lake.sql("DROP TABLE t")
     noted = {f"k{i:03}" for i in range(0, 21, 4)}
     bumped = pa.table(
         {
@@ -108,6 +110,7 @@ def test_hudi_reads_prunes_and_writes_what_statements_made(spark, lake, tmp_path
     last = rows(100, 110, 5).append_column("extra", pa.nulls(10, pa.string()))
     hudi_writes(spark, path, last.select(COLUMNS), tmp_path)
     now = expected(bumped, NEWER, rows(100, 110, 5), noted=noted)
+    lake.sql(f"CREATE TABLE t USING lakedex LOCATION '{path}'")
     told = lake.sql(f"SELECT {', '.join(COLUMNS)} FROM t ORDER BY id").collect()
     assert [tuple(row) for row in told] == now
     report = lakedex.open(path).verify()
