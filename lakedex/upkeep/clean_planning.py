@@ -8,7 +8,7 @@ go altogether. The newest version of a group that is still there always stays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,18 +42,18 @@ def plan_clean(
     if newest is None or (earliest is None and not by_versions):
         return nothing
     partitions = _touched(timeline, earliest, seen) if options.incremental and earliest else None
-    listed = _listed(snapshot, partitions)
-    needed = needed_files(snapshot, listed)
+    found = listed(snapshot, partitions)
+    needed = needed_files(snapshot, found)
     replaced = _replaced(timeline, earliest)
     files: dict[str, tuple[str, ...]] = {}
     empty = []
-    for partition in sorted(listed):
+    for partition in sorted(found):
         rules = _Rules(options, earliest, replaced, needed)
-        groups = all_versions(partition, listed[partition], snapshot.visibility)
+        groups = all_versions(partition, found[partition], snapshot.visibility)
         gone = sorted(name for versions in groups.values() for name in rules.removable(versions))
         if gone:
             files[partition] = tuple(gone)
-        data = [name for name, _ in listed[partition] if parse_data_file(name, 0) is not None]
+        data = [name for name, _ in found[partition] if parse_data_file(name, 0) is not None]
         if partition and len(gone) == len(data):
             empty.append(partition)
     # A writer that goes on may be about to put a file there.
@@ -143,7 +143,8 @@ def _rewritten(metadata: CommitMetadata) -> set[str]:
     return found
 
 
-def _listed(snapshot: Snapshot, partitions: set[str] | None) -> Listed:
+def listed(snapshot: Snapshot, partitions: Collection[str] | None) -> Listed:
+    """The data files of some partitions, or of all, with their sizes."""
     if partitions is None:
         return snapshot.listing.files
     if not partitions:
@@ -159,7 +160,7 @@ def _on_store(snapshot: Snapshot, partition: str) -> list[tuple[str, int]]:
     return [(name, size) for name, size in names if parse_data_file(name, size) is not None]
 
 
-def _in_metadata(metadata: MetadataTable, partitions: set[str]) -> Listed:
+def _in_metadata(metadata: MetadataTable, partitions: Collection[str]) -> Listed:
     by_key: Mapping[str, str] = {partition_key(path): path for path in partitions}
     records = metadata.lookup("files", pa.array(list(by_key), pa.string()))
     found: Listed = {}

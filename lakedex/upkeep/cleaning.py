@@ -19,7 +19,7 @@ from lakedex.config import TableConfig
 from lakedex.config.option_check import check_option_names
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
-from lakedex.filegroup import FileSliceId, parse_data_file
+from lakedex.filegroup import latest_slices, parse_data_file
 from lakedex.index.metadata_table.removal import commit_removal
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
@@ -33,7 +33,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.clean_planning import plan_clean
+from lakedex.upkeep.clean_planning import listed, plan_clean
 from lakedex.upkeep.retained import Look, is_clean_due
 
 _METAFILE = ".hoodie_partition_metadata"
@@ -222,10 +222,11 @@ def _give_up(
 
 def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
     """The files of a plan that may go: data files of completed writes that no reader sees now."""
-    seen: dict[FileSliceId, set[str]] = {
-        current.id: set(current.file_names)
-        for current in snapshot.slices
-        if current.partition in plan.files
+    read = {
+        (partition, name)
+        for partition, files in listed(snapshot, plan.files.keys()).items()
+        for current in latest_slices(partition, files, snapshot.visibility)
+        for name in current.file_names
     }
     found: dict[str, tuple[str, ...]] = {}
     for partition, names in plan.files.items():
@@ -235,7 +236,7 @@ def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
             is_inside = parsed is not None and partition.partition("/")[0] != _META_FOLDER
             if parsed is None or not is_inside:
                 log.warning("passing over %r of the clean plan: it is no data file", name[:200])
-            elif name in seen.get(FileSliceId(partition, parsed.file_id), ()):
+            elif (partition, name) in read:
                 log.warning("passing over %s/%s of the clean plan: it is read", partition, name)
             elif snapshot.timeline.is_committed_write(parsed.instant_time):
                 kept.append(name)

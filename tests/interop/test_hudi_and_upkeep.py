@@ -40,6 +40,8 @@ FEW = {
     "hoodie.clean.commits.retained": "2",
 }
 
+HUDI_FEW = {"keep_min_commits": "2", "keep_max_commits": "3", "clean_commits_retained": "1"}
+
 
 def written(path: str, kind: str) -> list[str]:
     """A table of some commits; answers their instants."""
@@ -98,8 +100,14 @@ def test_hudi_reads_and_writes_on_after_our_archive_and_restore(spark, tmp_path)
     assert_holds(spark, path, merged(FIRST, *CHANGES[:5]))
     restore_table(address, times[4])
     assert_holds(spark, path, merged(FIRST, *CHANGES[:4]))
+    # Hudi goes on with the same history.
     news = rows(70, 90, 50)
-    hudi_writes(spark, path, news, tmp_path)
+    few = {f"hoodie_{name}": value for name, value in HUDI_FEW.items()}
+    hudi_writes(spark, path, news, tmp_path, **few)
+    timeline = lakedex.open(path).timeline
+    found = [each.requested_time for each in timeline.between(None)]
+    assert found[:5] == times[:5]
+    assert len(found) == 6
     assert_holds(spark, path, merged(FIRST, *CHANGES[:4], news))
     writer_of(path, OPTIONS).upsert(source(rows(0, 5, 60)))
     assert_holds(spark, path, merged(FIRST, *CHANGES[:4], news, rows(0, 5, 60)))

@@ -18,7 +18,8 @@ from lakedex.timeline.plans import read_plan
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
-from tests.support.upkeep_lab import make_past, read_by_hudi_rs
+from tests.support.upkeep_lab import BY_HAND, Past, make_past, read_by_hudi_rs
+from tests.support.write_lab import Lab
 
 KINDS = ("cow", "mor")
 VERSIONS = {
@@ -169,3 +170,16 @@ def test_an_index_that_cannot_be_taken_back_is_not_lost(golden, tmp_path):
     with pytest.raises((UnsupportedFeature, InvalidInput)):
         rollback_instant(StorageAddress.of(path), last.requested_time)
     assert lakedex.open(path).timeline.instants == before.timeline.instants
+
+
+@pytest.mark.parametrize("index", ["RECORD_LEVEL_INDEX", "GLOBAL_SIMPLE"])
+def test_a_partition_that_came_or_went_with_the_commit_is_as_before(tmp_path, index):
+    past = Past(Lab(tmp_path, "mor", index, **BY_HAND))
+    first = past.upsert([0, 1, 3], 1)
+    came = past.upsert([2, 5], 2)
+    went = past.note(past.lab.writer.delete_partitions(["p=p1"]))
+    for instant, before in ((went, came), (came, first)):
+        rollback_instant(past.lab.address, instant)
+        past.holds(before)
+    past.upsert([1, 2, 4], 3)
+    past.holds()
