@@ -24,7 +24,7 @@ from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
 from lakedex.write.walk import run_write
 
-AfterCommit: TypeAlias = "Callable[[TableWriter, WriteResult], None]"
+AfterCommit: TypeAlias = "Callable[[TableWriter, Target], None]"
 
 
 class TableWriter:
@@ -34,7 +34,7 @@ class TableWriter:
         address: Where the table lies.
         engine: What runs the work; threads of this process by default.
         options: Hudi's write options, for all verbs.
-        after_commit: Called with this writer and the result after each verb that wrote, for
+        after_commit: Called with this writer and the target after each verb that wrote, for
             services that a write brings along.
     """
 
@@ -127,9 +127,10 @@ class TableWriter:
         Raises:
             CommitConflict: Another writer was first; nothing was changed.
         """
-        result = run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
-        if self._after_commit is not None:
-            self._after_commit(self, result)
+        target = self.target()
+        result = run_write(target, operation, rows, partitions=partitions, seen=seen)
+        if self._after_commit is not None and result.instant is not None:
+            self._after_commit(self, target)
         return result
 
     def seen(self) -> CommittedInstants:
