@@ -22,7 +22,6 @@ from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
-from lakedex.write.result import WriteResult
 from lakedex.write.rows import KEY
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.taking import Target
@@ -42,15 +41,12 @@ def writer_with_services(
     return TableWriter(address, engine, options, batch, run_due_services)
 
 
-def run_due_services(writer: TableWriter, result: WriteResult) -> None:
+def run_due_services(writer: TableWriter, target: Target) -> None:
     """Compact and cluster after a write, as far as its options ask for it.
 
     `hoodie.compact.inline` and `hoodie.clustering.inline` run what is due,
     `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it.
     """
-    if result.instant is None:
-        return
-    target = writer.target()
     options = target.options.scheduling
     if options.compact_inline or options.schedule_compaction_inline:
         _attempt("compaction", _compact, writer, target)

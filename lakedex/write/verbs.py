@@ -27,7 +27,7 @@ from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
 from lakedex.write.walk import run_write
 
-AfterCommit: TypeAlias = "Callable[[TableWriter, WriteResult], None]"
+AfterCommit: TypeAlias = "Callable[[TableWriter, Target], None]"
 
 
 class TableWriter:
@@ -38,7 +38,7 @@ class TableWriter:
         engine: What runs the work; threads of this process by default.
         options: Hudi's write options, for all verbs.
         batch: The batch of a stream that is written; it is not written twice.
-        after_commit: Called with this writer and the result after each verb that wrote, for
+        after_commit: Called with this writer and the target after each verb that wrote, for
             services that a write brings along.
     """
 
@@ -153,9 +153,10 @@ class TableWriter:
         """
         if self._batch is not None and self._batch.is_written(self.snapshot().timeline):
             return WriteResult(operation.name, None)
-        result = run_write(self.target(), operation, rows, partitions=partitions, seen=seen)
-        if self._after_commit is not None:
-            self._after_commit(self, result)
+        target = self.target()
+        result = run_write(target, operation, rows, partitions=partitions, seen=seen)
+        if self._after_commit is not None and result.instant is not None:
+            self._after_commit(self, target)
         return result
 
     def seen(self) -> CommittedInstants:

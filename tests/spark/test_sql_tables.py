@@ -87,7 +87,8 @@ def test_procedures_tell(lake, sql, table):
     assert len(values(sql(f"CALL show_commits('{table}')"))) == 2
 
 
-def test_services_are_planned_and_run(sql, table, table_type):
+def test_services_are_planned_and_run(lake, table, table_type):
+    sql = lake.sql
     plan = f"CALL run_clustering(table => '{table}', order => 'name,ts', op => 'schedule')"
     ((clustering, groups, state, partitions),) = values(sql(plan))
     assert (groups, state, partitions) == (2, "REQUESTED", "*")

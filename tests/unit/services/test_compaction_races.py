@@ -314,3 +314,30 @@ def assert_nothing_left(path: Path, where: str) -> None:
     for file in path.rglob("*.parquet"):
         if ".hoodie" not in file.parts:
             assert file.name in names, f"{where}: {file.name} is in no commit"
+
+
+def test_a_plan_outlives_a_rollback_that_is_killed_too(scene, tmp_path):
+    service, folder, history, instant = scene
+    dead = tmp_path / "dead"
+    shutil.copytree(folder / "planned", dead)
+    shutil.copytree(folder / "planned", tmp_path / "count")
+    changes = changes_of(
+        run_job, str(tmp_path / "count"), service, instant, result=tmp_path / "seen"
+    )
+    number = next(at for at, change in enumerate(changes) if ".deltacommit.inflight" in change)
+    child = start(run_job, str(dead), service, instant, watch=Watch(number, kill_after=True))
+    assert finish(child) == -9
+    shutil.copytree(dead, tmp_path / "again")
+    again = str(tmp_path / "again"), service, instant
+    rolls_back = changes_of(run_job, *again, result=tmp_path / "seen again")
+    taken_off = f"delete .hoodie/timeline/{instant}.{service}.inflight"
+    for text, after in ((".rollback.requested", True), (taken_off, False), (taken_off, True)):
+        number = next(at for at, change in enumerate(rolls_back) if text in change)
+        path = tmp_path / "killed"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(dead, path)
+        assert finish(start(run_job, str(path), service, instant, watch=Watch(number, after))) == -9
+        run(service, path, instant)
+        assert state_of(path, instant) is State.COMPLETED
+        assert_all_agree(path, history, verify=after)
+        assert_nothing_left(path, f"{after} {text}")
