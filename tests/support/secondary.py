@@ -68,6 +68,13 @@ class Trips:
         """Make an index `idx_<column>`."""
         create_index(self.writer, name or f"idx_{column}", column)
 
+    @classmethod
+    def opened(cls, path: str) -> Trips:
+        """A table of the usual columns that is there."""
+        made = cls.__new__(cls)
+        made.path, made.schema, made.address = path, SCHEMA, StorageAddress.of(path)
+        return made
+
     def copied(self, path: Path) -> Trips:
         """The same table once more, to be changed on its own."""
         shutil.copytree(self.path, path)

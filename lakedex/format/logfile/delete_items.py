@@ -28,6 +28,10 @@ _ITEM_KINDS = _ORDERING_KINDS.copy()
 _ITEM_KINDS[12] = _VARINT
 _FIXED_SIZES = np.zeros(128, dtype=np.int64)
 _FIXED_SIZES[[1, 4, 5]] = (1, 4, 8)
+_KINDS: list[int] = _ORDERING_KINDS.tolist()
+_SIZES: list[int] = _FIXED_SIZES.tolist()
+_BOOLEAN = 2
+_LONGEST_VARINT = 10
 
 
 def split_delete_items(
@@ -74,6 +78,7 @@ class _Skipper:
         self._end = len(data)
         self._dead = self._end + 1
         self._data = np.append(data, np.full(_PADDING, 0xFF, dtype=np.uint8))
+        self._plain = self._data.tobytes()
 
     def item(self, at: Positions) -> Positions:
         """Where the delete records at `at` end; -1 where there is none."""
@@ -81,8 +86,50 @@ class _Skipper:
         return np.where(ends > self._end, -1, ends)
 
     def one_item(self, at: int) -> int:
-        """Where the delete record at `at` ends; -1 if there is none."""
-        return int(self.item(np.array([at], dtype=np.int64))[0])
+        """Where the delete record at `at` ends; -1 if there is none.
+
+        For one record plain numbers are faster than vectors; only a list of ordering values, which
+        few tables have, is left to those.
+        """
+        ordering = self._one_text(self._one_text(at))
+        if not 0 <= ordering < self._end:
+            return -1
+        branch = self._plain[ordering]
+        kind = _UNKNOWN if branch & 1 else _KINDS[branch >> 1]
+        if kind == _ARRAY:
+            return int(self.item(np.array([at], dtype=np.int64))[0])
+        after = -1
+        if kind == _VARINT:
+            after = self._one_number(ordering + 1)[1]
+        elif kind == _BYTES:
+            after = self._one_bytes(ordering + 1)
+        elif kind == _FIXED and (branch != _BOOLEAN or self._plain[ordering + 1] <= 1):
+            after = ordering + 1 + _SIZES[branch >> 1]
+        return after if after <= self._end else -1
+
+    def _one_text(self, at: int) -> int:
+        if not 0 <= at < self._end:
+            return -1
+        branch = self._plain[at]
+        if branch == 2:
+            return self._one_bytes(at + 1)
+        return at + 1 if branch == 0 else -1
+
+    def _one_bytes(self, at: int) -> int:
+        length, after = self._one_number(at)
+        return after + length if after >= 0 and 0 <= length <= self._end - after else -1
+
+    def _one_number(self, at: int) -> tuple[int, int]:
+        """The zigzag number at `at`, and where it ends; -1 if it does not."""
+        bits = shift = 0
+        for place in range(at, min(at + _LONGEST_VARINT, self._end)):
+            byte = self._plain[place]
+            bits |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                bits &= 0xFFFFFFFFFFFFFFFF
+                return (bits >> 1) ^ -(bits & 1), place + 1
+            shift += 7
+        return 0, -1
 
     def count(self, at: int) -> tuple[int, int]:
         """The item count of a part of the list, and where its items start; -1 if invalid."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.storage.address import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
+from tests.support.killing import Watch, changes_of, finish, start
 from tests.support.secondary import Trips, changes_of_newest, pairs
 
 BOTH = pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -148,6 +150,35 @@ def test_clustering_leaves_the_index_as_it_is(trips):
     trips.writer.upsert(trips.rows(("a1", 5, "new", "oslo")))
     assert trips.found("rider = 'new'") == ["a1"]
     trips.assert_whole()
+
+
+def change_riders(path: str) -> None:
+    """A job for a process of its own: other riders, a delete, a move."""
+    trips = Trips.opened(path)
+    trips.writer.upsert(
+        trips.rows(("a1", 5, "dead", "oslo"), ("a2", 5, "dead", "lima"), ("z1", 5, "dead", "rio"))
+    )
+
+
+def test_a_write_that_dies_after_its_index_was_told_is_taken_back(trips, tmp_path):
+    before = trips.entries("rider")
+    copy = trips.copied(tmp_path / "copy")
+    changes = changes_of(change_riders, copy.path, result=tmp_path / "seen")
+    told = [
+        at
+        for at, change in enumerate(changes)
+        if re.search(r"metadata/\.hoodie/timeline/[0-9]+_[0-9]+\.deltacommit$", change)
+    ]
+    written = [at for at, change in enumerate(changes) if f"/{INDEX}/" in change]
+    for point in (written[0], told[-1]):
+        dead = trips.copied(tmp_path / f"dead-{point}")
+        child = start(change_riders, dead.path, watch=Watch(point, kill_after=True))
+        assert finish(child) == -9
+        assert dead.found("rider = 'dead'") == []
+        assert dead.entries("rider") == before
+        dead.writer.upsert(dead.rows(("b1", 6, "bea", "oslo")))
+        assert dead.found("rider in ('dead', 'bea', 'ann')") == ["a1", "a2", "b1"]
+        dead.assert_whole()
 
 
 # traps: B71

@@ -20,6 +20,7 @@ from lakedex.format.logfile import (
     encode_delete_content,
     read_blocks,
 )
+from lakedex.format.logfile.delete_items import _Skipper
 from lakedex.storage.source import MemorySource
 
 DATA_EXAMPLE = "000000030000000e0202046b320208703d7031040000"
@@ -212,3 +213,13 @@ def test_every_damage_gives_deletes_or_an_error():
                 _decode(variant).ordering_values()
             except LakedexError:
                 continue
+
+
+_LIKELY = (0, 2, 2, 2, 4, 6, 8, 10, 12, 14, 16, 24, 1, 3, 0x80, 0xFF)
+
+
+@given(st.lists(st.one_of(st.sampled_from(_LIKELY), st.integers(0, 255)), min_size=3, max_size=40))
+def test_one_record_ends_where_the_vectors_say(data):
+    skipper = _Skipper(np.array(data, dtype=np.uint8))
+    ends = skipper.item(np.arange(len(data)))
+    assert [skipper.one_item(at) for at in range(len(data))] == ends.tolist()
