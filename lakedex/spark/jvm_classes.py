@@ -1,6 +1,6 @@
 """lakedex's own classes in the driver's JVM: compiled once, and found there like any other.
 
-The sources stand in `java/`. Releases of Spark differ in two types only, which are put in before
+The sources stand in `java/`. Releases of Spark differ in a few types only, which are put in before
 they are compiled. The classes lie in a folder that the driver's class loader is told of, so that
 `format("hudi")` and `USING hudi` find theirs by name.
 """
@@ -32,11 +32,20 @@ _SOURCES = (
     "LakedexDefaultSource",
     "StatementRunner",
     "StatementParser",
+    "Subqueries",
+    "WriteAnalyzer",
+    "Caches",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"
 _HUDI = "hudi.DefaultSource"
 _HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+_ANALYZER = "org.apache.spark.sql.catalyst.analysis.Analyzer"
+_ANALYZER_MEMBERS = (
+    "behind.catalogManager()",
+    "behind.sharedRelationCache()",
+    "scala.Option.empty()",
+)
 
 
 def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
@@ -80,10 +89,23 @@ def has_class(loader: Any, name: str) -> bool:  # noqa: ANN401 - a JVM object
     return True
 
 
+def _analyzer_arity(spark: SparkSession) -> int:
+    """How much this release's analyzer wants to know; the first is always the catalogs."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    makers = loader.loadClass(_ANALYZER).getConstructors()
+    wanted = [maker.getParameterTypes() for maker in makers]
+    return max(len(kinds) for kinds in wanted if str(kinds[0].getSimpleName()) == "CatalogManager")
+
+
 def _fitted(spark: SparkSession, source: str) -> str:
     is_classic = int(spark.version.partition(".")[0]) >= 4
     session = "classic.SparkSession" if is_classic else "SparkSession"
     sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
-    return source.replace("@SESSION@", f"org.apache.spark.sql.{session}").replace(
-        "@SEQ@", f"scala.{sequence}"
-    )
+    fitted = {
+        "@SESSION@": f"org.apache.spark.sql.{session}",
+        "@SEQ@": f"scala.{sequence}",
+        "@ANALYZER@": ", ".join(_ANALYZER_MEMBERS[: _analyzer_arity(spark)]),
+    }
+    for mark, text in fitted.items():
+        source = source.replace(mark, text)
+    return source

@@ -74,11 +74,11 @@ class SparkTable:
 
     def insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Add rows without looking for their keys."""
-        return self.writer(options).insert(self._source(rows))
+        return self._written(self.writer(options).insert(self._source(rows)))
 
     def upsert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
-        return self.writer(options).upsert(self._source(rows))
+        return self._written(self.writer(options).upsert(self._source(rows)))
 
     def bulk_insert(
         self, rows: Rows, *, sort_by: str | Sequence[str] = (), options: Options = None
@@ -91,7 +91,7 @@ class SparkTable:
                 its own, and the others are not read.
             options: Write options of this call.
         """
-        return self.writer(options).bulk_insert(self._source(rows), sort_by)
+        return self._written(self.writer(options).bulk_insert(self._source(rows), sort_by))
 
     def delete(self, rows_or_condition: Rows | str, *, options: Options = None) -> WriteResult:
         """Delete the records that rows name by their keys, or for which a condition is true.
@@ -102,23 +102,24 @@ class SparkTable:
         """
         writer = self.writer(options)
         if isinstance(rows_or_condition, str):
-            return writer.delete_where(rows_or_condition, time_zone=self._time_zone)
-        return writer.delete(self._source(rows_or_condition))
+            found = writer.delete_where(rows_or_condition, time_zone=self._time_zone)
+            return self._written(found)
+        return self._written(writer.delete(self._source(rows_or_condition)))
 
     def insert_overwrite(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the partitions that they belong to."""
-        return self.writer(options).insert_overwrite(self._source(rows))
+        return self._written(self.writer(options).insert_overwrite(self._source(rows)))
 
     def insert_overwrite_table(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the table."""
-        return self.writer(options).insert_overwrite_table(self._source(rows))
+        return self._written(self.writer(options).insert_overwrite_table(self._source(rows)))
 
     def delete_partitions(
         self, partitions: str | Sequence[str], *, options: Options = None
     ) -> WriteResult:
         """Take whole partitions away, named by their paths such as `city=Oslo`."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
-        return self.writer(options).delete_partitions(names)
+        return self._written(self.writer(options).delete_partitions(names))
 
     def cluster(
         self,
@@ -138,7 +139,10 @@ class SparkTable:
             options: Write options of this call, such as
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
         """
-        return cluster_table(self.writer(options), by, strategy, where, time_zone=self._time_zone)
+        zone = self._time_zone
+        return self._written(
+            cluster_table(self.writer(options), by, strategy, where, time_zone=zone)
+        )
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
@@ -193,11 +197,23 @@ class SparkTable:
         with open_lock(storage, patience.lock):
             write_own_properties(storage, {**read_own_properties(storage), **options})
 
+    def forget_options(self, names: Sequence[str]) -> None:
+        """Let later writes go by the defaults of some write options again."""
+        storage = self._address.open()
+        with open_lock(storage, self.writer().target().patience.lock):
+            kept = read_own_properties(storage)
+            write_own_properties(storage, {k: v for k, v in kept.items() if k not in names})
+
     def change_properties(self, changes: Mapping[str, str]) -> None:
         """Change what `hoodie.properties` says."""
         storage = self._address.open()
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))
+
+    def refresh(self) -> None:
+        """Let the session forget what it cached of the table, data and columns."""
+        caches = self._spark.sparkContext._jvm.lakedex.jvm.Caches
+        caches.refresh(self._spark._jsparkSession, self.path)
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
@@ -218,6 +234,10 @@ class SparkTable:
             storage_options=dict(self._address.settings),
             options=ReadOptions(time_zone=self._time_zone),
         )
+
+    def _written(self, result: WriteResult) -> WriteResult:
+        self.refresh()
+        return result
 
     def _source(self, rows: Rows) -> RowSource:
         if isinstance(rows, DataFrame):

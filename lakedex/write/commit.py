@@ -15,12 +15,13 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import CommitChanges, FileStatistics, KeyNote
-from lakedex.schema import parse_avro_record
+from lakedex.schema import SchemaHistory, parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.column_history import keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import TaskResult
@@ -50,6 +51,8 @@ class Outcome:
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
     """The windowed record index, where there is one."""
+    history: SchemaHistory | None = None
+    """How columns were renamed and retyped, this write included."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -90,12 +93,17 @@ def commit_outcome(
     def prepare(scope: CommitScope) -> CommitMetadata:
         if scope.concurrent:
             _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
+        history = outcome.history
         metadata = commit_metadata(
             (file for answer in outcome.answers for file in answer.files),
             operation=operation.name,
-            schema_text=outcome.schema.text,
+            # Beside a history Hudi's commits name the meta columns too.
+            schema_text=outcome.schema.text if history is None else outcome.schema.full_text,
             replaced=_replaced_ids(outcome.replaced),
-            extra=_said_of_keys(scope, outcome),
+            extra={
+                **_said_of_keys(scope, outcome),
+                **({} if history is None else said_of_columns(history)),
+            },
         )
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
@@ -112,6 +120,8 @@ def commit_outcome(
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
+        if history is not None:
+            keep_history(scope.storage, facts.instant, scope.next_time(), history)
         write_own_properties(scope.storage, outcome.kept)
         scope.check()
         return metadata
@@ -129,6 +139,8 @@ def _check_concurrent(
 ) -> None:
     """What file groups do not tell: changed columns, changed indexes, keys that both inserted."""
     if StoredSchema.of(scope.snapshot).columns != outcome.stored:
+        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    if scope.snapshot.history != outcome.facts.history:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     before, now = outcome.facts.config, scope.snapshot.config
     if before.metadata_partitions != now.metadata_partitions:
