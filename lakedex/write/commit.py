@@ -15,13 +15,13 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import CommitChanges, FileStatistics, KeyNote
-from lakedex.schema import SchemaHistory, parse_avro_record
+from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.column_history import keep_history, said_of_columns
+from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import TaskResult
@@ -51,8 +51,8 @@ class Outcome:
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
     """The windowed record index, where there is one."""
-    history: SchemaHistory | None = None
-    """How columns were renamed and retyped, this write included."""
+    changed: pa.Schema | None = None
+    """The columns with their ids, where the write is about them and not about rows."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -93,7 +93,7 @@ def commit_outcome(
     def prepare(scope: CommitScope) -> CommitMetadata:
         if scope.concurrent:
             _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
-        history = outcome.history
+        history = history_after(scope.snapshot, outcome.schema, facts.instant, outcome.changed)
         metadata = commit_metadata(
             (file for answer in outcome.answers for file in answer.files),
             operation=operation.name,

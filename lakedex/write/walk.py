@@ -30,7 +30,7 @@ from lakedex.write.assign import (
     share_out,
     sort_new,
 )
-from lakedex.write.column_history import Change, history_after
+from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.due import compact_metadata
 from lakedex.write.facts import TableFacts
@@ -201,7 +201,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         kept={**target.kept, **target.options.kept()},
         added_keys=_added_keys(write, found_unique=unique),
         window=_window(target),
-        history=history_after(snapshot, taken.schema, facts.instant, taken.changed),
+        changed=taken.changed,
     )
     if not any(answer.files for answer in done) and not replaces:
         return result

@@ -21,6 +21,7 @@ from lakedex.schema.column_changes import (
 from lakedex.schema.history_text import history_text
 from lakedex.schema.internal_schema import parse_history
 from lakedex.schema.numbered_columns import evolved, numbered
+from lakedex.services.clustering import cluster_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.write.target import StoredSchema, WriteSchema
@@ -74,7 +75,11 @@ def test_rows_follow_their_columns(tmp_path, kind):
     expected[2] = now("2", 5, 2) | {"extra": "e"}
     lab.writer.upsert(source([expected[2]], wider))
     left = [{**each, "extra": each.get("extra")} for each in expected[1:]]
+    cluster_table(lab.writer, ["count"], None, None)
     lab.holds(left, "extra = 'e'", "count = 2")
+    timeline = Snapshot.open(lab.address.open()).timeline
+    told = [timeline.commit_summary(each).extra for each in timeline.write_instants()]
+    assert all("latest_schema" in extra for extra in told[1:])
     history = Snapshot.open(lab.address.open()).history
     assert len(history.versions) == 9
     assert history.newest.record.fields[-1].id == history.newest.max_column_id
