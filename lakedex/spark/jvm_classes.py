@@ -37,11 +37,20 @@ _SOURCES = (
     "LakedexDefaultSource",
     "StatementRunner",
     "StatementParser",
+    "Subqueries",
+    "WriteAnalyzer",
+    "Caches",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"
 _HUDI = "hudi.DefaultSource"
 _HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+_ANALYZER = "org.apache.spark.sql.catalyst.analysis.Analyzer"
+_ANALYZER_MEMBERS = (
+    "behind.catalogManager()",
+    "behind.sharedRelationCache()",
+    "scala.Option.empty()",
+)
 
 
 def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
@@ -85,17 +94,26 @@ def has_class(loader: Any, name: str) -> bool:  # noqa: ANN401 - a JVM object
     return True
 
 
+def _analyzer_arity(spark: SparkSession) -> int:
+    """How much this release's analyzer wants to know; the first is always the catalogs."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    makers = loader.loadClass(_ANALYZER).getConstructors()
+    wanted = [maker.getParameterTypes() for maker in makers]
+    return max(len(kinds) for kinds in wanted if str(kinds[0].getSimpleName()) == "CatalogManager")
+
+
 def _fitted(spark: SparkSession, source: str) -> str:
     is_classic = int(spark.version.partition(".")[0]) >= 4
     session = "classic.SparkSession" if is_classic else "SparkSession"
     dataset = "classic.Dataset" if is_classic else "Dataset"
     sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
-    types = {
+    fitted = {
         "@SESSION@": f"org.apache.spark.sql.{session}",
         "@DATASET@": f"org.apache.spark.sql.{dataset}",
         "@SEQ@": f"scala.{sequence}",
         "@INDEXED_SEQ@": f"scala.{sequence.replace('Seq', 'IndexedSeq')}",
+        "@ANALYZER@": ", ".join(_ANALYZER_MEMBERS[: _analyzer_arity(spark)]),
     }
-    for name, fitting in types.items():
-        source = source.replace(name, fitting)
+    for mark, text in fitted.items():
+        source = source.replace(mark, text)
     return source

@@ -15,7 +15,7 @@ from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
-from lakedex.spark.explaining import QueryReport, explain_query
+from lakedex.spark.explaining import QueryReport, Scans, explain_query, list_scans
 from lakedex.spark.saving import insert_rows, save_rows
 from lakedex.spark.schemas import any_schema
 from lakedex.spark.serving import serve
@@ -162,6 +162,10 @@ class Lake:
         rows = self._spark.sql(query) if isinstance(query, str) else query
         return explain_query(self._server, rows)
 
+    def scans(self, execution: Any) -> Scans:  # noqa: ANN401 - a JVM object
+        """What the scans of a planned query would read of our tables."""
+        return list_scans(self._server, self._spark.sparkContext._jvm, execution)
+
     def address(self, path: str) -> StorageAddress:
         """Where a path lies, with the settings of its store."""
         return address_of(self._spark, path, self._storage_options)
@@ -183,6 +187,10 @@ class Lake:
     def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A statement of plain Spark SQL; nothing, where it concerns no table of ours."""
         return self._statements.take(text, plan)
+
+    def take_write(self, plan: Any) -> str:  # noqa: ANN401 - JVM objects
+        """A DataFrame written into a table by its name; nothing, where it is not ours."""
+        return self._statements.take_write(plan)
 
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The plan of an earlier state, or of the changes, of a table that a query names."""

@@ -51,6 +51,9 @@ class Tables(Protocol):
     def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A statement of plain Spark SQL."""
 
+    def take_write(self, plan: Any) -> str:  # noqa: ANN401 - JVM objects
+        """A DataFrame that is written into a table by its name."""
+
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
         """TIMESTAMP AS OF and its like."""
 
@@ -169,6 +172,10 @@ class TableServer:
         """What we make of a statement that Spark's parser came upon; nothing, if not ours."""
         return self._tables.take_statement(str(message[1]), message[2])
 
+    def write(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
+        """The name of a write that we took from Spark's analyzer; nothing, if not ours."""
+        return self._tables.take_write(message[1])
+
     def travel(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The plan of an earlier state or of the changes of a table, named in a query."""
         return self._tables.earlier_state(message[1])
@@ -213,6 +220,7 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
     listen(spark.sparkContext, package, _callback)
     package.PinRule.install(spark._jsparkSession)
     package.LakeStrategy.install(spark._jsparkSession)
+    package.WriteAnalyzer.install(spark._jsparkSession)
     return server, _callback
 
 
@@ -231,7 +239,7 @@ def _handler(verb: str) -> Handler:
 
 
 _VERBS = (
-    *("face", "pin", "files", "merge", "insert", "save", "statement", "travel", "run"),
+    *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
     *("check", "merged_counts"),
     *("stream_newest", "stream_next", "stream_batch", "stream_write"),
 )

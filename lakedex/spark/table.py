@@ -93,11 +93,11 @@ class SparkTable:
 
     def insert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Add rows without looking for their keys."""
-        return self.writer(options).insert(self._source(rows))
+        return self._written(self.writer(options).insert(self._source(rows)))
 
     def upsert(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
-        return self.writer(options).upsert(self._source(rows))
+        return self._written(self.writer(options).upsert(self._source(rows)))
 
     def bulk_insert(
         self, rows: Rows, *, sort_by: str | Sequence[str] = (), options: Options = None
@@ -110,7 +110,7 @@ class SparkTable:
                 its own, and the others are not read.
             options: Write options of this call.
         """
-        return self.writer(options).bulk_insert(self._source(rows), sort_by)
+        return self._written(self.writer(options).bulk_insert(self._source(rows), sort_by))
 
     def delete(self, rows_or_condition: Rows | str, *, options: Options = None) -> WriteResult:
         """Delete the records that rows name by their keys, or for which a condition is true.
@@ -121,23 +121,24 @@ class SparkTable:
         """
         writer = self.writer(options)
         if isinstance(rows_or_condition, str):
-            return writer.delete_where(rows_or_condition, time_zone=self._time_zone)
-        return writer.delete(self._source(rows_or_condition))
+            found = writer.delete_where(rows_or_condition, time_zone=self._time_zone)
+            return self._written(found)
+        return self._written(writer.delete(self._source(rows_or_condition)))
 
     def insert_overwrite(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the partitions that they belong to."""
-        return self.writer(options).insert_overwrite(self._source(rows))
+        return self._written(self.writer(options).insert_overwrite(self._source(rows)))
 
     def insert_overwrite_table(self, rows: Rows, *, options: Options = None) -> WriteResult:
         """Put rows in the place of all that is in the table."""
-        return self.writer(options).insert_overwrite_table(self._source(rows))
+        return self._written(self.writer(options).insert_overwrite_table(self._source(rows)))
 
     def delete_partitions(
         self, partitions: str | Sequence[str], *, options: Options = None
     ) -> WriteResult:
         """Take whole partitions away, named by their paths such as `city=Oslo`."""
         names = [partitions] if isinstance(partitions, str) else list(partitions)
-        return self.writer(options).delete_partitions(names)
+        return self._written(self.writer(options).delete_partitions(names))
 
     def upsert_batch(self, rows: DataFrame, batch_id: int) -> None:
         """Upsert one batch of a stream, once: `df.writeStream.foreachBatch(table.upsert_batch)`.
@@ -174,11 +175,11 @@ class SparkTable:
         if schedule_only:
             instant = schedule_clustering(writer, by, strategy, where, time_zone=zone)
             return WriteResult("CLUSTER", instant)
-        return cluster_table(writer, by, strategy, where, time_zone=zone)
+        return self._written(cluster_table(writer, by, strategy, where, time_zone=zone))
 
     def run_clustering(self, instant: str, *, options: Options = None) -> WriteResult:
         """Run a clustering that was planned before, here or by Hudi."""
-        return run_clustering(self.writer(options), instant)
+        return self._written(run_clustering(self.writer(options), instant))
 
     def compact(self, *, options: Options = None) -> WriteResult:
         """Put the log files of a merge-on-read table into new base files.
@@ -188,7 +189,7 @@ class SparkTable:
         Args:
             options: Options of this call, such as `hoodie.compaction.strategy`.
         """
-        return compact_table(self.writer(options))
+        return self._written(compact_table(self.writer(options)))
 
     def schedule_compaction(self, *, options: Options = None) -> str | None:
         """Plan a compaction; its instant, or None when there is nothing to compact."""
@@ -196,7 +197,7 @@ class SparkTable:
 
     def run_compaction(self, instant: str, *, options: Options = None) -> WriteResult:
         """Run a compaction that was planned before, here or by Hudi."""
-        return run_compaction(self.writer(options), instant)
+        return self._written(run_compaction(self.writer(options), instant))
 
     def clean(self, *, options: Options = None) -> CleanResult:
         """Remove file versions that no retained commit needs (`hoodie.clean.*`)."""
@@ -218,11 +219,15 @@ class SparkTable:
 
     def rollback(self, instant: str) -> RollbackResult:
         """Take the newest commit back, or an instant that pends; every index is as before."""
-        return rollback_instant(self._address, instant, engine=self._engine)
+        result = rollback_instant(self._address, instant, engine=self._engine)
+        self.refresh()
+        return result
 
     def restore(self, instant: str) -> RestoreResult:
         """Undo everything that was committed after a savepoint, or after a retained commit."""
-        return restore_table(self._address, instant, engine=self._engine)
+        result = restore_table(self._address, instant, engine=self._engine)
+        self.refresh()
+        return result
 
     def to_df(self, as_of: str | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
@@ -325,11 +330,23 @@ class SparkTable:
         with open_lock(storage, patience.lock):
             write_own_properties(storage, {**read_own_properties(storage), **options})
 
+    def forget_options(self, names: Sequence[str]) -> None:
+        """Let later writes go by the defaults of some write options again."""
+        storage = self._address.open()
+        with open_lock(storage, self.writer().target().patience.lock):
+            kept = read_own_properties(storage)
+            write_own_properties(storage, {k: v for k, v in kept.items() if k not in names})
+
     def change_properties(self, changes: Mapping[str, str]) -> None:
         """Change what `hoodie.properties` says."""
         storage = self._address.open()
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))
+
+    def refresh(self) -> None:
+        """Let the session forget what it cached of the table, data and columns."""
+        caches = self._spark.sparkContext._jvm.lakedex.jvm.Caches
+        caches.refresh(self._spark._jsparkSession, self.path)
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
@@ -350,6 +367,10 @@ class SparkTable:
             storage_options=dict(self._address.settings),
             options=ReadOptions(time_zone=self._time_zone),
         )
+
+    def _written(self, result: WriteResult) -> WriteResult:
+        self.refresh()
+        return result
 
     def _source(self, rows: Rows) -> RowSource:
         if isinstance(rows, DataFrame):

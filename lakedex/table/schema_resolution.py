@@ -13,9 +13,9 @@ from lakedex.storage import Storage
 from lakedex.timeline import Timeline
 
 _SCHEMA_KEY = "schema"
-_HISTORY_KEY = "latest_schema"
-_HISTORY_FOLDER = ".hoodie/.schema"
-_HISTORY_SUFFIX = ".schemacommit"
+HISTORY_KEY = "latest_schema"
+HISTORY_FOLDER = ".hoodie/.schema"
+HISTORY_SUFFIX = ".schemacommit"
 
 
 def table_schema(storage: Storage, config: TableConfig, timeline: Timeline) -> pa.Schema:
@@ -36,17 +36,17 @@ def table_schema(storage: Storage, config: TableConfig, timeline: Timeline) -> p
 def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None:
     """How columns were renamed and retyped, for tables that keep such a history."""
     newest = ""
-    for info in storage.list(_HISTORY_FOLDER):
+    for info in storage.list(HISTORY_FOLDER):
         name = info.path.rpartition("/")[2]
         requested_time = name.partition(".")[0].partition("_")[0]
         # A history is written with the commit that needs it, and counts once that one completed.
-        if name.endswith(_HISTORY_SUFFIX) and timeline.is_committed_write(requested_time):
+        if name.endswith(HISTORY_SUFFIX) and timeline.is_committed_write(requested_time):
             newest = max(newest, info.path)
     if newest:
         return parse_history(_text(storage.read(newest), newest), path=newest)
     last = timeline.last_completed
-    text = timeline.commit_summary(last).extra.get(_HISTORY_KEY) if last else None
-    return parse_history(text, path=_HISTORY_KEY) if text else None
+    text = timeline.commit_summary(last).extra.get(HISTORY_KEY) if last else None
+    return parse_history(text, path=HISTORY_KEY) if text else None
 
 
 def has_retyped_columns(config: TableConfig, timeline: Timeline, schema: pa.Schema) -> bool:

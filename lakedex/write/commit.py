@@ -22,6 +22,7 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import TaskResult
@@ -56,6 +57,8 @@ class Outcome:
     """The windowed record index, where there is one."""
     batch: StreamBatch | None = None
     """The batch of a stream that is written."""
+    changed: pa.Schema | None = None
+    """The columns with their ids, where the write is about them and not about rows."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -96,15 +99,18 @@ def commit_outcome(
     def prepare(scope: CommitScope) -> CommitMetadata:
         if scope.concurrent:
             _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
+        history = history_after(scope.snapshot, outcome.schema, facts.instant, outcome.changed)
         metadata = commit_metadata(
             (file for answer in outcome.answers for file in answer.files),
             operation=operation.name,
-            schema_text=outcome.schema.text,
+            # Beside a history Hudi's commits name the meta columns too.
+            schema_text=outcome.schema.text if history is None else outcome.schema.full_text,
             replaced=_replaced_ids(outcome.replaced),
             extra={
                 **_said_of_keys(scope, outcome),
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
+                **({} if history is None else said_of_columns(history)),
             },
         )
         if outcome.plan.wanted:
@@ -122,6 +128,8 @@ def commit_outcome(
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
+        if history is not None:
+            keep_history(scope.storage, facts.instant, scope.next_time(), history)
         write_own_properties(scope.storage, outcome.kept)
         scope.check()
         return metadata
@@ -139,6 +147,8 @@ def _check_concurrent(
 ) -> None:
     """What file groups do not tell: changed columns, changed indexes, keys that both inserted."""
     if StoredSchema.of(scope.snapshot).columns != outcome.stored:
+        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    if scope.snapshot.history != outcome.facts.history:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     before, now = outcome.facts.config, scope.snapshot.config
     if before.metadata_partitions != now.metadata_partitions:

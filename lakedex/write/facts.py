@@ -9,6 +9,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
 from lakedex.index.secondary.pairs import SecondaryTarget
+from lakedex.schema import SchemaHistory
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline.committed import CommittedInstants
 
@@ -40,6 +41,8 @@ class TableFacts:
     bloom_error_rate: float = 1e-9
     note_buckets: int = 1
     """Into how many buckets key notes are put."""
+    history: SchemaHistory | None = None
+    """How columns were renamed and retyped before this write."""
     note_shards: int = 1
     """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
 
@@ -57,6 +60,6 @@ class TableFacts:
             storage=self.address.open(),
             config=self.config,
             schema=self.schema,
-            history=None,
+            history=self.history,
             is_committed=self.committed,
         )

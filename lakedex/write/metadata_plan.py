@@ -145,11 +145,11 @@ def stat_columns(
         return (*_META_STAT_COLUMNS, *(name for name in options.stat_columns if name in flat))
     definition = snapshot.definitions.get("column_stats")
     if definition is not None and "column_stats" in snapshot.config.metadata_partitions:
-        kept = [name for name in definition.source_fields if name in flat]
+        listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
-        if known - set(kept) - set(META_COLUMNS) and len(kept) < options.most_stat_columns:
-            return (*_META_STAT_COLUMNS, *kept)
+        if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
+            return (*_META_STAT_COLUMNS, *(name for name in listed if name in flat))
     return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
 
 

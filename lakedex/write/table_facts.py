@@ -43,6 +43,7 @@ def table_facts(
         stat_columns=plan.stat_columns,
         has_bloom_index=plan.has("bloom_filters"),
         bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
+        history=snapshot.history,
         note_buckets=buckets,
         note_shards=shards,
         secondary=plan.secondary,

@@ -20,11 +20,13 @@ from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment
 from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
+from lakedex.schema.numbered_columns import numbered, plain
 from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.bulk_order import BulkOrder
+from lakedex.write.column_history import Change, history_before
 from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation
@@ -78,6 +80,8 @@ class Taken:
     """The table's columns when the rows were taken in."""
     order: BulkOrder | None = None
     """How the rows are to be sorted."""
+    changed: pa.Schema | None = None
+    """The columns with their ids, where the write is about them and not about rows."""
 
 
 def take_rows(
@@ -152,6 +156,17 @@ def take_rows(
         stored=stored.columns,
         order=order,
     )
+
+
+def take_change(target: Target, change: Change) -> Taken:
+    """Change the columns of a table, or refuse that with the table as it was."""
+    snapshot = Snapshot.open(target.address.open())
+    check_writable(snapshot)
+    stored = StoredSchema.of(snapshot)
+    newest = history_before(snapshot, stored).newest
+    changed = change(numbered(stored.columns, newest))
+    schema = WriteSchema.of(plain(changed), stored)
+    return Taken((), (), 0, 0, (), schema, stored.columns, changed=changed)
 
 
 def _without_mark(incoming: pa.Schema) -> pa.Schema:

@@ -99,8 +99,6 @@ def check_writable(snapshot: Snapshot) -> None:
         raise UnsupportedFeature(f"writing a table with {feature}")
     if config.merge_mode is MergeMode.CUSTOM:
         raise UnsupportedFeature(f"writing a table that merges by {config.custom_payload}")
-    if snapshot.history is not None:
-        raise UnsupportedFeature("writing a table with a history of renamed or retyped columns")
     for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         if metadata_partition(name).kind not in _KEPT_KINDS:
             raise UnsupportedFeature(f"writing a table with the index {name}")

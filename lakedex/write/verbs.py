@@ -17,6 +17,7 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
+from lakedex.write.column_history import Change
 from lakedex.write.layout.order import column_names
 from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
@@ -158,6 +159,15 @@ class TableWriter:
         if self._after_commit is not None and result.instant is not None:
             self._after_commit(self, target)
         return result
+
+    def change_columns(self, change: Change) -> WriteResult:
+        """Rename, drop, add, move or retype columns; no file is written.
+
+        Args:
+            change: Takes the table's own columns with their ids, and gives them as they shall
+                be: `schema.column_changes` has the steps.
+        """
+        return run_write(self.target(), kinds.ALTER_SCHEMA, None, change=change)
 
     def seen(self) -> CommittedInstants:
         """What is committed now."""

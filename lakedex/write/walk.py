@@ -30,6 +30,7 @@ from lakedex.write.assign import (
     share_out,
     sort_new,
 )
+from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.due import tend
 from lakedex.write.facts import TableFacts
@@ -48,7 +49,7 @@ from lakedex.write.table_facts import table_facts
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.taking import Taken, Target, take_rows
+from lakedex.write.taking import Taken, Target, take_change, take_rows
 from lakedex.write.target import StoredSchema
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
@@ -67,6 +68,7 @@ def run_write(
     *,
     partitions: Sequence[str] = (),
     seen: CommittedInstants | None = None,
+    change: Change | None = None,
 ) -> WriteResult:
     """Write rows, and answer what it came to.
 
@@ -77,6 +79,7 @@ def run_write(
         partitions: The partitions to replace, where no rows say which.
         seen: What was committed when the rows were chosen from the table itself; they are not
             written when that has changed since.
+        change: What to do with the columns instead of writing rows.
 
     Raises:
         CommitConflict: another writer was first; the table is as it was.
@@ -84,7 +87,10 @@ def run_write(
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("intake"):
-            taken = take_rows(target, operation, source, scratch.path, partitions)
+            if change is not None:
+                taken = take_change(target, change)
+            else:
+                taken = take_rows(target, operation, source, scratch.path, partitions)
         is_idle = operation.replaces is not Replaces.TABLE and not operation.without_rows
         if not taken.rows and is_idle and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
@@ -202,6 +208,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         added_keys=_added_keys(write, found_unique=unique),
         window=_window(target),
         batch=target.batch,
+        changed=taken.changed,
     )
     if not any(answer.files for answer in done) and not replaces:
         return result

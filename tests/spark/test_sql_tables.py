@@ -123,10 +123,10 @@ WRONG = [
     ("SHOW INDEXES FROM nowhere", InvalidDefinition, "there is no Hudi table 'nowhere'"),
     ("CALL run_wonders('{}')", InvalidDefinition, "no procedure 'run_wonders', only run_clust"),
     ("CALL show_commits(tabel => '{}')", InvalidDefinition, "no 'tabel', only table"),
-    ("ALTER TABLE {} DROP COLUMN name", UnsupportedFeature, "DROP COLUMN of a Hudi table"),
+    ("ALTER TABLE {} DROP COLUMN name", UnsupportedFeature, "DROP COLUMN without a history"),
     ("ALTER TABLE {} RENAME COLUMN name TO n", UnsupportedFeature, "RENAME COLUMN"),
     ("ALTER TABLE {} ALTER COLUMN ts TYPE INT", UnsupportedFeature, "ts from int64 to int32"),
-    ("ALTER TABLE {} ADD COLUMNS (NAME INT)", InvalidInput, "has a column 'NAME' already"),
+    ("ALTER TABLE {} ADD COLUMNS (NAME INT)", InvalidInput, "there is a column 'name' already"),
     ("ALTER TABLE {} DROP PARTITION (city = 'none')", InvalidInput, "has no partition"),
     (
         "ALTER TABLE {} SET TBLPROPERTIES ('hoodie.table.name' = 'x')",

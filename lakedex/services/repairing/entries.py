@@ -19,13 +19,14 @@ from lakedex.index.written import CommitChanges, KeyNote, note_rows
 from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, load_table_config
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
 
 FILES = Kind.FILES.value
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _OPERATION = "INDEX"
-_SCHEMA = "schema"
+_COLUMNS = ("schema", "latest_schema")
 
 
 def is_repairable(problem: Problem) -> bool:
@@ -72,12 +73,16 @@ def repair_entries(
             if scope.concurrent:
                 raise CommitConflict("the table was written while it was repaired; try again")
             commit_changes(address, engine, transaction.instant, changes, next_time=scope.next_time)
-            # Readers take the schema of the table from its newest commit.
-            said = {} if newest is None else snapshot.timeline.commit_metadata(newest).extra
-            kept = {_SCHEMA: said[_SCHEMA]} if _SCHEMA in said else {}
-            return CommitMetadata({}, kept, operation_type=_OPERATION)
+            return CommitMetadata({}, _said_of_columns(snapshot), operation_type=_OPERATION)
 
         transaction.commit(prepare, touched=())
+
+
+def _said_of_columns(snapshot: Snapshot) -> dict[str, str]:
+    """What readers take from the newest commit: the schema, and the history of the columns."""
+    writes = snapshot.timeline.write_instants()
+    said = snapshot.timeline.commit_metadata(writes[-1]).extra if writes else {}
+    return {name: said[name] for name in _COLUMNS if name in said}
 
 
 def _action(storage: Storage) -> Action:

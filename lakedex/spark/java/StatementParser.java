@@ -25,13 +25,14 @@ import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 public final class StatementParser implements InvocationHandler {
 
   private static final Set KINDS = new HashSet(Arrays.asList(new Object[] {
+    "CreateTableLike", "CreateTableLikeCommand", "AnalyzeTable", "AnalyzeColumn",
     "CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "DropTable",
     "AddColumns", "AlterColumn", "AlterColumns", "RenameColumn", "DropColumns", "ReplaceColumns",
     "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
     "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
     "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
     "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
-    "DropIndex", "Call"
+    "DropIndex", "Call", "ExplainCommand"
   }));
 
   private final ParserInterface parser;
@@ -118,7 +119,12 @@ public final class StatementParser implements InvocationHandler {
 
   /** What Python makes of a statement; null where it is none of ours. */
   private LogicalPlan asked(String text, LogicalPlan plan) {
-    Object answer = Python.call("statement", Arrays.asList(new Object[] {session, text, plan}));
+    return command(
+        session, Python.call("statement", Arrays.asList(new Object[] {session, text, plan})));
+  }
+
+  /** The plan that Python's answer means: its own, a command that runs a statement, or none. */
+  static LogicalPlan command(String session, Object answer) {
     if (answer instanceof LogicalPlan) {
       return (LogicalPlan) answer;
     }

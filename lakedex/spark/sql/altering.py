@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 
-import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType
 
 from lakedex.config import keys, table_checksum
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.filegroup import META_COLUMNS
-from lakedex.schema.reconcile import reconcile
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.schemas import arrow_schema
+from lakedex.spark.sql import columns
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.creating import spelled_out
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import matching_partitions, partition_paths
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
-from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
-from lakedex.write.row_source import ArrowRowSource
 
 Change = Callable[[Context, Statement, NamedTable], None]
 _REFUSED = {
-    "RenameColumn": "ALTER TABLE ... RENAME COLUMN",
-    "DropColumns": "ALTER TABLE ... DROP COLUMN",
     "ReplaceColumns": "ALTER TABLE ... REPLACE COLUMNS",
-    "UnsetTableProperties": "ALTER TABLE ... UNSET TBLPROPERTIES",
     "SetTableLocation": "ALTER TABLE ... SET LOCATION",
-    "AddPartitions": "ALTER TABLE ... ADD PARTITION (partitions come with their rows)",
     "RenamePartitions": "ALTER TABLE ... RENAME PARTITION",
-    "RepairTable": "MSCK REPAIR TABLE (the table itself knows its partitions)",
-    "RecoverPartitions": "ALTER TABLE ... RECOVER PARTITIONS",
     "OverwriteByExpression": "INSERT ... REPLACE WHERE",
-    "ReplaceTable": "REPLACE TABLE",
-    "ReplaceTableAsSelect": "REPLACE TABLE AS SELECT",
 }
 
 
@@ -89,76 +74,6 @@ def _values(spec: Node) -> dict[str, str]:
     return {name: str(value) for name, value in mapped(spec.spec()).items()}
 
 
-def _add_columns(context: Context, statement: Statement, named: NamedTable) -> None:
-    table = context.open(named)
-    present = own_columns(table)
-    added = []
-    for each in listed(statement.plan.columnsToAdd()):
-        name = str(each.colName())
-        if optional(each.path()) is not None or optional(each.position()) is not None:
-            raise UnsupportedFeature(f"adding column {name} inside a struct or at a place")
-        if not each.nullable():
-            raise InvalidInput(f"column {name} is new, so that it is null in all rows there are")
-        if name.lower() in [known.lower() for known in present.names]:
-            raise InvalidInput(f"table {table.name} has a column {name!r} already")
-        added.append(_field(name, each.dataType()))
-    _change_schema(context, named, table, StructType([*present, *added]))
-
-
-def _alter_columns(context: Context, statement: Statement, named: NamedTable) -> None:
-    table = context.open(named)
-    plan = statement.plan
-    specs = listed(plan.specs()) if kind(plan) == "AlterColumns" else [plan]
-    fields = {field.name: field for field in own_columns(table)}
-    for spec in specs:
-        parts = [str(part) for part in listed(spec.column().name())]
-        by_case = {name.lower(): name for name in fields}
-        name = by_case.get(parts[0].lower())
-        if name is None:
-            raise statement.wrong(spec.column(), f"the table has no column {'.'.join(parts)!r},")
-        new_type = optional(spec.dataType() if kind(plan) == "AlterColumn" else spec.newDataType())
-        if len(parts) > 1 or new_type is None:
-            raise UnsupportedFeature("ALTER COLUMN other than TYPE of a top-level column")
-        fields[name] = _field(name, new_type)
-    _change_schema(context, named, table, StructType(list(fields.values())))
-
-
-def _change_schema(
-    context: Context, named: NamedTable, table: SparkTable, wanted: StructType
-) -> None:
-    """Commit new columns or wider types without a row."""
-    schema = arrow_schema(wanted)
-    config = table.snapshot.config
-    stored = pa.schema([table.schema.field(name) for name in own_columns(table).names])
-    merged = reconcile(
-        stored, schema, key_columns=(*config.record_key_fields, *config.partition_fields)
-    )
-    for field in schema:
-        if merged.field(field.name).type != field.type:
-            old = stored.field(field.name).type
-            raise UnsupportedFeature(f"changing column {field.name} from {old} to {field.type}")
-    rows = ArrowRowSource(schema.empty_table())
-    table.writer(context.write_options()).run(kinds.ALTER_SCHEMA, rows, seen=table.writer().seen())
-    if named.entry is not None:
-        # What DESCRIBE tells; queries ask the table itself.
-        parts = {str(name) for name in listed(named.entry.partitionColumnNames())}
-        meta = [field for field in _catalog_fields(named) if field.name in META_COLUMNS]
-        data = StructType([*meta, *(field for field in wanted if field.name not in parts)])
-        jvm = context.spark.sparkContext._jvm
-        struct = jvm.org.apache.spark.sql.types.DataType.fromJson(data.json())
-        context.names.catalog.alterTableDataSchema(named.identifier, struct)
-    context.refresh(named)
-
-
-def _catalog_fields(named: NamedTable) -> list[StructField]:
-    return list(StructType.fromJson(json.loads(named.entry.schema().json())))
-
-
-def _field(name: str, jvm_type: Node) -> StructField:
-    tree = {"name": name, "type": json.loads(jvm_type.json()), "nullable": True, "metadata": {}}
-    return StructField.fromJson(tree)
-
-
 def _set_properties(context: Context, statement: Statement, named: NamedTable) -> None:
     table = context.open(named)
     given = spelled_out(mapped(statement.plan.properties()))
@@ -168,6 +83,18 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
         raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
     chosen = {name: value for name, value in given.items() if is_write_option(name)}
     table.keep_options(chosen)
+    if named.entry is not None:
+        context.plans.rows(statement.plan)
+        context.refresh(named)
+
+
+def _unset_properties(context: Context, statement: Statement, named: NamedTable) -> None:
+    table = context.open(named)
+    given = spelled_out({str(name): "" for name in listed(statement.plan.propertyKeys())})
+    fixed = [name for name in given if name in table.snapshot.config.raw]
+    if fixed:
+        raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
+    table.forget_options(list(given))
     if named.entry is not None:
         context.plans.rows(statement.plan)
         context.refresh(named)
@@ -214,14 +141,37 @@ def _drop_partitions(context: Context, statement: Statement, named: NamedTable) 
         context.refresh(named)
 
 
+def _add_partitions(context: Context, statement: Statement, named: NamedTable) -> None:
+    """Partitions come with their rows: nothing is made, and a wrong one is refused."""
+    table = context.open(named)
+    for each in listed(statement.plan.parts()):
+        if optional(each.location()) is not None:
+            raise UnsupportedFeature("ADD PARTITION with a LOCATION")
+        found = matching_partitions(table, _values(each))
+        if found and not statement.plan.ifNotExists():
+            raise InvalidInput(f"table {table.name} has the partition {found[0]} already")
+
+
+def _nothing_to_repair(_context: Context, _statement: Statement, _named: NamedTable) -> None:
+    """The table itself knows its partitions, so that a catalog cannot miss one."""
+
+
+def _nothing_to_analyze(_context: Context, _statement: Statement, _named: NamedTable) -> None:
+    """Spark learns the live size from the table itself; what a catalog keeps would grow old."""
+
+
 _CHANGES: dict[str, Change] = {
-    "AddColumns": _add_columns,
-    "AlterColumn": _alter_columns,
-    "AlterColumns": _alter_columns,
+    **dict.fromkeys(columns.HANDLED, columns.change_columns),
+    "UnsetTableProperties": _unset_properties,
     "SetTableProperties": _set_properties,
     "RenameTable": _rename,
     "TruncateTable": _truncate,
     "TruncatePartition": _drop_partitions,
     "DropPartitions": _drop_partitions,
+    "AddPartitions": _add_partitions,
+    "RepairTable": _nothing_to_repair,
+    "RecoverPartitions": _nothing_to_repair,
+    "AnalyzeTable": _nothing_to_analyze,
+    "AnalyzeColumn": _nothing_to_analyze,
 }
 HANDLED = (*_CHANGES, *_REFUSED)

@@ -16,32 +16,45 @@ from lakedex.spark.sql.assigning import check_storable, stored
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import PARTITION, has_copies, touched_partitions
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
+from lakedex.spark.sql.plans import kind, name_parts, optional, relation_under
+from lakedex.spark.sql.targets import assigned_values
 from lakedex.spark.table import SparkTable
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
 
 _NEW = "__lakedex_new_"
+Run = Callable[[Context, Statement, NamedTable], None]
 
 
 def update(context: Context, statement: Statement) -> Prepared | None:
     """UPDATE; None where the table is not ours."""
-    return _prepared(context, statement, _update)
+    return _prepared(context, statement, _update, "UPDATE")
 
 
 def delete(context: Context, statement: Statement) -> Prepared | None:
     """DELETE FROM; None where the table is not ours."""
-    return _prepared(context, statement, _delete)
+    return _prepared(context, statement, _delete, "DELETE FROM")
 
 
-def _prepared(
-    context: Context, statement: Statement, run: Callable[[Context, Statement, NamedTable], None]
-) -> Prepared | None:
+def _prepared(context: Context, statement: Statement, run: Run, verb: str) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(statement.plan.table())))
     if named is None:
         return None
-    return Prepared(partial(run, context, statement, named))
+    return Prepared(
+        partial(run, context, statement, named),
+        title=f"{verb} {named.shown}: the rows of this query are changed by one commit",
+        reads=partial(_chosen, context, statement),
+    )
+
+
+def _chosen(context: Context, statement: Statement) -> DataFrame:
+    """The rows that an UPDATE or DELETE is about."""
+    every = context.plans.rows(statement.plan.table())
+    condition = statement.plan.condition()
+    if kind(statement.plan) == "UpdateTable":
+        condition = optional(condition)
+    return every if condition is None else every.filter(context.plans.column(condition))
 
 
 def _delete(context: Context, statement: Statement, named: NamedTable) -> None:
@@ -90,11 +103,9 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     given = optional(plan.condition())
     condition = fn.expr("true") if given is None else context.plans.column(given)
     columns = own_columns(table)
-    names = target_names(plan.table())
-    values = {
-        assigned_column(statement, each.key(), columns, names): context.plans.column(each.value())
-        for each in listed(plan.assignments())
-    }
+    values = assigned_values(
+        context, statement, plan.assignments(), plan.table(), columns, _present
+    )
     check_assigned(table.snapshot.config, values)
     rows = every.filter(condition)
     changed = with_values(context, rows, columns, values)
@@ -120,12 +131,16 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     context.refresh(named)
 
 
+def _present(name: str) -> Column:
+    return fn.col(f"`{name}`")
+
+
 def with_values(
     context: Context, rows: DataFrame, columns: StructType, values: dict[str, Column]
 ) -> DataFrame:
     """Rows with the new values of all columns beside the old ones, under names of their own."""
     named = [
-        values.get(field.name, fn.col(f"`{field.name}`")).alias(f"{_NEW}{field.name}")
+        values.get(field.name, _present(field.name)).alias(f"{_NEW}{field.name}")
         for field in columns
     ]
     both = rows.select("*", *named)
@@ -160,39 +175,6 @@ def _moved(rows: DataFrame, partition_fields: Sequence[str], columns: StructType
     gone = fn.struct(*old, fn.expr("true").alias(DELETE))
     pairs = fn.when(moves, fn.array(kept, gone)).otherwise(fn.array(kept))
     return rows.select(fn.explode(pairs).alias("row")).select("row.*")
-
-
-def target_names(table: Node) -> tuple[str, ...]:
-    """What may stand before a column of the target: its alias, or the parts of its name."""
-    if kind(table) == "SubqueryAlias":
-        return (str(table.identifier().name()),)
-    return name_parts(table)
-
-
-def assigned_column(
-    statement: Statement, key: Node, columns: StructType, names: tuple[str, ...]
-) -> str:
-    """The column of the target that an assignment is to.
-
-    Raises:
-        InvalidDefinition: The target has no such column.
-        UnsupportedFeature: It is a field of a struct.
-    """
-    parts = [str(part) for part in listed(key.nameParts())]
-    before = [name.lower() for name in names]
-    by_case = {name.lower(): name for name in columns.names}
-    for cut in range(len(parts) - 1, 0, -1):
-        head = [part.lower() for part in parts[:cut]]
-        if head == before[-cut:] and cut <= len(before):
-            parts = parts[cut:]
-            break
-    found = by_case.get(parts[0].lower())
-    if found is None:
-        shown = ", ".join(columns.names)
-        raise statement.wrong(key, f"the table has no column {'.'.join(parts)!r}, only {shown},")
-    if len(parts) > 1:
-        raise UnsupportedFeature(f"assigning to {'.'.join(parts)}, a field of a struct,")
-    return found
 
 
 def check_assigned(config: TableConfig, values: dict[str, Column]) -> None:

@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from lakedex.config.option_check import is_write_option
 from lakedex.errors import InvalidDefinition
-from lakedex.expr.sql_lexer import complaint
+from lakedex.expr.sql_lexer import complaint, tokenise
 from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.explaining import Scans
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.names import NamedTable, Names
 from lakedex.spark.sql.plans import Node, Plans, mapped, optional
@@ -33,6 +34,9 @@ class SqlLake(Protocol):
     def make_table(self, path: str, spec: TableSpec) -> SparkTable:
         """Make a table at a path, without a name in the catalog."""
 
+    def scans(self, execution: Any) -> Scans:  # noqa: ANN401 - a JVM object
+        """What the scans of a planned query would read of our tables."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -41,6 +45,10 @@ class Prepared:
     run: Callable[[], DataFrame | None]
     is_query: bool = False
     """Whether it changes nothing and gives rows."""
+    title: str = "run by lakedex"
+    """What EXPLAIN calls it."""
+    reads: Callable[[], DataFrame] | None = None
+    """The rows that it would read to do its work; they are not computed by asking."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,18 @@ class Statement:
     scope: Callable[[Node], Node]
     """Gives a query of the statement the names that its WITH defines."""
 
-    def wrong(self, node: Node, message: str) -> InvalidDefinition:
-        """An error that points at the place of a plan or an expression in the text."""
+    def wrong(self, node: Node, message: str, *, word: str = "") -> InvalidDefinition:
+        """An error that points at the place of a plan or an expression in the text.
+
+        Args:
+            node: The plan or expression.
+            message: What is wrong.
+            word: What stands at the place, for nodes that Spark gives none.
+        """
         at = optional(node.origin().startIndex())
+        if word and not at:
+            words = [each for each in tokenise(self.text) if each.value.lower() == word.lower()]
+            at = words[-1].start if words else 0
         return complaint(self.text, 0 if at is None else int(at), message)
 
 
@@ -82,8 +99,7 @@ class Context:
         """Let Spark forget what it cached of a table that was changed."""
         if named.entry is not None:
             self.spark.catalog.refreshTable(named.quoted)
-        else:
-            self.spark.catalog.refreshByPath(named.path)
+        self.open(named).refresh()
 
     def empty(self) -> DataFrame:
         """What a statement gives that gives no rows."""

@@ -13,7 +13,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.saving import described
 from lakedex.spark.schemas import arrow_schema
@@ -43,7 +43,22 @@ def create_as_select(context: Context, statement: Statement) -> Prepared | None:
     """CREATE TABLE ... USING hudi AS SELECT ...; None for another provider."""
     if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
         return None
-    return Prepared(partial(_create_as_select, context, statement))
+    return Prepared(
+        partial(_create_as_select, context, statement),
+        title="CREATE TABLE AS SELECT: the rows of this query are written as one commit",
+        reads=partial(context.plans.rows, statement.scope(statement.plan.query())),
+    )
+
+
+def refuse_replace(context: Context, statement: Statement) -> Prepared | None:
+    """[CREATE OR] REPLACE TABLE: what is there would be gone before the new table is."""
+    plan = statement.plan
+    is_own = context.names.is_own(optional(plan.tableSpec().provider()))
+    if is_own or context.names.find(name_parts(plan.name())) is not None:
+        raise UnsupportedFeature(
+            "REPLACE TABLE of a Hudi table (INSERT OVERWRITE, or DROP TABLE and CREATE TABLE)"
+        )
+    return None
 
 
 def drop(context: Context, statement: Statement) -> Prepared | None:
@@ -72,11 +87,24 @@ def remove_folder(context: Context, path: str) -> None:
 
 
 def _create_empty(context: Context, plan: Node) -> None:
-    _create(context, plan)
+    run_create(context, plan, name_parts(plan.name()))
 
 
-def _create(context: Context, plan: Node) -> SparkTable | None:
-    identifier = context.names.identifier(name_parts(plan.name()))
+def run_create(
+    context: Context, plan: Node, name: tuple[str, ...], more: Mapping[str, str] | None = None
+) -> SparkTable | None:
+    """Let Spark run a CREATE TABLE, and make the table of its catalog entry.
+
+    Args:
+        context: The session.
+        plan: What Spark runs.
+        name: The new table's.
+        more: Properties of the table that the statement does not say.
+
+    Returns:
+        The table; None where the name was there already.
+    """
+    identifier = context.names.identifier(name)
     if identifier is None:
         raise InvalidInput("a Hudi table is made in the session catalog: CREATE TABLE db.name")
     is_there = context.names.catalog.tableExists(identifier)
@@ -86,7 +114,7 @@ def _create(context: Context, plan: Node) -> SparkTable | None:
     # Its database is the current one where the statement says none.
     entry = context.names.catalog.getTableMetadata(identifier)
     try:
-        return _made(context, entry)
+        return _made(context, entry, more or {})
     except BaseException:
         context.names.forget(entry.identifier())
         raise
@@ -96,7 +124,7 @@ def _create_as_select(context: Context, statement: Statement) -> None:
     plan = statement.plan
     rows = context.plans.rows(statement.scope(plan.query()))
     rows = rows.drop(*[name for name in rows.columns if name in META_COLUMNS])
-    table = _create(context, _plain_create(context, plan, rows))
+    table = run_create(context, _plain_create(context, plan, rows), name_parts(plan.name()))
     if table is None:
         return
     named = context.names.find(name_parts(plan.name()))
@@ -129,10 +157,11 @@ def _plain_create(context: Context, plan: Node, rows: DataFrame) -> Node:
     )
 
 
-def _made(context: Context, entry: Node) -> SparkTable:
+def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
     """The table of a catalog entry: the one that lies there, or a new one."""
     path = location(entry)
-    properties = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
+    told_here = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
+    properties = {**more, **told_here}
     told = described(properties)
     try:
         table = context.lake.table_at(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -11,12 +11,21 @@ from pyspark.sql.types import StructField
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.saving import run_operation
+from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import matching_partitions
-from lakedex.spark.sql.plans import Node, listed, mapped, name_parts, optional, relation_under
+from lakedex.spark.sql.plans import (
+    Node,
+    listed,
+    mapped,
+    member,
+    name_parts,
+    optional,
+    relation_under,
+)
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
@@ -25,13 +34,16 @@ _OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.parti
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class Wanted:
     """What an INSERT says beside its rows."""
 
-    columns: tuple[str, ...]
-    partition: dict[str, str | None]
-    by_name: bool
-    overwrite: bool
+    columns: tuple[str, ...] = ()
+    partition: dict[str, str | None] = field(default_factory=dict)
+    by_name: bool = False
+    overwrite: bool = False
+    dynamic: bool | None = None
+    """Whether only the partitions of the rows are overwritten; None: as the session says."""
+    options: dict[str, str] = field(default_factory=dict)
 
 
 def insert(context: Context, statement: Statement) -> Prepared | None:
@@ -40,25 +52,39 @@ def insert(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(plan.table())))
     if named is None:
         return None
-    return Prepared(partial(_insert, context, statement, named))
+    return prepared_insert(context, named, statement.scope(plan.query()), _wanted(plan))
 
 
-def _insert(context: Context, statement: Statement, named: NamedTable) -> None:
-    plan = statement.plan
+def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> Prepared:
+    """The INSERT of a query's rows into a table."""
+    verb = "INSERT OVERWRITE" if wanted.overwrite else "INSERT INTO"
+    return Prepared(
+        partial(_insert, context, named, query, wanted),
+        title=f"{verb} {named.shown}: the rows of this query are written as one commit",
+        reads=partial(context.plans.rows, query),
+    )
+
+
+def _wanted(plan: Node) -> Wanted:
     if plan.ifPartitionNotExists():
         raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
+    replaced = member(plan, "replaceCriteriaOpt")
+    if replaced is not None and replaced.isDefined():
+        raise UnsupportedFeature("INSERT ... REPLACE")
     spec = {name: optional(value) for name, value in mapped(plan.partitionSpec()).items()}
-    wanted = _Wanted(
+    return Wanted(
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
         partition={name: None if each is None else str(each) for name, each in spec.items()},
-        by_name=_is_by_name(plan),
+        by_name=bool(plan.byName()),
         overwrite=bool(plan.overwrite()),
     )
+
+
+def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> None:
     table = context.open(named)
     seen = table.writer().seen()
-    given = context.plans.rows(statement.scope(plan.query()))
-    rows = _aligned(context, table, wanted, given)
-    options = context.write_options()
+    rows = _aligned(context, table, wanted, query, column_defaults(named))
+    options = {**context.write_options(), **wanted.options}
     if wanted.overwrite:
         writer, source = table.writer(options), DataFrameSource(rows)
         if _replaces_table(context, table, wanted):
@@ -72,10 +98,6 @@ def _insert(context: Context, statement: Statement, named: NamedTable) -> None:
     context.refresh(named)
 
 
-def _is_by_name(plan: Node) -> bool:
-    return bool(plan.byName())
-
-
 def _operation(context: Context, named: NamedTable, table: SparkTable) -> str:
     """What INSERT INTO does: the session says, else the table, else rows are added."""
     kept = dict(table.properties)
@@ -86,37 +108,32 @@ def _operation(context: Context, named: NamedTable, table: SparkTable) -> str:
     return str(told).lower()
 
 
-def _replaces_table(context: Context, table: SparkTable, wanted: _Wanted) -> bool:
+def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool:
     """Whether INSERT OVERWRITE takes all that is there, as Spark's overwrite mode says."""
     if not table.snapshot.config.is_partitioned:
         return True
+    if wanted.dynamic is not None:
+        return not wanted.dynamic
     if any(value is not None for value in wanted.partition.values()):
         return False
     modes = (context.spark.conf.get(name, None) for name in _OVERWRITE_MODES)
     return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
 
 
-def _aligned(context: Context, table: SparkTable, wanted: _Wanted, given: DataFrame) -> DataFrame:
+def _aligned(
+    context: Context, table: SparkTable, wanted: Wanted, query: Node, defaults: dict[str, str]
+) -> DataFrame:
     """The rows of the query under the names and types of the table's columns."""
     fields = {field.name: field for field in own_columns(table)}
     by_case = {name.lower(): name for name in fields}
-    fixed: dict[str, str] = {}
-    dynamic: list[str] = []
-    for name, value in wanted.partition.items():
-        column = _known(by_case, name, table)
-        if column not in table.snapshot.config.partition_fields:
-            raise InvalidInput(f"{name} is no partition column of table {table.name}")
-        if value is None:
-            dynamic.append(column)
-        else:
-            fixed[column] = value
+    fixed = _fixed_values(table, wanted, by_case)
     if wanted.by_name:
+        given = without_meta_columns(context.plans.rows(query))
         names = [_known(by_case, name, table) for name in given.columns]
-    elif wanted.columns:
-        names = [_known(by_case, name, table) for name in wanted.columns]
     else:
-        named = [name for name in fields if name not in wanted.partition]
-        names = [name for name in named if name not in fixed and name not in dynamic] + dynamic
+        names = _named_columns(table, wanted, by_case)
+        query = with_default_values(context, query, names, defaults)
+        given = without_meta_columns(context.plans.rows(query))
     clash = [name for name in names if name in fixed]
     if clash or len(set(names)) != len(names):
         raise InvalidInput(f"the columns of the INSERT are not all different: {', '.join(names)}")
@@ -131,7 +148,32 @@ def _aligned(context: Context, table: SparkTable, wanted: _Wanted, given: DataFr
     )
     for name, value in fixed.items():
         rows = rows.withColumn(name, _fixed(fields[name], value))
+    for name in fields:
+        if name in defaults and name not in names and name not in fixed:
+            value = default_of(defaults, name).cast(fields[name].dataType)
+            rows = rows.withColumn(name, value)
     return rows
+
+
+def _fixed_values(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -> dict[str, str]:
+    """The partition columns that PARTITION (...) gives a value."""
+    fixed = {}
+    for name, value in wanted.partition.items():
+        column = _known(by_case, name, table)
+        if column not in table.snapshot.config.partition_fields:
+            raise InvalidInput(f"{name} is no partition column of table {table.name}")
+        if value is not None:
+            fixed[column] = value
+    return fixed
+
+
+def _named_columns(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -> list[str]:
+    """The columns that the query fills by position; those of PARTITION (...) come last."""
+    if wanted.columns:
+        return [_known(by_case, name, table) for name in wanted.columns]
+    parted = {_known(by_case, name, table): value for name, value in wanted.partition.items()}
+    dynamic = [name for name, value in parted.items() if value is None]
+    return [name for name in by_case.values() if name not in parted] + dynamic
 
 
 def _fixed(field: StructField, value: str) -> Column:

@@ -19,11 +19,12 @@ from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql.assigning import check_storable, stored
-from lakedex.spark.sql.changing import assigned_column, moves_rows, target_names
+from lakedex.spark.sql.changing import moves_rows
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import KEY, PARTITION, has_copies
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
+from lakedex.spark.sql.targets import assigned_values
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
 
@@ -60,7 +61,18 @@ def merge(context: Context, statement: Statement) -> Prepared | None:
     """MERGE INTO; None where the target is not ours."""
     target = statement.plan.targetTable()
     named = context.names.find(name_parts(relation_under(target)))
-    return None if named is None else Prepared(partial(_merge, context, statement, named))
+    if named is None:
+        return None
+    return Prepared(
+        partial(_merge, context, statement, named),
+        title=f"MERGE INTO {named.shown}: the rows of this query are written as one commit",
+        reads=partial(_considered, context, statement, named),
+    )
+
+
+def _considered(context: Context, statement: Statement, named: NamedTable) -> DataFrame:
+    """The rows of target and source that a clause takes."""
+    return _joined(context, statement, own_columns(context.open(named))).rows
 
 
 def _merge(context: Context, statement: Statement, named: NamedTable) -> None:
@@ -226,11 +238,10 @@ def _values(
         }
     if name not in ("UpdateAction", "InsertAction"):
         raise UnsupportedFeature(f"MERGE with {name}")
-    names = target_names(statement.plan.targetTable())
-    return {
-        assigned_column(statement, each.key(), columns, names): context.plans.column(each.value())
-        for each in listed(action.assignments())
-    }
+    target = statement.plan.targetTable()
+    old = {each: fn.col(f"{_OLD}{at}") for at, each in enumerate(columns.names)}
+    before = None if name == "InsertAction" else old.__getitem__
+    return assigned_values(context, statement, action.assignments(), target, columns, before)
 
 
 def _worked_out(side: DataFrame, clauses: list[_Clause]) -> DataFrame:

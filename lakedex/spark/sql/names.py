@@ -32,6 +32,11 @@ class NamedTable:
         return None if self.entry is None else self.entry.identifier()
 
     @property
+    def shown(self) -> str:
+        """The name in messages."""
+        return ".".join(self.parts)
+
+    @property
     def quoted(self) -> str:
         """The name as it can stand in a statement."""
         return "" if self.entry is None else str(self.identifier.quotedString())

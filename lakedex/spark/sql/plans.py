@@ -77,6 +77,13 @@ class Plans:
         plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
         return DataFrame(dataset.ofRows(self.spark._jsparkSession, plan), self.spark)
 
+    def planned(self, plan: Node) -> Node:
+        """How Spark would run a plan; a command in it does not run."""
+        session, paths = self.spark._jsparkSession.sessionUUID(), True
+        plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
+        skip = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        return self.spark._jsparkSession.sessionState().executePlan(plan, skip)
+
     def column(self, expression: Node) -> Column:
         """An expression of a statement as a column; its names are resolved where it is used."""
         sql = self._jvm.org.apache.spark.sql
@@ -91,6 +98,19 @@ class Plans:
     def with_child(self, plan: Node, child: Node) -> Node:
         """The plan over another child."""
         return plan.withNewChildren(self.sequence([child]).toIndexedSeq())
+
+    def with_scoped_subqueries(self, statement: Node, layers: list[Node]) -> Node:
+        """A statement whose subqueries know what the WITHs before it define."""
+        session = self.spark._jsparkSession.sessionUUID()
+        members = self._jvm.java.util.ArrayList()
+        for layer in layers:
+            members.add(layer)
+        return self._jvm.lakedex.jvm.Subqueries.scoped(session, statement, members)
+
+    def bound(self, plan: Node) -> Node:
+        """A plan with earlier states and changes of our tables put in."""
+        session = self.spark._jsparkSession.sessionUUID()
+        return self._jvm.lakedex.jvm.StatementParser.bound(session, plan)
 
     def may_store(self, given: DataType, target: DataType) -> bool:
         """Whether Spark lets values of a type be stored in a column of another."""

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -16,8 +17,18 @@ from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.callback import Callback
-from lakedex.spark.sql import altering, changing, creating, indexing, inserting, merging
+from lakedex.spark.sql import (
+    altering,
+    changing,
+    copying,
+    creating,
+    frame_writes,
+    indexing,
+    inserting,
+    merging,
+)
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement
+from lakedex.spark.sql.explaining import explain
 from lakedex.spark.sql.extra_statements import prepare_extra
 from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind
@@ -30,6 +41,10 @@ Handler = Callable[[Context, Statement], Prepared | None]
 _HANDLERS: Mapping[str, Handler] = {
     "CreateTable": creating.create,
     "CreateTableAsSelect": creating.create_as_select,
+    "ReplaceTable": creating.refuse_replace,
+    "ReplaceTableAsSelect": creating.refuse_replace,
+    "CreateTableLike": copying.create_like,
+    "CreateTableLikeCommand": copying.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": inserting.insert,
     "UpdateTable": changing.update,
@@ -100,6 +115,15 @@ class Statements:
         if prepared.is_query:
             rows = prepared.run()
             return "" if rows is None else rows._jdf.queryExecution().analyzed()
+        return self._kept(prepared)
+
+    def take_write(self, plan: Node) -> str:
+        """What Spark runs for a DataFrame that is written into a table by its name."""
+        prepared = frame_writes.WRITES[str(plan.getClass().getName())](self._context, plan)
+        return "" if prepared is None else self._kept(prepared)
+
+    def _kept(self, prepared: Prepared) -> str:
+        """The name under which a statement is run later."""
         name = uuid.uuid4().hex
         with self._lock:
             self._taken[name] = prepared
@@ -125,6 +149,8 @@ class Statements:
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
         if plan is None or kind(plan) == "Call":
             return prepare_extra(self._context, text, is_parsed=plan is not None)
+        if kind(plan) == "ExplainCommand":
+            return explain(self._context, plan, partial(self._prepared, text))
         layers: list[Node] = []
         while kind(plan) == "UnresolvedWith":
             layers.append(plan)
@@ -132,6 +158,7 @@ class Statements:
         handler = _HANDLERS.get(kind(plan))
         if handler is None:
             return None
+        plan = self._context.plans.with_scoped_subqueries(plan, layers)
 
         def scope(query: Node) -> Node:
             for layer in reversed(layers):

@@ -48,6 +48,8 @@ def _at_path(context: Context, parts: tuple[str, ...]) -> Any:  # noqa: ANN401
 
 def _changes(context: Context, node: Node) -> Any:  # noqa: ANN401
     given = [_value(context, each) for each in listed(node.functionArgs())]
+    if given and _is_of_hudi_itself(context, given[0]):
+        return None
     if not _LEAST <= len(given) <= _MOST:
         raise InvalidInput(
             f"{_CHANGES} takes a table, '{_LATEST}', a begin and perhaps an end, not "
@@ -62,6 +64,13 @@ def _changes(context: Context, node: Node) -> Any:  # noqa: ANN401
     )
     rows = table.changes(given[2], given[3] if len(given) == _MOST else None)
     return rows._jdf.queryExecution().analyzed()
+
+
+def _is_of_hudi_itself(context: Context, table: str) -> bool:
+    """Whether it is for Hudi's own bundle to say what changed in a table."""
+    if context.names.is_own("hudi"):
+        return False
+    return "/" in table or context.names.find(context.names.parts(table)) is None
 
 
 def _value(context: Context, expression: Node) -> str:

@@ -1,0 +1,102 @@
+package lakedex.jvm;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.lang.reflect.Method;
+import java.net.URI;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.CacheManager;
+import org.apache.spark.sql.execution.CachedData;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+
+/** Lets a session forget what it remembers of a table that was changed, by the table's place. */
+public final class Caches {
+
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private Caches() {}
+
+  public static void refresh(@SESSION@ session, String path) throws Exception {
+    String place = place(path);
+    forgetColumns(session.sessionState().catalog(), place);
+    CacheManager manager = session.sharedState().cacheManager();
+    if (manager.isEmpty()) {
+      return;
+    }
+    scala.collection.Iterator each =
+        ((scala.collection.Iterable) hidden(manager, CacheManager.class, "cachedData")).iterator();
+    List stale = new ArrayList();
+    while (each.hasNext()) {
+      collect(((CachedData) each.next()).plan(), place, stale);
+    }
+    for (int i = 0; i < stale.size(); i++) {
+      manager.recacheByPlan(session, (LogicalPlan) stale.get(i));
+    }
+  }
+
+  /** Names of the catalog find the table's columns anew. */
+  private static void forgetColumns(SessionCatalog catalog, String place) throws Exception {
+    Object cache = hidden(catalog, SessionCatalog.class, "tableRelationCache");
+    Method asMap = Class.forName("org.sparkproject.guava.cache.Cache").getMethod(
+        "asMap", new Class[0]);
+    Iterator each = ((Map) asMap.invoke(cache, new Object[0])).values().iterator();
+    while (each.hasNext()) {
+      List found = new ArrayList();
+      collect((LogicalPlan) each.next(), place, found);
+      if (!found.isEmpty()) {
+        each.remove();
+      }
+    }
+  }
+
+  /** The relations of a plan that are faces of a table. */
+  private static void collect(LogicalPlan plan, String place, List found) throws Exception {
+    if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof LakeFace) {
+      LakeFace face = (LakeFace) ((LogicalRelation) plan).relation();
+      if (place.equals(place(JSON.readTree(face.table()).get("path").asText()))) {
+        found.add(plan);
+      }
+    }
+    collectAll(plan.children().iterator(), place, found);
+    collectAll(plan.subqueries().iterator(), place, found);
+  }
+
+  private static void collectAll(scala.collection.Iterator plans, String place, List found)
+      throws Exception {
+    while (plans.hasNext()) {
+      collect((LogicalPlan) plans.next(), place, found);
+    }
+  }
+
+  private static Object hidden(Object holder, Class kind, String name) throws Exception {
+    Method method = null;
+    Method[] methods = kind.getDeclaredMethods();
+    for (int i = 0; i < methods.length; i++) {
+      if (methods[i].getParameterTypes().length == 0
+          && (methods[i].getName().equals(name) || methods[i].getName().endsWith("$$" + name))) {
+        method = methods[i];
+      }
+    }
+    if (method == null) {
+      throw new NoSuchMethodException(name);
+    }
+    method.setAccessible(true);
+    return method.invoke(holder, new Object[0]);
+  }
+
+  /** One spelling for all spellings of a path. */
+  private static String place(String path) {
+    if (path.length() == 0) {
+      return "";
+    }
+    URI uri = new Path(path).toUri();
+    String scheme = uri.getScheme() == null || uri.getScheme().equals("file") ? "" : uri.getScheme();
+    String host = uri.getAuthority() == null ? "" : uri.getAuthority();
+    return (scheme.equals("s3a") ? "s3" : scheme) + "/" + host + "/" + uri.getPath();
+  }
+}

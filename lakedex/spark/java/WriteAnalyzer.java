@@ -1,0 +1,70 @@
+package lakedex.jvm;
+
+import java.lang.reflect.Field;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+
+/**
+ * A session's analyzer, that passes writes of DataFrames into our tables to Python.
+ *
+ * Spark would count Hudi's five columns when it holds the columns of a DataFrame against those of
+ * the table, and takes no `writeTo` for such tables. All else goes to the analyzer behind it.
+ */
+public final class WriteAnalyzer extends Analyzer {
+
+  private static final String LOGICAL = "org.apache.spark.sql.catalyst.plans.logical.";
+  private static final Set KINDS = new HashSet(Arrays.asList(new Object[] {
+    LOGICAL + "InsertIntoStatement",
+    LOGICAL + "AppendData",
+    LOGICAL + "OverwritePartitionsDynamic",
+    LOGICAL + "OverwriteByExpression",
+    LOGICAL + "CreateTableAsSelect",
+    LOGICAL + "ReplaceTableAsSelect",
+    "org.apache.spark.sql.execution.datasources.CreateTable"
+  }));
+
+  private final Analyzer behind;
+  private final String session;
+
+  private WriteAnalyzer(Analyzer behind, String session) {
+    super(@ANALYZER@);
+    this.behind = behind;
+    this.session = session;
+  }
+
+  /** Put one in front of the session's own, unless there is one. */
+  public static void install(@SESSION@ session) throws Exception {
+    Analyzer present = session.sessionState().analyzer();
+    if (present instanceof WriteAnalyzer) {
+      return;
+    }
+    Class kind = session.sessionState().getClass();
+    while (!kind.getName().equals("org.apache.spark.sql.internal.SessionState")) {
+      kind = kind.getSuperclass();
+    }
+    Field field = kind.getDeclaredField("analyzer");
+    field.setAccessible(true);
+    field.set(session.sessionState(), new WriteAnalyzer(present, session.sessionUUID()));
+  }
+
+  public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
+    LogicalPlan own = null;
+    if (KINDS.contains(plan.getClass().getName())) {
+      own = StatementParser.command(
+          session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
+    }
+    return behind.executeAndCheck(own == null ? plan : own, tracker);
+  }
+
+  public LogicalPlan execute(LogicalPlan plan) {
+    return behind.execute(plan);
+  }
+
+  public void checkAnalysis(LogicalPlan plan) {
+    behind.checkAnalysis(plan);
+  }
+}

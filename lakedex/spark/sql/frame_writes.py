@@ -1,0 +1,106 @@
+"""DataFrames written into a table by its name: insertInto, saveAsTable and writeTo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.spark.saving import run_operation, without_meta_columns
+from lakedex.spark.sql import creating, inserting
+from lakedex.spark.sql.context import Context, Prepared, Statement
+from lakedex.spark.sql.inserting import Wanted, prepared_insert
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.plans import Node, kind, mapped, name_parts, optional
+
+_OPERATION = "hoodie.datasource.write.operation"
+_OWN_PREFIXES = ("hoodie.", "lakedex.")
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+Taken = Callable[[Context, Node], Prepared | None]
+Handler = Callable[[Context, Statement], Prepared | None]
+
+
+def _as_statement(handler: Handler) -> Taken:
+    def take(context: Context, plan: Node) -> Prepared | None:
+        return handler(context, Statement("", plan, lambda query: query))
+
+    return take
+
+
+def _append(context: Context, plan: Node) -> Prepared | None:
+    return _by_name(context, plan, overwrite=False)
+
+
+def _overwrite_partitions(context: Context, plan: Node) -> Prepared | None:
+    return _by_name(context, plan, overwrite=True, dynamic=True)
+
+
+def _overwrite_where(context: Context, plan: Node) -> Prepared | None:
+    found = _by_name(context, plan, overwrite=True, dynamic=False)
+    condition = plan.deleteExpr()
+    is_all = kind(condition) == "Literal" and str(condition) == "true"
+    if found is not None and not is_all:
+        raise UnsupportedFeature(
+            "writeTo(...).overwrite() with a condition other than lit(True) (DELETE, then append)"
+        )
+    return found
+
+
+def _by_name(
+    context: Context, plan: Node, *, overwrite: bool, dynamic: bool | None = None
+) -> Prepared | None:
+    if kind(plan.table()) != "UnresolvedRelation":
+        return None
+    named = context.names.find(name_parts(plan.table()))
+    if named is None:
+        return None
+    options = _options(mapped(plan.writeOptions()))
+    by_name = bool(plan.isByName())
+    wanted = Wanted(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
+    return prepared_insert(context, named, plan.query(), wanted)
+
+
+def _save_as_table(context: Context, plan: Node) -> Prepared | None:
+    """`df.write.saveAsTable` into a table that is there; a new one is made as ever."""
+    query = optional(plan.query())
+    if query is None or str(plan.mode().name()) != "Append":
+        return None
+    described = plan.tableDesc()
+    identifier = described.identifier()
+    database = optional(identifier.database())
+    parts = [] if database is None else [str(database)]
+    named = context.names.find((*parts, str(identifier.table())))
+    if named is None:
+        return None
+    if not context.names.is_own(optional(described.provider())):
+        raise InvalidInput(f'{named.shown} is a Hudi table: df.write.format("hudi").saveAsTable')
+    options = mapped(described.storage().properties())
+    return Prepared(partial(_save, context, named, query, options))
+
+
+def _save(context: Context, named: NamedTable, query: Node, given: Mapping[str, str]) -> None:
+    """The rows find their columns by name, and are upserted unless told, as `save` does."""
+    options = {**context.write_options(), **_options(given)}
+    operation = str(given.get(_OPERATION, "upsert")).lower()
+    rows = without_meta_columns(context.plans.rows(query))
+    run_operation(context.open(named), operation, rows, options)
+    context.refresh(named)
+
+
+def _options(given: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: str(value)
+        for name, value in given.items()
+        if name.startswith(_OWN_PREFIXES) and name != _OPERATION
+    }
+
+
+WRITES: Mapping[str, Taken] = {
+    f"{_LOGICAL}.InsertIntoStatement": _as_statement(inserting.insert),
+    f"{_LOGICAL}.AppendData": _append,
+    f"{_LOGICAL}.OverwritePartitionsDynamic": _overwrite_partitions,
+    f"{_LOGICAL}.OverwriteByExpression": _overwrite_where,
+    f"{_LOGICAL}.CreateTableAsSelect": _as_statement(creating.create_as_select),
+    f"{_LOGICAL}.ReplaceTableAsSelect": _as_statement(creating.refuse_replace),
+    "org.apache.spark.sql.execution.datasources.CreateTable": _save_as_table,
+}

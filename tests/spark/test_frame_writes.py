@@ -1,0 +1,87 @@
+"""DataFrames written into tables by name, and what the session remembers of a changed table."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import functions as fn
+
+COLUMNS = "id int, name string, ts bigint, city string"
+
+
+@pytest.fixture
+def table(lake, spark):
+    lake.sql(
+        f"CREATE TABLE framed ({COLUMNS}) USING hudi PARTITIONED BY (city) "
+        "TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts', type = 'mor')"
+    )
+    yield "framed"
+    spark.sql("DROP TABLE IF EXISTS framed")
+    spark.sql("DROP TABLE IF EXISTS framed_2")
+
+
+def values(spark, table="framed"):
+    rows = spark.sql(f"SELECT id, name, ts, city FROM {table} ORDER BY id, ts").collect()
+    return [tuple(row) for row in rows]
+
+
+def test_every_way_of_a_dataframe(lake, spark, table):
+    first = spark.createDataFrame([(1, "a", 1, "oslo"), (2, "b", 1, "rome")], COLUMNS)
+    first.write.insertInto(table)
+    assert values(spark) == [(1, "a", 1, "oslo"), (2, "b", 1, "rome")]
+    newer = first.withColumn("ts", fn.lit(2)).select("city", "ts", "id", "name")
+    newer.filter("id = 1").write.format("hudi").mode("append").saveAsTable(table)
+    assert values(spark) == [(1, "a", 2, "oslo"), (2, "b", 1, "rome")]
+    newer.withColumn("id", fn.lit(3)).limit(1).writeTo(table).append()
+    assert [row[0] for row in values(spark)] == [1, 2, 3]
+    # What Hudi adds to rows that were read is left out where they are written.
+    spark.table(table).filter("id = 2").withColumn("name", fn.lit("z")).writeTo(
+        table
+    ).overwritePartitions()
+    assert [row[:2] for row in values(spark) if row[3] == "rome"] == [(2, "z")]
+    first.limit(1).writeTo(table).overwrite(fn.lit(True))
+    assert len(values(spark)) == 1
+    first.write.insertInto(table, overwrite=True)
+    assert values(spark) == [(1, "a", 1, "oslo"), (2, "b", 1, "rome")]
+    first.writeTo("framed_2").using("hudi").tableProperty("primaryKey", "id").create()
+    assert values(spark, "framed_2") == values(spark)
+    assert lake.table("framed_2").snapshot.config.record_key_fields == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda rows: rows.select("id").write.insertInto("framed"), "gives 1 columns for 4"),
+        (lambda rows: rows.withColumn("q", fn.lit(1)).writeTo("framed").append(), "no column 'q'"),
+        (lambda rows: rows.writeTo("framed").overwrite(fn.col("id") > 1), "other than lit"),
+        (
+            lambda rows: rows.write.format("parquet").mode("append").saveAsTable("framed"),
+            "is a Hudi table",
+        ),
+        (lambda rows: rows.writeTo("framed").using("hudi").createOrReplace(), "REPLACE TABLE"),
+    ],
+)
+def test_wrong_writes_change_nothing(lake, spark, table, write, message):
+    with pytest.raises(Exception, match=message):
+        write(spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS))
+    assert not lake.table(table).snapshot.timeline.completed()
+
+
+def test_writes_of_others_pass(spark, lake, tmp_path):
+    spark.sql(f"CREATE TABLE plain_one (a INT) USING parquet LOCATION '{tmp_path}'")
+    rows = spark.createDataFrame([(1,)], "a int")
+    rows.write.insertInto("plain_one")
+    rows.write.mode("append").saveAsTable("plain_one")
+    assert spark.table("plain_one").count() == 2
+
+
+def test_caches_follow_writes_of_the_api(lake, spark, table):
+    rows = spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS)
+    spark.sql(f"CACHE TABLE {table}")
+    kept = lake.table(table).to_df().select("id").cache()
+    assert (spark.table(table).count(), kept.count()) == (0, 0)
+    lake.table(table).upsert(rows.withColumn("extra", fn.lit("new")))
+    assert [row["extra"] for row in spark.table(table).collect()] == ["new"]
+    assert spark.sql(f"SELECT count(*) FROM {table} WHERE id = 1").first()[0] == 1
+    assert lake.table(table).to_df().select("id").count() == 1
+    kept.unpersist()
+    spark.sql(f"UNCACHE TABLE IF EXISTS {table}")
