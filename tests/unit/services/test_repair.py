@@ -99,7 +99,7 @@ def test_the_listing_is_repaired_file_by_file(trips):
 @pytest.mark.parametrize("index", ["column_stats", "bloom_filters"])
 def test_other_indexes_are_built_anew(trips, index):
     damage = Damage(Path(trips.path))
-    damage.remove(index, damage.keys(index)[::2])
+    damage.remove(index, damage.keys(index))
     report = repaired(trips)
     assert index in report.rebuilt
 
