@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Amount, Estimate
+from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Amount, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
 """The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
@@ -67,7 +67,7 @@ second for nothing."""
 
 def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
     """Whether reading all the slices takes less than asking any index about them."""
-    return Scales(reader, slices).worth(slices) < LEAST_S
+    return Scales(reader, slices).worth(slices) < FIRST_S
 
 
 def weighs_cost() -> bool:
