@@ -20,6 +20,8 @@ SWITCH = "LAKEDEX_INDEX_COST"
 _IN_VAIN = 0.1
 """The part of a query without indexes that may be spent on asking them for nothing."""
 _REQUESTS_PER_FILE = 2
+_AT_ONCE = 4
+"""Requests to an object store that are under way at a time, of a careful reader."""
 _MISSED = "saving_missed"
 
 
@@ -51,9 +53,6 @@ class Reader:
             + found.stored * self.byte_s
         )
 
-
-_AT_ONCE = 4
-"""Requests to an object store that are under way at a time, of a careful reader."""
 
 ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
