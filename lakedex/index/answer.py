@@ -26,6 +26,8 @@ Mask = npt.NDArray[np.bool_]
 
 NOT_LIVE = "it is not live: still being built, or dropped"
 NEWEST_ONLY = "it describes the newest snapshot only"
+KEYS_LOCATED = "keys_located"
+ALREADY_LOCATED = "not needed: the record index has told where the keys are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class Question:
     """What an index read off the predicate and need not read again."""
     worth: float = math.inf
     """Seconds: an index that takes longer for sure need not look at the predicate."""
+
+    @property
+    def keys_are_located(self) -> bool:
+        """Whether an exact index has told already where the asked record keys are."""
+        return KEYS_LOCATED in self.found
 
     @property
     def partitions(self) -> list[str]:

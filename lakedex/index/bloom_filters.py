@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakedex.filegroup import FileSlice
 from lakedex.format.bloom import BloomFilter
-from lakedex.index.answer import Answer, IndexedTable, Mask, Question
+from lakedex.index.answer import ALREADY_LOCATED, Answer, IndexedTable, Mask, Question
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.index.metadata_table.keys import bloom_key
@@ -38,6 +38,8 @@ class BloomFilterIndex:
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Reading the filter of every base file and testing every key against it."""
+        if question.keys_are_located:
+            return ALREADY_LOCATED
         keys = _usable_keys(question)
         if isinstance(keys, str):
             return keys

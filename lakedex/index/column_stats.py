@@ -7,7 +7,7 @@ import numpy as np
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr, columns_of
-from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Question
+from lakedex.index.answer import ALREADY_LOCATED, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.cost import Estimate
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
 
@@ -29,6 +29,9 @@ class ColumnStatsIndex:
         columns = _readable_columns(name, question)
         if isinstance(columns, str):
             return columns
+        keys = question.table.read.config.record_key_fields
+        if question.keys_are_located and all(column.name in keys for column in columns):
+            return ALREADY_LOCATED
         return Estimate(sum(bounds_seconds(question, name, each.name) for each in columns))
 
     def lookup(self, name: str, question: Question) -> Answer | str:

@@ -38,6 +38,8 @@ _BLOCK_BYTES = 64 << 10
 """A stored block: 256 KiB that gzip packs to about a quarter."""
 LEAST_S = _READ_S + _GROUP_S
 """What asking any index takes at least."""
+FIRST_S = _STATS_READ_S
+"""The same where nothing was asked about a snapshot before: checks and ranges are not at hand."""
 ROUND_TRIP_S = 20e-3
 """One request to an object store."""
 _REQUESTS_PER_GROUP = 2

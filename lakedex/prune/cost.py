@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.cost import LEAST_S, ROUND_TRIP_S, Amount, Estimate
+from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Amount, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
 """The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
 _IN_VAIN = 0.1
 """The part of a query without indexes that may be spent on asking them for nothing."""
 _REQUESTS_PER_FILE = 2
+_AT_ONCE = 4
+"""Requests to an object store that are under way at a time, of a careful reader."""
 _MISSED = "saving_missed"
 
 
@@ -52,9 +54,6 @@ class Reader:
         )
 
 
-_AT_ONCE = 4
-"""Requests to an object store that are under way at a time, of a careful reader."""
-
 ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 600e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
 SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3, asks_again=3)
@@ -67,7 +66,7 @@ second for nothing."""
 
 def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
     """Whether reading all the slices takes less than asking any index about them."""
-    return Scales(reader, slices).worth(slices) < LEAST_S
+    return Scales(reader, slices).worth(slices) < FIRST_S
 
 
 def weighs_cost() -> bool:

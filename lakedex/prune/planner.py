@@ -20,7 +20,7 @@ from lakedex.errors import LakedexError
 from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
-from lakedex.index.cost import LEAST_S, Estimate, round_trip_seconds
+from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
 from lakedex.index.registry import KINDS
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
@@ -131,7 +131,7 @@ class _Plan:
             self._skip(name, kind.kind, f"not needed: {len(self._slices)} file slices are left")
         elif self._decided_by_path:
             self._skip(name, kind.kind, "not needed: the predicate is about partition values only")
-        elif question.worth < LEAST_S:
+        elif question.worth < (LEAST_S if question.table.kept else FIRST_S):
             reason = f"not worth it: the {len(self._slices)} file slices are read faster"
             self._skip(name, kind.kind, reason)
         else:

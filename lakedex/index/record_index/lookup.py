@@ -9,7 +9,14 @@ from lakedex.config import TableConfig
 from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
-from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
+from lakedex.index.answer import (
+    KEYS_LOCATED,
+    NEWEST_ONLY,
+    NOT_LIVE,
+    Answer,
+    IndexedTable,
+    Question,
+)
 from lakedex.index.cost import Estimate, lookup_seconds
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.record_index.completeness import PARTITION, check_seconds, why_incomplete
@@ -52,6 +59,7 @@ class RecordIndex:
         found = locate(table, pa.array(keys, pa.string()), question.partitions)
         if isinstance(found, str):
             return found
+        question.found[KEYS_LOCATED] = True
         hits = np.array([file_slice.id in found for file_slice in question.slices], dtype=np.bool_)
         reason = f"{len(keys)} keys asked, {len(found)} file groups hold them"
         return Answer(hits, np.ones(len(hits), dtype=np.bool_), reason)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lakedex
 from lakedex.expr import bind_predicate, normalise, parse_predicate
@@ -128,6 +130,20 @@ def test_a_sure_saving_is_worth_its_cost_and_an_unsure_one_a_tenth():
     assert scales.why_not(Estimate(0.6 * tenth), slices) is not None
     scales.spent(0.4 * tenth, slices, slices[:1])
     assert scales.why_not(Estimate(0.4 * tenth), slices) is None
+
+
+@given(
+    st.lists(st.floats(0, 0.1), max_size=12), st.integers(1, 400), st.sampled_from([ARROW, SPARK])
+)
+def test_indexes_that_leave_out_nothing_cost_a_tenth_at_most(costs, files, reader):
+    slices = [file_slice()] * files
+    scales = Scales(reader, slices)
+    spent = 0.0
+    for seconds in costs:
+        if scales.why_not(Estimate(seconds), slices) is None:
+            spent += seconds
+            scales.spent(seconds, slices, slices)
+    assert spent <= 0.1 * (reader.query_s + reader.seconds(slices)) + 1e-9
 
 
 def test_what_is_done_once_is_done_when_many_questions_would_have_gained():
