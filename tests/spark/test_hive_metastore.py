@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ROOT, newest_only
 
 PROGRAM = """
 import json, sys
@@ -57,6 +57,7 @@ print(json.dumps(told))
 """
 
 
+@newest_only
 def test_names_outlive_the_session(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)],

@@ -13,7 +13,7 @@ import pytest
 
 import lakedex
 from lakedex.spark import pins
-from tests.spark.conftest import ROOT
+from tests.spark.conftest import ROOT, newest_only
 from tests.support.aging import clean
 
 PARTS = 4
@@ -70,6 +70,7 @@ def make(lake: Any, path: Path, kind: str) -> Any:
     return made
 
 
+@newest_only
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_self_join_agrees_while_another_process_commits(lake, spark, tmp_path, kind):
     table = make(lake, tmp_path, kind)
@@ -140,6 +141,7 @@ def test_missing_files_are_never_left_out(lake, spark, tmp_path, setting):
         frame.collect()
 
 
+@newest_only
 def test_only_what_is_small_is_broadcast(lake, spark, tmp_path, setting):
     table = make(lake, tmp_path, "cow")
     # Old versions of files do not count.
