@@ -25,7 +25,7 @@ SIZES = {True: (200, 1_000), False: (1_000, 10_000, 100_000, 286_603)}
 MOST_FOR_HUDI = 100_000
 SPREAD = 1 << 40
 RANGES = ((2, 0), (2, 1), (3, 0))
-"""Columns, and how much is added to the bound: what was asked before is not planned anew."""
+"""Columns, and what is added to the bound: a query that was asked before is not planned anew."""
 
 
 def build(path: Path, files: int) -> None:

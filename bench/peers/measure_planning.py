@@ -38,18 +38,11 @@ def planned_by_hudi(spark: Any, path: str) -> Callable[[str], int]:
         while todo:
             node = todo.pop()
             if node.getClass().getSimpleName() == "FileSourceScanExec":
-                return sum(len(each.files()) for each in scala_list(node.selectedPartitions()))
-            todo += scala_list(node.children())
+                return sum(folder.files().size() for folder in node.selectedPartitions())
+            children = node.children().iterator()
+            while children.hasNext():
+                todo.append(children.next())
         raise RuntimeError("the plan has no scan")
-
-    def scala_list(found: Any) -> list[Any]:
-        if hasattr(found, "iterator"):
-            each = found.iterator()
-            kept = []
-            while each.hasNext():
-                kept.append(each.next())
-            return kept
-        return list(found)
 
     return plan
 
