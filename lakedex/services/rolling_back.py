@@ -124,25 +124,35 @@ def _check_newest(timeline: Timeline, found: Instant) -> None:
 
 def _check_files_before(snapshot: Snapshot, found: Instant) -> None:
     """Refuse when a clean has removed what the table was made of before the commit."""
-    files = {
-        (partition, name): parse_data_file(name, size)
-        for partition, listed in snapshot.listing.files.items()
-        for name, size in listed
-    }
-    groups = {
-        FileSliceId(partition, parsed.file_id)
-        for (partition, _), parsed in files.items()
-        if parsed is not None
-    }
+    names, older = _files_besides(snapshot, found.requested_time)
     metadata = snapshot.timeline.commit_metadata(found)
     for partition, stats in metadata.partition_to_stats.items():
         for stat in stats:
-            if stat.prev_base_file and (partition, stat.prev_base_file) not in files:
+            if stat.prev_base_file and (partition, stat.prev_base_file) not in names:
                 raise _cleaned(found, stat.prev_base_file)
+            follows = metadata.compacted or stat.prev_commit not in (None, "null")
+            group = FileSliceId(partition, stat.file_id or "")
+            if follows and not stat.log_files and group not in older:
+                raise _cleaned(found, group.file_id)
     for partition, ids in metadata.replaced_file_ids.items():
         for file_id in ids:
-            if FileSliceId(partition, file_id) not in groups:
+            if FileSliceId(partition, file_id) not in older:
                 raise _cleaned(found, file_id)
+
+
+def _files_besides(
+    snapshot: Snapshot, instant: str
+) -> tuple[set[tuple[str, str]], set[FileSliceId]]:
+    """All files by partition and name, and the groups that have one of another instant."""
+    names: set[tuple[str, str]] = set()
+    groups: set[FileSliceId] = set()
+    for partition, listed in snapshot.listing.files.items():
+        for name, size in listed:
+            parsed = parse_data_file(name, size)
+            names.add((partition, name))
+            if parsed is not None and parsed.instant_time != instant:
+                groups.add(FileSliceId(partition, parsed.file_id))
+    return names, groups
 
 
 def _cleaned(found: Instant, name: str) -> InvalidInput:

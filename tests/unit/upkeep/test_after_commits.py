@@ -6,11 +6,14 @@ from pathlib import Path
 
 import lakedex
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
+from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import schedule_clean
+from lakedex.write.verbs import TableWriter
+from tests.support.killing import changes_of
 from tests.support.upkeep_lab import BY_HAND, Past, read_by_hudi_rs
-from tests.support.write_lab import Lab
+from tests.support.write_lab import Lab, row, source
 
 SMALL = {
     "hoodie.clean.commits.retained": "2",
@@ -51,6 +54,23 @@ def test_files_and_instants_stay_few_over_many_commits(tmp_path):
     assert cleans
     for instant in past.times[-2:]:
         assert past.as_of(instant) == past.states[instant]
+
+
+def upsert_job(path: str, automatic: str) -> None:
+    options = {"hoodie.clean.automatic": automatic, "hoodie.archive.automatic": automatic}
+    TableWriter(StorageAddress.of(path), None, options).upsert(source([row("k01", "p1", 77)]))
+
+
+def test_where_nothing_is_due_no_file_is_touched(tmp_path):
+    past = Past(Lab(tmp_path / "made", "cow"))
+    for number in range(3):
+        past.upsert([1, 2], number)
+    seen = []
+    for automatic in ("true", "false"):
+        table = past.copied(tmp_path / automatic)
+        changes = changes_of(upsert_job, table.path, automatic, result=tmp_path / "seen")
+        seen.append(sorted(change.split()[0] for change in changes))
+    assert seen[0] == seen[1]
 
 
 def test_the_next_write_carries_out_a_clean_that_was_cut_short(tmp_path):
