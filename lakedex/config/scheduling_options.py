@@ -66,7 +66,8 @@ class SchedulingOptions:
     trigger: Trigger
     max_delta_commits: int
     max_delta_seconds: int
-    strategy: CompactionStrategy
+    strategy_name: str
+    """Of the class, which may be one of a script's own: only a compaction minds that."""
     target_io_mb: int
     """How much a compaction reads and writes before it takes no further slice."""
     log_size_threshold: int
@@ -77,6 +78,15 @@ class SchedulingOptions:
     schedule_clustering_inline: bool
     cluster_after: int
     """The number of commits since the last clustering that makes one due."""
+
+    @property
+    def strategy(self) -> CompactionStrategy:
+        """The strategy of a compaction.
+
+        Raises:
+            InvalidInput: there is no such strategy here.
+        """
+        return CompactionStrategy.parse(self.strategy_name)
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> SchedulingOptions:
@@ -97,7 +107,7 @@ class SchedulingOptions:
             trigger=Trigger(options.COMPACTION_TRIGGER.value(settings)),
             max_delta_commits=options.COMPACT_AFTER_COMMITS.value(settings),
             max_delta_seconds=options.COMPACT_AFTER_SECONDS.value(settings),
-            strategy=CompactionStrategy.parse(options.COMPACTION_STRATEGY.text(settings)),
+            strategy_name=options.COMPACTION_STRATEGY.text(settings),
             target_io_mb=options.COMPACTION_TARGET_IO.value(settings),
             log_size_threshold=options.COMPACTION_LOG_SIZE.value(settings),
             log_count_threshold=options.COMPACTION_LOG_COUNT.value(settings),

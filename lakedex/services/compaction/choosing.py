@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from lakedex.config.scheduling_options import CompactionStrategy, SchedulingOptions
 from lakedex.filegroup import FileSlice, FileSliceId
@@ -77,8 +77,8 @@ def choose(
 def _largest_first(
     operations: Sequence[CompactionOperation], metric: str, least: int
 ) -> list[CompactionOperation]:
-    size: Callable[[CompactionOperation], float] = lambda each: each.metrics[metric]  # noqa: E731
-    return sorted((each for each in operations if size(each) >= least), key=size, reverse=True)
+    enough = [each for each in operations if each.metrics[metric] >= least]
+    return sorted(enough, key=lambda each: each.metrics[metric], reverse=True)
 
 
 def _bounded(

@@ -10,7 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.config.scheduling_options import SchedulingOptions
-from lakedex.errors import FileMissing, InvalidInput, LakedexError
+from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.compaction.choosing import choose, operation_of
@@ -195,9 +195,6 @@ def test_what_cannot_be_compacted_is_left_as_it_was(tmp_path):
             call(writer)
     with pytest.raises(InvalidInput, match="no compaction 20200101000000000 pends"):
         run_compaction(writer, "20200101000000000")
-    wrong = {"hoodie.compaction.strategy": "org.example.Mine"}
-    with pytest.raises(LakedexError, match="must be of LogFileSizeBased"):
-        compact_table(writer.with_options(wrong))
     both = {"hoodie.compact.inline": "true", "hoodie.compact.schedule.inline": "true"}
     with pytest.raises(InvalidInput, match="not both"):
         history.insert(1).write(shape, writer.with_options(both))
@@ -236,6 +233,8 @@ def test_strategies_choose_as_hudis_do():
     assert chosen(target_io="241") == ["few", "many"]
     assert chosen(strategy="BoundedIOCompactionStrategy", target_io="250") == ["few", "many"]
     assert chosen(strategy="UnBoundedCompactionStrategy", target_io="1") == ["few", "many", "tiny"]
+    with pytest.raises(InvalidInput, match="must be of LogFileSizeBased"):
+        chosen(strategy="org.example.Mine")
     days = {"strategy": "DayBasedCompactionStrategy", "daybased_target_partitions": "2"}
     assert chosen(**days) == ["many", "tiny"]
 
