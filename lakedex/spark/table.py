@@ -17,6 +17,7 @@ from lakedex.prune import Report
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.resharding import reshard_index
 from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
@@ -211,6 +212,15 @@ class SparkTable:
     def drop_index(self, name: str) -> None:
         """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
+
+    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
+        """What a secondary index on a column would cost and bring, from a sample of the table.
+
+        Args:
+            column: The column.
+            growth: How many times as many rows the table will have.
+        """
+        return estimate_index(self.snapshot, column, growth=growth)
 
     def refresh_index(self, name: str) -> None:
         """Build a secondary index anew from the data."""
