@@ -153,8 +153,8 @@ def _files_per_value(incidences: int, distinct: int, share: float, files: int) -
     Example:
         >>> round(_files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
         1.0
-        >>> _files_per_value(incidences=500, distinct=50, share=0.1, files=100)
-        100.0
+        >>> round(_files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        100
     """
     if share >= 1:
         return incidences / max(distinct, 1)
