@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakedex.table import Snapshot
+from lakedex.timeline import Action
 
 PREFIXES: Final = ("secondary_index_", "expr_index_")
 """What stands before the name that an index was given, in the name of its partition."""
@@ -13,9 +14,12 @@ PREFIXES: Final = ("secondary_index_", "expr_index_")
 def find_index(snapshot: Snapshot, name: str) -> str | None:
     """The metadata partition of an index, by its own name or by the one that it was given.
 
-    An index that is being built is found too; a definition alone is not an index.
+    An index that another engine is building is found too. A definition alone is not an index, nor
+    is one that is said to be in the making while nobody makes one.
     """
     config = snapshot.config
-    known = {*config.metadata_partitions, *config.metadata_partitions_inflight}
+    known = {*config.metadata_partitions}
+    if snapshot.timeline.pending_of(Action.INDEXING):
+        known.update(config.metadata_partitions_inflight)
     wanted = (name, *(prefix + name for prefix in PREFIXES))
     return next((each for each in wanted if each in known), None)

@@ -83,6 +83,9 @@ def ensure_metadata(
         return
     try:
         _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+    except CommitConflict:
+        # The lock may be another writer's by now: what is left is for the next one to remove.
+        raise
     except Exception:
         _take_back(facts, snapshot, missing)
         raise

@@ -89,7 +89,7 @@ def plan_metadata(
     if RECORD_INDEX in wanted:
         if RECORD_INDEX not in present and not partitioned:
             rows += stored_rows(snapshot)  # all of them get an entry, not only this write's
-        shards = _shards_for(rows, *options.record_index_groups, partitioned=partitioned)
+        shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned)
     if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
         lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))
     groups = {
@@ -101,7 +101,7 @@ def plan_metadata(
     }
     if made:
         entries = stored_rows(snapshot)
-        count = _shards_for(entries, *options.record_index_groups, partitioned=False)
+        count = shards_for(entries, *options.record_index_groups, partitioned=False)
         groups |= {each.name: count for each in made}
     wanted = (*wanted, *kept, *(each.name for each in made))
     return MetadataPlan(
@@ -153,7 +153,12 @@ def stat_columns(
     return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
 
 
-def _shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:
-    """Room for the table to grow a few times before shards are large."""
+def shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:
+    """How many file groups an index of keys gets: room to grow a few times before they are large.
+
+    Example:
+        >>> shards_for(1_000_000, 1, 10_000, partitioned=False)
+        8
+    """
     wanted = 1 if partitioned else -(-_GROWTH * rows // _ENTRIES_A_SHARD)
     return max(least, min(most, wanted))

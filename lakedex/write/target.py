@@ -15,6 +15,7 @@ from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
 from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.table import Snapshot
+from lakedex.timeline import Action
 
 WRITABLE_VERSION = 9
 _KEPT_KINDS = (
@@ -102,6 +103,11 @@ def check_writable(snapshot: Snapshot) -> None:
     for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         if metadata_partition(name).kind not in _KEPT_KINDS:
             raise UnsupportedFeature(f"writing a table with the index {name}")
+    for name in config.metadata_partitions_inflight:
+        is_secondary = metadata_partition(name).kind is Kind.SECONDARY_INDEX
+        if is_secondary and snapshot.timeline.pending_of(Action.INDEXING):
+            # Who builds it would not hear of the values that this write changes.
+            raise UnsupportedFeature(f"writing a table while another engine builds {name}")
 
 
 def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:

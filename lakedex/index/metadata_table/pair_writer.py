@@ -52,7 +52,8 @@ def write_pairs(job: ShardJob, task: ShardTask) -> list[GroupFile]:
     deleted = flat(pairs["is_delete"]).to_numpy(zero_copy_only=False).astype(np.bool_)
     changes = _changes(flat(pairs["key"]), shards, deleted)
     own = (
-        GroupChange(ids[number], came, _records(len(came)), went) for number, came, went in changes
+        GroupChange(ids[number], came, pair_records(len(came)), went)
+        for number, came, went in changes
     )
     return write_groups(job, task.bucket, own)
 
@@ -85,7 +86,8 @@ def _outcome(keys: pa.Array, deleted: _Mask) -> tuple[_Ints, _Ints]:
     return first[came & ~gone], first[gone & ~came]
 
 
-def _records(count: int) -> pa.Array:
+def pair_records(count: int) -> pa.Array:
+    """The records of so many pairs; they are all alike."""
     return pa.repeat(pa.scalar(_record(), pa.large_binary()), count)
 
 

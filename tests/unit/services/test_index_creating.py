@@ -16,6 +16,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.timeline import Action, Instant, State, update_properties, write_instant
 from lakedex.write.verbs import TableWriter
 from tests.support.killing import Watch, changes_of, finish, start
 from tests.support.secondary import Trips, pairs
@@ -180,6 +181,35 @@ def test_refreshing_builds_anew(trips):
     refresh_index(trips.writer, "idx_rider")
     assert trips.entries("rider") == pairs({row[0]: row[2] for row in ROWS})
     refresh_index(trips.writer, "record_index")
+    trips.assert_whole()
+
+
+INFLIGHT = "hoodie.table.metadata.partitions.inflight"
+
+
+# traps: B40 B43
+def test_an_index_that_another_engine_builds_is_left_to_it(trips):
+    storage = trips.address.open()
+    update_properties(storage, {INFLIGHT: "secondary_index_idx_rider"})
+    pending = Instant("20250101000000000", Action.INDEXING, State.REQUESTED)
+    write_instant(storage, trips.table().snapshot.config, pending, b"")
+    with pytest.raises(InvalidInput, match="has the index secondary_index_idx_rider already"):
+        trips.index("city", "idx_rider")
+    with pytest.raises(UnsupportedFeature, match="while another engine builds"):
+        trips.writer.upsert(trips.rows(("k1", 2, "new", [], "oslo")))
+    assert trips.found("rider = 'r1'") == ["k1", "k4", "k7"]
+
+
+# traps: B41 B66
+def test_what_a_failed_statement_of_another_engine_left_is_no_index(trips):
+    name = "secondary_index_idx_rider"
+    update_properties(trips.address.open(), {INFLIGHT: name})
+    folder = Path(trips.path) / ".hoodie/metadata" / name
+    folder.mkdir()
+    (folder / ".secondary-index-idx-rider-0000-0_00000000000000009.log.1_0-0-0").write_bytes(b"x")
+    trips.index("rider")
+    assert trips.table().snapshot.config.metadata_partitions_inflight == ()
+    assert trips.found("rider = 'r1'") == ["k1", "k4", "k7"]
     trips.assert_whole()
 
 

@@ -1,0 +1,187 @@
+"""What a secondary index would cost and bring, from a sample of file slices.
+
+A sample sees a part of the files. How many files hold a value follows from how often the values of
+one sampled file come back in the others; how many values there are, from that. The size is that of
+an index which is made of the sample's own values and keys, as many keys to a value as in the table.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import InvalidInput
+from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
+from lakedex.format.avro import METADATA_RECORD_SCHEMA
+from lakedex.format.hfile import write_hfile
+from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
+from lakedex.index.metadata_table.pair_writer import pair_records
+from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
+from lakedex.index.secondary.spelling import is_indexable
+from lakedex.table import Snapshot
+from lakedex.write.metadata_plan import shards_for
+from lakedex.write.row_size import stored_rows
+
+_MOST_SLICES = 24
+_MOST_ROWS = 400_000
+_SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
+"""Hudi's bounds of the number of file groups, unless options say others."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEstimate:
+    """An index that does not exist yet."""
+
+    column: str
+    rows: int
+    """The entries that it would have."""
+    values: int
+    """Different values, about."""
+    file_groups: int
+    size_bytes: int
+    build_seconds: float
+    """By one task after the other; it is shared by as many as run at the same time."""
+    bytes_per_change: float
+    """What a write adds for a row whose value changes: an entry, and a tombstone."""
+    files: int
+    """File slices of the table."""
+    files_per_value: float
+    """How many of them a lookup of one value reads, about."""
+    sampled_rows: int
+
+
+@dataclass(frozen=True)
+class _Sample:
+    keys: pa.Array
+    values: pa.Array
+    """Numbers of values, equal where the values are."""
+    incidences: int
+    """How many pairs of value and file slice there are in the sample."""
+    slices: int
+    seconds: float
+    pairs: pa.Table
+
+    @property
+    def distinct(self) -> int:
+        return len(pc.unique(self.values))
+
+
+def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> IndexEstimate:
+    """What a secondary index on a column would be like.
+
+    Args:
+        snapshot: The table.
+        column: The column.
+        growth: How many times as many rows the table will have; values grow in number with them.
+
+    Raises:
+        InvalidInput: The column is missing or cannot be indexed, or there are no rows.
+    """
+    if column not in snapshot.schema.names or not is_indexable(snapshot.schema.field(column).type):
+        raise InvalidInput(f"table {snapshot.config.name} has no column {column!r} to index")
+    if growth <= 0:
+        raise InvalidInput(f"growth is a factor above 0, not {growth!r}")
+    files = len(snapshot.slices)
+    sample = _read(snapshot, column)
+    if not len(sample.keys):
+        raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
+    share = sample.slices / files
+    rows = max(len(sample.keys), stored_rows(snapshot)) if share < 1 else len(sample.keys)
+    per_value = _files_per_value(sample.incidences, sample.distinct, share, files)
+    values = max(1.0, sample.incidences / share / per_value)
+    grown = round(rows * growth)
+    groups = shards_for(grown, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+    started = time.perf_counter()
+    fixed, per_entry = _entry_bytes(sample, rows / values)
+    encoding = time.perf_counter() - started
+    tombstone = float(pc.mean(pc.binary_length(sample.pairs["key"])).as_py())
+    return IndexEstimate(
+        column=column,
+        rows=grown,
+        values=round(values * growth),
+        file_groups=groups,
+        size_bytes=round(groups * fixed + grown * per_entry),
+        build_seconds=(sample.seconds + encoding) * grown / len(sample.keys),
+        bytes_per_change=per_entry + tombstone,
+        files=files,
+        files_per_value=per_value,
+        sampled_rows=len(sample.keys),
+    )
+
+
+def _read(snapshot: Snapshot, column: str) -> _Sample:
+    """Slices from all over the table, while they are few rows."""
+    target = SecondaryTarget("sample", column, 1, 1)
+    started = time.perf_counter()
+    parts, counts, rows = [], 0, 0
+    chosen = 0
+    for current in _spread(snapshot.slices):
+        own = list(read_slice(snapshot.read_context, current, [RECORD_KEY, column]))
+        chosen += 1
+        if own:
+            table = pa.concat_tables(own)
+            parts.append(table)
+            counts += len(pc.unique(table[column]))
+            rows += table.num_rows
+        if rows >= _MOST_ROWS:
+            break
+    names = [RECORD_KEY, column]
+    table = pa.concat_tables([snapshot.read_context.target(names).empty_table(), *parts])
+    pairs = pair_rows(target, table, is_delete=False)
+    numbers = table[column].combine_chunks().dictionary_encode(null_encoding="encode").indices
+    keys = table[RECORD_KEY].combine_chunks()
+    seconds = time.perf_counter() - started
+    return _Sample(keys, numbers, counts, chosen, seconds, pairs)
+
+
+def _spread(slices: tuple[FileSlice, ...]) -> list[FileSlice]:
+    """Some slices, evenly from first to last."""
+    count = min(len(slices), _MOST_SLICES)
+    return [slices[at * len(slices) // count] for at in range(count)]
+
+
+def _files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
+    """How many of all files hold a value, if a share of them has `distinct` values.
+
+    A value in c files is in the sample with probability 1 - (1 - share)^c, and then in share * c
+    of its files; so distinct / incidences falls with c, and c is found by halving.
+
+    Example:
+        >>> round(_files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
+        1.0
+        >>> round(_files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        100
+    """
+    if share >= 1:
+        return incidences / max(distinct, 1)
+    wanted = distinct / max(incidences, 1)
+    low, high = 1.0, float(files)
+    for _ in range(60):
+        middle = (low + high) / 2
+        seen = (1 - (1 - share) ** middle) / (share * middle)
+        low, high = (middle, high) if seen > wanted else (low, middle)
+    return round((low + high) / 2, 6)
+
+
+def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
+    """What a file group takes by itself, and what each entry of it takes."""
+    count = len(sample.keys)
+    first = np.unique(sample.values.to_numpy(), return_index=True)[1]
+    kept = first[np.linspace(0, len(first) - 1, max(1, round(count / rows_a_value))).astype(int)]
+    order = np.random.default_rng(0).permutation(count)
+    text = pc.extract_regex(sample.pairs["key"], r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)")
+    values = pc.struct_field(text, "value").combine_chunks()
+    placed = values.take(pa.array(np.resize(kept, count)))
+    keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
+    keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))
+    one, whole = (_size(keys[:1]), _size(keys))
+    return float(one), (whole - one) / max(1, len(keys) - 1)
+
+
+def _size(keys: pa.Array) -> int:
+    info = {"schema": METADATA_RECORD_SCHEMA.encode()}
+    return len(write_hfile(keys, pair_records(len(keys)), file_info=info, options=HFILE_OPTIONS))

@@ -1,0 +1,78 @@
+"""Estimates of indexes that do not exist yet, held against the real thing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakedex.errors import InvalidInput
+from lakedex.services import index_estimating
+from lakedex.services.index_estimating import estimate_index
+from lakedex.write.row_source import ArrowRowSource
+from tests.support.secondary import Trips
+
+ROWS, CITIES, ROWS_A_RIDER = 60_000, 12, 5
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory) -> Trips:
+    """Rows in twelve files, with riders all over them and drivers in one each."""
+    schema = pa.schema(
+        [
+            ("uuid", pa.string()),
+            ("ts", pa.int64()),
+            ("rider", pa.string()),
+            ("driver", pa.int32()),
+            ("city", pa.string()),
+        ]
+    )
+    made = Trips(tmp_path_factory.mktemp("made") / "t", "cow", schema=schema)
+    numbers = np.arange(ROWS)
+    riders = np.random.default_rng(1).permutation(numbers) % (ROWS // ROWS_A_RIDER)
+    columns = [
+        pa.array([f"trip-{number:07d}" for number in numbers.tolist()]),
+        pa.array(np.ones(ROWS, np.int64)),
+        pa.array([f"rider-{number}" for number in riders.tolist()]),
+        pa.array((numbers // 3).astype(np.int32)),
+        pa.array([f"city-{number}" for number in (numbers * CITIES // ROWS).tolist()]),
+    ]
+    made.writer.bulk_insert(ArrowRowSource(pa.table(columns, schema=schema)))
+    return made
+
+
+@pytest.mark.parametrize("sampled", [4, 24])
+@pytest.mark.parametrize("column", ["rider", "driver"])
+def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column, sampled):
+    monkeypatch.setattr(index_estimating, "_MOST_SLICES", sampled)
+    monkeypatch.setattr(index_estimating, "_SMALLEST_GROUPS", 2)
+    told = estimate_index(trips.table().snapshot, column)
+    own = trips.copied(tmp_path / "t")
+    own.index(column)
+    (made,) = [each for each in own.table().indexes() if each.kind == "secondary_index"]
+    assert told.size_bytes == pytest.approx(made.size_bytes, rel=0.25)
+    assert told.rows == pytest.approx(ROWS, rel=0.05)
+    assert told.sampled_rows <= ROWS * sampled / CITIES + 1
+    assert told.files == CITIES
+    files = 12 * (1 - (11 / 12) ** ROWS_A_RIDER) if column == "rider" else 1.0
+    assert told.files_per_value == pytest.approx(files, rel=0.25)
+    values = ROWS / ROWS_A_RIDER if column == "rider" else ROWS / 3
+    assert told.values == pytest.approx(values, rel=0.25)
+    assert told.build_seconds > 0
+
+
+def test_growth_is_taken_into_account(trips):
+    snapshot = trips.table().snapshot
+    now, later = estimate_index(snapshot, "rider"), estimate_index(snapshot, "rider", growth=10)
+    assert later.rows == 10 * now.rows
+    assert later.size_bytes > 5 * now.size_bytes
+    assert later.file_groups >= now.file_groups
+
+
+def test_what_cannot_be_estimated_is_told(trips, tmp_path):
+    with pytest.raises(InvalidInput, match="no column 'nothing'"):
+        estimate_index(trips.table().snapshot, "nothing")
+    with pytest.raises(InvalidInput, match="growth"):
+        estimate_index(trips.table().snapshot, "rider", growth=0)
+    with pytest.raises(InvalidInput, match="no rows"):
+        estimate_index(Trips(tmp_path / "t").table().snapshot, "rider")
