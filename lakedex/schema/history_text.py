@@ -43,7 +43,8 @@ def _version(version: SchemaVersion) -> dict[str, Any]:
 
 def _type(node: HistoryType) -> Any:  # noqa: ANN401 - JSON
     if isinstance(node, LeafType):
-        return node.name
+        # Hudi fails on the dashes that it would write itself.
+        return node.name.replace("-", "_")
     if isinstance(node, ListType):
         inner = node.element
         return {

@@ -137,6 +137,9 @@ def _type(tree: object, path: str, depth: int) -> HistoryType:
         raise CorruptFile(path, 0, expected=f"at most {_MAX_DEPTH} levels", actual="more")
     if isinstance(tree, str):
         name = tree.lower()
+        # Hudi writes a dash, and reads back an underscore only.
+        if name.replace("_", "-") in _LEAF_NAMES:
+            name = name.replace("_", "-")
         if name in _LEAF_NAMES or _SIZED_LEAF.match(name):
             return LeafType(name)
         raise CorruptFile(path, 0, expected="a known type name", actual=repr(tree[:80]))

@@ -60,6 +60,7 @@ class MatchingRows:
             instant="",
             committed=self.seen,
             scratch="",
+            history=snapshot.history,
         )
         self._tasks = [
             _Task(facts, at, tuple(report.files[at::count]), tuple(names), tree, time_zone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def answers(run: Any, script: str, **words: str) -> list[list[tuple[Any, ...]]]:
 
 @pytest.fixture(scope="module")
 def lake(spark):
+    spark.sparkContext.pythonExec = sys.executable
     return lakedex.attach(spark)
 
 

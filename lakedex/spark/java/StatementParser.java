@@ -158,10 +158,16 @@ public final class StatementParser implements InvocationHandler {
     }
 
     public boolean isDefinedAt(Object node) {
-      return node instanceof RelationTimeTravel
+      return isTravel(node)
           || node instanceof UnresolvedTableValuedFunction
           || node instanceof UnresolvedWith
           || (paths && isPath(node));
+    }
+
+    /** Whether a node is a table as of an earlier time; Hudi's own parser has another name for it. */
+    private static boolean isTravel(Object node) {
+      return node instanceof RelationTimeTravel
+          || node.getClass().getSimpleName().equals("TimeTravelRelation");
     }
 
     /** Whether a node is of the form hudi.`/path/of/table`. */

@@ -71,6 +71,8 @@ def _wanted(plan: Node) -> Wanted:
     replaced = member(plan, "replaceCriteriaOpt")
     if replaced is not None and replaced.isDefined():
         raise UnsupportedFeature("INSERT ... REPLACE")
+    if member(plan, "withSchemaEvolution"):
+        raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
     spec = {name: optional(value) for name, value in mapped(plan.partitionSpec()).items()}
     return Wanted(
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),

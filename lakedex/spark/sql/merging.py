@@ -23,7 +23,7 @@ from lakedex.spark.sql.changing import moves_rows
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import KEY, PARTITION, has_copies
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional, relation_under
+from lakedex.spark.sql.plans import Node, kind, listed, member, name_parts, optional, relation_under
 from lakedex.spark.sql.targets import assigned_values
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
@@ -63,6 +63,8 @@ def merge(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(target)))
     if named is None:
         return None
+    if member(statement.plan, "withSchemaEvolution"):
+        raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
     return Prepared(
         partial(_merge, context, statement, named),
         title=f"MERGE INTO {named.shown}: the rows of this query are written as one commit",

@@ -38,9 +38,11 @@ def optional(option: Node) -> Any:  # noqa: ANN401 - whatever stands in it
 
 
 def name_parts(node: Node) -> tuple[str, ...]:
-    """The parts of the name that an unresolved relation, table or identifier stands for."""
+    """The name that an unresolved relation, table or identifier stands for; () for another node."""
     parts = member(node, "multipartIdentifier")
-    return tuple(str(part) for part in listed(node.nameParts() if parts is None else parts))
+    if parts is None:
+        parts = member(node, "nameParts")
+    return () if parts is None else tuple(str(part) for part in listed(parts))
 
 
 def member(node: Node, name: str) -> Any:  # noqa: ANN401 - whatever it holds

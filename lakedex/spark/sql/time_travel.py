@@ -10,12 +10,14 @@ from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional
 
 _CHANGES = "hudi_table_changes"
 _LATEST = "latest_state"
+_TRAVELS = ("RelationTimeTravel", "TimeTravelRelation")
+"""What Spark's parser calls it, and Hudi's."""
 _LEAST, _MOST = 3, 4
 
 
 def earlier_state(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan
     """The plan to put in the place of a node; None where it concerns no table of ours."""
-    if kind(node) == "RelationTimeTravel":
+    if kind(node) in _TRAVELS:
         return _travelled(context, node)
     if kind(node) == "UnresolvedRelation":
         return _at_path(context, name_parts(node))

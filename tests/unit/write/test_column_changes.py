@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import pyarrow as pa
@@ -70,7 +71,7 @@ def test_rows_follow_their_columns(tmp_path, kind):
     schema = pa.schema(own)
     lab.writer.upsert(source([expected[1], expected[4]], schema))
     lab.holds(expected, "count >= 2", "count > 8", "c = 5", "c is null", "s.bb = 'b'")
-    lab.writer.delete(source([expected[0]], schema))
+    assert lab.writer.delete_where("count = 0").deleted == 1
     wider = schema.append(pa.field("extra", pa.string()))
     expected[2] = now("2", 5, 2) | {"extra": "e"}
     lab.writer.upsert(source([expected[2]], wider))
@@ -111,3 +112,20 @@ def test_a_history_of_hudi_is_kept_as_it_is(golden):
     schema = WriteSchema.of(stored.columns, stored)
     full = numbered(schema.full, history.newest)
     assert evolved(history, full, parse_avro_record(schema.full_text), 1) is history
+
+
+def test_types_are_spelled_as_hudi_reads_them(tmp_path):
+    """Hudi 1.2.0 writes `local-timestamp-micros` and fails to read that back."""
+    kinds = [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()]
+    kinds += [pa.decimal128(10, 2), pa.binary(), pa.map_(pa.string(), pa.list_(pa.int64()))]
+    columns = pa.schema([*SCHEMA, *[(f"k{at}", kind) for at, kind in enumerate(kinds)]])
+    lab = Lab(tmp_path, schema=columns)
+    lab.writer.change_columns(partial(rename_column, path=["n"], name="m"))
+    snapshot = Snapshot.open(lab.address.open())
+    text = history_text(snapshot.history)
+    assert parse_history(text) == snapshot.history
+    fields = json.loads(text)["schemas"][0]["fields"]
+    spelled = [field["type"] for field in fields if field["name"].startswith("k")]
+    assert spelled[:3] == ["timestamp", "local_timestamp_micros", "date"]
+    assert spelled[3:5] == ["decimal_fixed(10, 2)[5]", "binary"]
+    assert (spelled[5]["type"], spelled[5]["value"]["type"]) == ("map", "array")
