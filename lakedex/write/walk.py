@@ -9,40 +9,30 @@ that loses a conflict may be tried again from `begin` on, without reading its in
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from lakedex.config import TableType
 from lakedex.config.write_options import InsertDuplicates
 from lakedex.errors import CommitConflict
-from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup import FileSlice
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.conflicts import pending_groups, service_conflict
 from lakedex.txn.transaction import Transaction
-from lakedex.write.assign import (
-    FileSizes,
-    Group,
-    Placing,
-    arranged_groups,
-    assign,
-    share_out,
-    sort_new,
-)
+from lakedex.write.assign import share_out
+from lakedex.write.attempt import Attempt
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
 from lakedex.write.due import tend
 from lakedex.write.facts import TableFacts
+from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
-from lakedex.write.log_deletes import groups_with_deletes
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation, Replaces
-from lakedex.write.parts import TaggedPart
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.row_size import row_bytes
 from lakedex.write.row_source import RowSource
 from lakedex.write.scratch import Scratch
 from lakedex.write.table_facts import table_facts
@@ -123,19 +113,7 @@ def _write(
     with transaction:
         if seen is not None and seen != CommittedInstants.of(transaction.snapshot.timeline):
             raise CommitConflict("another writer was first since the rows were chosen; try again")
-        return _write_in(_Write(target, operation, taken, transaction, scratch, clock), partitions)
-
-
-@dataclass(frozen=True)
-class _Write:
-    """One attempt at a write."""
-
-    target: Target
-    operation: Operation
-    taken: Taken
-    transaction: Transaction
-    scratch: str
-    clock: StepClock
+        return _write_in(Attempt(target, operation, taken, transaction, scratch, clock), partitions)
 
 
 def _action(target: Target, operation: Operation) -> Action:
@@ -145,7 +123,7 @@ def _action(target: Target, operation: Operation) -> Action:
     return Action.DELTACOMMIT if config.table_type is TableType.MERGE_ON_READ else Action.COMMIT
 
 
-def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
+def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     target, taken, clock = write.target, write.taken, write.clock
     snapshot = write.transaction.snapshot
     if StoredSchema.of(snapshot).columns != taken.stored:
@@ -171,7 +149,7 @@ def _write_in(write: _Write, partitions: Sequence[str]) -> WriteResult:
         answers = _tag(write, facts, every_copy=not unique)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
-        groups = _assigned(write, facts, answers, replaced)
+        groups = assigned_groups(write, facts, answers, replaced)
         shares = share_out(groups, facts.instant, target.engine.parallelism)
     looked_up = sum(answer.looked_up for answer in answers) if write.operation.looks_up else 0
     hits = sum(answer.found for answer in answers)
@@ -235,24 +213,6 @@ def _window(target: Target) -> WindowPlan | None:
     return WindowPlan(options.window, options.metadata.compact_after)
 
 
-def _assigned(
-    write: _Write, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
-) -> list[Group]:
-    """The file groups to write; none of them may be in the way of a service that pends."""
-    snapshot = write.transaction.snapshot
-    parts = [part for answer in answers for part in answer.parts]
-    replaced_ids = {current.id for current in replaced}
-    slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
-    groups = _groups(write, facts, parts, slices)
-    touched = {FileSliceId(group.partition, group.file_id) for group in groups} | replaced_ids
-    logged = {FileSliceId(group.partition, group.file_id) for group in groups if group.is_log}
-    problem = service_conflict(snapshot.timeline, touched, touched - logged)
-    if problem is not None:
-        # It would lose at its commit; nothing is to be written for that.
-        raise CommitConflict(f"{problem}; write again when that is done")
-    return groups
-
-
 def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     files = [file for answer in outcome.answers for file in answer.files]
     return replace(
@@ -267,7 +227,7 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     )
 
 
-def _are_keys_unique(write: _Write, facts: TableFacts) -> bool:
+def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
     """Whether the index knows all places of the keys; only deletes want to know that."""
     snapshot = write.transaction.snapshot
     if not (write.operation.is_delete and write.target.options.index_type.uses_record_index):
@@ -280,7 +240,7 @@ def _are_keys_unique(write: _Write, facts: TableFacts) -> bool:
     return counted_unique(write.target.engine, facts, index, snapshot.slices)
 
 
-def _added_keys(write: _Write, *, found_unique: bool) -> AddedKeys | None:
+def _added_keys(write: Attempt, *, found_unique: bool) -> AddedKeys | None:
     options, operation = write.target.options, write.operation
     if not options.index_type.uses_record_index:
         return None
@@ -292,7 +252,7 @@ def _added_keys(write: _Write, *, found_unique: bool) -> AddedKeys | None:
     )
 
 
-def _looks_up(write: _Write) -> bool:
+def _looks_up(write: Attempt) -> bool:
     """Whether the rows' keys are looked for."""
     # What is there already does not matter to a write that takes it away.
     adds = write.operation.replaces is Replaces.NOTHING
@@ -300,7 +260,7 @@ def _looks_up(write: _Write) -> bool:
     return write.operation.looks_up or (adds and drops)
 
 
-def _tag(write: _Write, facts: TableFacts, *, every_copy: bool) -> list[TagAnswer]:
+def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnswer]:
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
@@ -350,7 +310,7 @@ def _is_small(taken: Taken, plan: TagPlan | None) -> bool:
 
 
 def _replaced(
-    write: _Write, snapshot: Snapshot, partitions: Sequence[str]
+    write: Attempt, snapshot: Snapshot, partitions: Sequence[str]
 ) -> tuple[FileSlice, ...]:
     """The file slices that this write takes away."""
     replaces = write.operation.replaces
@@ -360,47 +320,3 @@ def _replaced(
         return snapshot.slices
     named = {*partitions, *write.taken.partitions}
     return tuple(current for current in snapshot.slices if current.partition in named)
-
-
-def _groups(
-    write: _Write,
-    facts: TableFacts,
-    parts: Sequence[TaggedPart],
-    slices: Mapping[FileSliceId, FileSlice],
-) -> list[Group]:
-    """The file groups to write, with the rows of each."""
-    snapshot, order = write.transaction.snapshot, write.taken.order
-    sizes = _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts))
-    new = [part for part in parts if part.file_id is None]
-    placing = _placing(write, snapshot, {part.partition for part in new})
-    if order is None or not order.across_files:
-        groups = assign(parts, slices, sizes, placing)
-        if order is not None:
-            sort_new(groups, order.order)
-        return groups
-    placed = [part for part in parts if part.file_id is not None]
-    arranged = order.arranged(write.target.engine, facts, new, sizes)
-    return assign(placed, slices, sizes, placing) + arranged_groups(arranged, order.order)
-
-
-def _placing(write: _Write, snapshot: Snapshot, partitions: set[str]) -> Placing:
-    to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
-    # A row that was not looked for may be of a key that is there, and a log would merge the two.
-    looked_up = write.operation.looks_up and write.target.options.lookup_index.uses_record_index
-    new_in_logs = to_logs and looked_up
-    return Placing(
-        to_logs=to_logs,
-        fill_small=write.operation.fills_small,
-        new_in_logs=new_in_logs,
-        with_deletes=groups_with_deletes(snapshot, partitions) if new_in_logs else frozenset(),
-        closed=pending_groups(snapshot.timeline),
-    )
-
-
-def _sizes(write: _Write, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
-    options = write.target.options
-    return FileSizes(
-        small_bytes=options.small_file_limit,
-        most_bytes=options.max_file_size,
-        row_bytes=row_bytes(snapshot.timeline, write.taken.rows, parts_bytes),
-    )

@@ -1,0 +1,80 @@
+"""Which file groups a write puts its rows into, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lakedex.config import TableType
+from lakedex.errors import CommitConflict
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.table import Snapshot
+from lakedex.txn.conflicts import pending_groups, service_conflict
+from lakedex.write.assign import FileSizes, Group, Placing, arranged_groups, assign, sort_new
+from lakedex.write.attempt import Attempt
+from lakedex.write.facts import TableFacts
+from lakedex.write.log_deletes import groups_with_deletes
+from lakedex.write.parts import TaggedPart
+from lakedex.write.row_size import row_bytes
+from lakedex.write.tag_stage import TagAnswer
+
+
+def assigned_groups(
+    write: Attempt, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
+) -> list[Group]:
+    """The file groups to write; none of them may be in the way of a service that pends."""
+    snapshot = write.transaction.snapshot
+    parts = [part for answer in answers for part in answer.parts]
+    replaced_ids = {current.id for current in replaced}
+    slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
+    groups = _groups(write, facts, parts, slices)
+    touched = {FileSliceId(group.partition, group.file_id) for group in groups} | replaced_ids
+    logged = {FileSliceId(group.partition, group.file_id) for group in groups if group.is_log}
+    problem = service_conflict(snapshot.timeline, touched, touched - logged)
+    if problem is not None:
+        # It would lose at its commit; nothing is to be written for that.
+        raise CommitConflict(f"{problem}; write again when that is done")
+    return groups
+
+
+def _groups(
+    write: Attempt,
+    facts: TableFacts,
+    parts: Sequence[TaggedPart],
+    slices: Mapping[FileSliceId, FileSlice],
+) -> list[Group]:
+    """The file groups to write, with the rows of each."""
+    snapshot, order = write.transaction.snapshot, write.taken.order
+    sizes = _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts))
+    new = [part for part in parts if part.file_id is None]
+    placing = _placing(write, snapshot, {part.partition for part in new})
+    if order is None or not order.across_files:
+        groups = assign(parts, slices, sizes, placing)
+        if order is not None:
+            sort_new(groups, order.order)
+        return groups
+    placed = [part for part in parts if part.file_id is not None]
+    arranged = order.arranged(write.target.engine, facts, new, sizes)
+    return assign(placed, slices, sizes, placing) + arranged_groups(arranged, order.order)
+
+
+def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placing:
+    to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
+    # A row that was not looked for may be of a key that is there, and a log would merge the two.
+    looked_up = write.operation.looks_up and write.target.options.lookup_index.uses_record_index
+    new_in_logs = to_logs and looked_up
+    return Placing(
+        to_logs=to_logs,
+        fill_small=write.operation.fills_small,
+        new_in_logs=new_in_logs,
+        with_deletes=groups_with_deletes(snapshot, partitions) if new_in_logs else frozenset(),
+        closed=pending_groups(snapshot.timeline),
+    )
+
+
+def _sizes(write: Attempt, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
+    options = write.target.options
+    return FileSizes(
+        small_bytes=options.small_file_limit,
+        most_bytes=options.max_file_size,
+        row_bytes=row_bytes(snapshot.timeline, write.taken.rows, parts_bytes),
+    )
