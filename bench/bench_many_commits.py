@@ -69,7 +69,8 @@ def history(path: str, commits: int) -> Iterator[Sight]:
         begun = time.perf_counter()
         writer.upsert(ArrowRowSource(rows(number * BATCH, BATCH, number)))
         taken.append(time.perf_counter() - begun)
-        if number % max(1, commits // 10) in (0, 4):
+        # An odd step, so that the sights fall on all places between two compactions.
+        if number % (commits // 20 | 1) == 0:
             yield sight(path, number, 1000 * statistics.median(taken[-10:]))
 
 
@@ -111,11 +112,12 @@ def measure(quick: bool) -> Iterator[Figure]:
     goal = METADATA_LOGS_OF_A_GROUP
     yield Figure(f"{what}: most log files of a metadata group", inner, "files", goal)
     third = max(1, len(sights) // 3)
-    for name, unit in (("lookup_ms", "lookup"), ("commit_ms", "commit")):
+    # Commits are slower on a long timeline, which archiving keeps short; only reads have a goal.
+    for name, unit, most in (("lookup_ms", "lookup", GROWTH), ("commit_ms", "commit", None)):
         first = statistics.median(getattr(each, name) for each in sights[:third])
         last = statistics.median(getattr(each, name) for each in sights[-third:])
         yield Figure(f"{what}: {unit}, at the end", last, "ms")
-        yield Figure(f"{what}: {unit}, last third to first third", last / first, "times", GROWTH)
+        yield Figure(f"{what}: {unit}, last third to first third", last / first, "times", most)
 
 
 if __name__ == "__main__":

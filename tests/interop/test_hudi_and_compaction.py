@@ -5,7 +5,7 @@ from __future__ import annotations
 import lakedex
 from lakedex.services.clustering import run_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
-from lakedex.timeline import State
+from lakedex.timeline import Action, State
 from tests.interop.handing_over import (
     assert_holds,
     by_hudi,
@@ -90,10 +90,10 @@ def test_lakedex_runs_plans_of_hudi(spark, tmp_path):
     run_compaction(writer_of(path), instant)
     expected = merged(FIRST, SECOND, THIRD)
     assert_holds(spark, path, expected)
-    clustering = "order => 'n', op => 'schedule'"
-    (shown,) = spark.sql(f"call run_clustering(path => '{path}', {clustering})").collect()
-    run_clustering(writer_of(path), shown["timestamp"])
-    assert is_done(path, shown["timestamp"])
+    spark.sql(f"call run_clustering(path => '{path}', order => 'n', op => 'schedule')").collect()
+    (pending,) = lakedex.open(path).timeline.pending_of(Action.CLUSTERING)
+    run_clustering(writer_of(path), pending.requested_time)
+    assert is_done(path, pending.requested_time)
     assert_holds(spark, path, expected)
     last = rows(80, 130, 4)
     hudi_writes(spark, path, last, tmp_path)

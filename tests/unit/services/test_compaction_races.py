@@ -18,6 +18,7 @@ from lakedex.timeline import Action, State
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.compactions import (
     MERGING,
+    DieAt,
     Interrupted,
     assert_all_agree,
     begin,
@@ -218,28 +219,13 @@ def run(service: str, path: Path, instant: str) -> None:
     run_job(str(path), service, instant)
 
 
-def points(changes: list[str], wanted: tuple[str, ...]) -> list[tuple[int, bool]]:
-    """The first change that has each text in it, and whether to die after it; by turns.
-
-    With LAKEDEX_KILLS=all every change, before it and after it.
-    """
-    if EVERY:
-        return [(number, after) for number in range(len(changes)) for after in (False, True)]
-    numbers = [next(at for at, each in enumerate(changes) if text in each) for text in wanted]
-    return [(number, at % 2 == 1) for at, number in enumerate(numbers)]
-
-
 def test_a_schedule_that_is_killed_left_a_plan_or_nothing(scene, tmp_path):
     service, folder, history, _ = scene
-    shutil.copytree(folder / "plain", tmp_path / "count")
-    job = str(tmp_path / "count"), service
-    changes = changes_of(schedule_job, *job, result=tmp_path / "seen")
-    (number,) = [at for at, change in enumerate(changes) if f".{service}.requested" in change]
     for after in (False, True):
         path = tmp_path / f"killed-{after}"
         shutil.copytree(folder / "plain", path)
-        child = start(schedule_job, str(path), service, watch=Watch(number, after))
-        assert finish(child) == -9
+        death = DieAt(text=f".{service}.requested", is_after=after)
+        assert finish(start(schedule_job, str(path), service, watch=death)) == -9
         pending = lakedex.open(str(path)).timeline.pending()
         assert len(pending) == after
         assert_all_agree(path, history)
@@ -259,39 +245,39 @@ KILLED_AT = (
 )
 
 
+def deaths(service: str, instant: str, planned: Path, folder: Path) -> list[Watch]:
+    """Before or after a change of each kind; at every change with LAKEDEX_KILLS=all."""
+    if not EVERY:
+        texts = (*KILLED_AT, f".hoodie/timeline/{instant}_")
+        return [DieAt(text=text, is_after=at % 2 == 1) for at, text in enumerate(texts)]
+    shutil.copytree(planned, folder / "count")
+    job = str(folder / "count"), service, instant
+    changes = changes_of(run_job, *job, result=folder / "seen")
+    return [Watch(number, after) for number in range(len(changes)) for after in (False, True)]
+
+
 def test_a_run_that_is_killed_is_rolled_back_and_run_by_another_process(scene, tmp_path):
     service, folder, history, instant = scene
-    shutil.copytree(folder / "planned", tmp_path / "count")
-    job = str(tmp_path / "count"), service, instant
-    changes = changes_of(run_job, *job, result=tmp_path / "seen")
-    completed = ".commit" if service == "compaction" else ".replacecommit"
-    for number, after in points(changes, (*KILLED_AT, completed)):
+    for number, death in enumerate(deaths(service, instant, folder / "planned", tmp_path)):
         path = tmp_path / "killed"
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(folder / "planned", path)
-        where = f"{'after' if after else 'before'} {changes[number]}"
-        assert finish(start(run_job, str(path), service, instant, watch=Watch(number, after))) == -9
+        assert finish(start(run_job, str(path), service, instant, watch=death)) == -9
         assert_holds(str(path), history.model, verify=False)
-        was_done = state_of(path, instant) is State.COMPLETED
-        if not was_done:
+        if state_of(path, instant) is not State.COMPLETED:
             run(service, path, instant)
-            assert_nothing_left(path, where)
-        assert state_of(path, instant) is State.COMPLETED, where
-        assert_all_agree(path, history, verify=was_done or after)
+            assert_nothing_left(path, str(death))
+        assert state_of(path, instant) is State.COMPLETED, death
+        assert_all_agree(path, history, verify=number % 2 == 1)
 
 
 def test_the_next_write_takes_a_dead_run_back_and_leaves_the_plan(scene, tmp_path):
     service, folder, history, instant = scene
     path = tmp_path / "t"
     shutil.copytree(folder / "planned", path)
-    shutil.copytree(folder / "planned", tmp_path / "count")
-    job = str(tmp_path / "count"), service, instant
-    changes = changes_of(run_job, *job, result=tmp_path / "seen")
     # The metadata table has it, the table itself has not.
-    done = f"create .hoodie/timeline/{instant}_"
-    number = next(at for at, change in enumerate(changes) if change.startswith(done))
-    child = start(run_job, str(path), service, instant, watch=Watch(number))
-    assert finish(child) == -9
+    death = DieAt(text=f"create .hoodie/timeline/{instant}_")
+    assert finish(start(run_job, str(path), service, instant, watch=death)) == -9
     assert state_of(path, instant) is State.INFLIGHT
     own = History(history.shape, rows=24)
     own.model = history.model.copy()
@@ -320,23 +306,15 @@ def test_a_plan_outlives_a_rollback_that_is_killed_too(scene, tmp_path):
     service, folder, history, instant = scene
     dead = tmp_path / "dead"
     shutil.copytree(folder / "planned", dead)
-    shutil.copytree(folder / "planned", tmp_path / "count")
-    changes = changes_of(
-        run_job, str(tmp_path / "count"), service, instant, result=tmp_path / "seen"
-    )
-    number = next(at for at, change in enumerate(changes) if ".deltacommit.inflight" in change)
-    child = start(run_job, str(dead), service, instant, watch=Watch(number, kill_after=True))
-    assert finish(child) == -9
-    shutil.copytree(dead, tmp_path / "again")
-    again = str(tmp_path / "again"), service, instant
-    rolls_back = changes_of(run_job, *again, result=tmp_path / "seen again")
+    death = DieAt(text=".deltacommit.inflight", is_after=True)
+    assert finish(start(run_job, str(dead), service, instant, watch=death)) == -9
     taken_off = f"delete .hoodie/timeline/{instant}.{service}.inflight"
     for text, after in ((".rollback.requested", True), (taken_off, False), (taken_off, True)):
-        number = next(at for at, change in enumerate(rolls_back) if text in change)
         path = tmp_path / "killed"
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(dead, path)
-        assert finish(start(run_job, str(path), service, instant, watch=Watch(number, after))) == -9
+        death = DieAt(text=text, is_after=after)
+        assert finish(start(run_job, str(path), service, instant, watch=death)) == -9
         run(service, path, instant)
         assert state_of(path, instant) is State.COMPLETED
         assert_all_agree(path, history, verify=after)
