@@ -50,7 +50,7 @@ class Layout(ABC):
 
     def file_bytes(self) -> int:
         """How large files must be for the number of them."""
-        return self.live_bytes() // self.files
+        return -(-self.live_bytes() // self.files)
 
 
 class LakedexLayout(Layout):
