@@ -20,8 +20,8 @@ def table(lake, spark, tmp_path):
     spark.sql("DROP TABLE IF EXISTS tended")
 
 
-def call(spark, text):
-    return [row.asDict() for row in spark.sql(f"CALL {text}").collect()]
+def call(lake, text):
+    return [row.asDict() for row in lake.sql(f"CALL {text}").collect()]
 
 
 def names(spark):
@@ -30,30 +30,30 @@ def names(spark):
 
 def test_a_table_is_tended_by_procedures(lake, spark, table):
     times = [each.requested_time for each in table.snapshot.timeline.write_instants()]
-    assert call(spark, f"create_savepoint('tended', '{times[1]}', 'me')") == [
+    assert call(lake, f"create_savepoint('tended', '{times[1]}', 'me')") == [
         {"create_savepoint_result": True}
     ]
-    assert call(spark, "show_savepoints(table => 'tended')") == [{"savepoint_time": times[1]}]
-    (done,) = call(spark, "run_clean(table => 'tended', retain_commits => 1)")
+    assert call(lake, "show_savepoints(table => 'tended')") == [{"savepoint_time": times[1]}]
+    (done,) = call(lake, "run_clean(table => 'tended', retain_commits => 1)")
     assert done["total_files_deleted"] > 0
     assert done["earliest_commit_to_retain"] == times[-1]
-    (shown,) = call(spark, "show_cleans(table => 'tended', showArchived => true)")
+    (shown,) = call(lake, "show_cleans(table => 'tended', showArchived => true)")
     assert shown["total_files_deleted"] == done["total_files_deleted"]
-    (plan,) = call(spark, "show_clean_plans(table => 'tended')")
+    (plan,) = call(lake, "show_clean_plans(table => 'tended')")
     assert (plan["state"], plan["policy"]) == ("COMPLETED", "KEEP_LATEST_COMMITS")
-    assert call(spark, f"rollback_to_instant('tended', '{times[-1]}')") == [
+    assert call(lake, f"rollback_to_instant('tended', '{times[-1]}')") == [
         {"rollback_result": True}
     ]
     assert names(spark) == ["n0", "n1", "n2"]
-    (back,) = call(spark, "show_rollbacks(table => 'tended')")
+    (back,) = call(lake, "show_rollbacks(table => 'tended')")
     assert back["rollback_instant"] == times[-1]
-    assert call(spark, "rollback_to_savepoint(table => 'tended')") == [
+    assert call(lake, "rollback_to_savepoint(table => 'tended')") == [
         {"rollback_savepoint_result": True}
     ]
     assert names(spark) == ["n0", "n1"]
-    assert call(spark, f"delete_savepoint('tended', '{times[1]}')")
-    assert call(spark, "archive_commits(table => 'tended', min_commits => 2, max_commits => 3)")
-    assert call(spark, "show_archived_commits(table => 'tended')") == []
+    assert call(lake, f"delete_savepoint('tended', '{times[1]}')")
+    assert call(lake, "archive_commits(table => 'tended', min_commits => 2, max_commits => 3)")
+    assert call(lake, "show_archived_commits(table => 'tended')") == []
     assert table.verify().ok
 
 
@@ -71,11 +71,11 @@ def test_methods_of_a_table_do_the_same(spark, table):
     assert table.verify().ok
 
 
-def test_wrong_calls_change_nothing(spark, table):
+def test_wrong_calls_change_nothing(lake, spark, table):
     before = names(spark)
     for text in ("rollback_to_instant(table => 'tended')", "delete_savepoint('tended', '1')"):
         with pytest.raises(InvalidInput):
-            call(spark, text)
+            call(lake, text)
     with pytest.raises(InvalidDefinition, match="retain"):
-        call(spark, "run_clean(table => 'tended', retain => 1)")
+        call(lake, "run_clean(table => 'tended', retain => 1)")
     assert names(spark) == before
