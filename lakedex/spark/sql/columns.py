@@ -167,8 +167,10 @@ def _altered(statement: Statement, table: SparkTable) -> _Changes:
 
 def _told(spec: Node, *names: str) -> Node:
     """A member that has another name in each release of Spark."""
-    found = [option for option in (member(spec, name) for name in names) if option is not None]
-    return optional(found[0]) if found else None
+    # One by one: what one release calls so may be something else in another, and fail.
+    options = (member(spec, name) for name in names)
+    found = next((option for option in options if option is not None), None)
+    return None if found is None else optional(found)
 
 
 def _place(position: Node) -> Place | None:
