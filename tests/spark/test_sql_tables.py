@@ -121,7 +121,7 @@ WRONG = [
     ("DROP INDEX nope ON {}", InvalidInput, "has no index 'nope'"),
     ("DROP INDEX nope", InvalidInput, "no table has an index 'nope'"),
     ("SHOW INDEXES FROM nowhere", InvalidDefinition, "there is no Hudi table 'nowhere'"),
-    ("CALL run_wonders('{}')", InvalidDefinition, "no procedure 'run_wonders', only archive_commits"),
+    ("CALL run_wonders('{}')", InvalidDefinition, "no procedure 'run_wonders', only archive"),
     ("CALL show_commits(tabel => '{}')", InvalidDefinition, "no 'tabel', only table"),
     ("ALTER TABLE {} DROP COLUMN name", UnsupportedFeature, "DROP COLUMN without a history"),
     ("ALTER TABLE {} RENAME COLUMN name TO n", UnsupportedFeature, "RENAME COLUMN"),
