@@ -66,7 +66,7 @@ def test_planted_bugs_are_found(bug):
         for seed in range(PATIENCE):
             run_schedule(seed)
 
-    with bug(), pytest.raises(Broken, match=r"^seed \d+: AssertionError"):
+    with bug(), pytest.raises(Broken, match=r"^seed \d+: "):
         look()
 
 
