@@ -15,6 +15,7 @@ from lakedex.spark.sql.plans import Node, kind, listed
 
 _CURRENT = "CURRENT_DEFAULT"
 _WORD = "DEFAULT"
+_NULL = "NULL"
 
 
 def column_defaults(named: NamedTable) -> dict[str, str]:
@@ -46,12 +47,14 @@ def with_default_values(
     """
     if kind(query) != "UnresolvedInlineTable":
         return query
+    # A list of values takes plain expressions only, and Spark 4 wraps those of columns.
+    parser = context.spark._jsparkSession.sessionState().sqlParser()
     changed, rows = False, []
     for row in listed(query.rows()):
         values = listed(row)
         for at, value in enumerate(values):
             if _is_default(value) and at < len(columns):
-                values[at] = context.plans.expression(default_of(defaults, columns[at]))
+                values[at] = parser.parseExpression(defaults.get(columns[at], _NULL))
                 changed = True
         rows.append(context.plans.sequence(values))
     if not changed:
