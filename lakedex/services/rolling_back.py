@@ -13,7 +13,7 @@ from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, Instant, Timeline, instant_key
+from lakedex.timeline import Action, Instant, State, Timeline, instant_key
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import is_alive
 from lakedex.txn.lock import open_lock
@@ -86,7 +86,8 @@ def rollback_instant(
             require_forgettable(storage, snapshot.timeline, {instant})
         elif is_alive(storage, instant, chosen.heartbeat):
             raise CommitConflict(f"the writer of {instant} is at work; stop it, or wait for it")
-        time_of = roll_back(table, found)
+        # Of a run its plan stays, for another run; a plan that nobody ran is what is meant itself.
+        time_of = roll_back(table, found, drops_plan=found.state is State.REQUESTED)
         forget_looks(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RollbackResult((instant,), time_of, rebuilt)

@@ -70,14 +70,16 @@ class LockedTable:
         return Timeline.load(self.storage, self.config)
 
 
-def roll_back(table: LockedTable, instant: Instant, *, keeps_plan: bool = False) -> str:
+def roll_back(
+    table: LockedTable, instant: Instant, *, keeps_plan: bool = False, drops_plan: bool = False
+) -> str:
     """Take an instant back and answer the time of the rollback.
 
     The caller has made sure that nobody writes it any more, and of a completed one that nothing
-    was built on it. With `keeps_plan`, and always for a compaction, only the run is taken back: the
-    instant is requested as before.
+    was built on it. With `keeps_plan`, and for a compaction unless it is told to drop its plan too,
+    only the run is taken back: the instant is requested as before.
     """
-    keeps_plan = keeps_plan or instant.action in PLANNED_FOR_ANYONE
+    keeps_plan = not drops_plan and (keeps_plan or instant.action in PLANNED_FOR_ANYONE)
     table.check()
     marked = marked_files(table.storage, instant.requested_time)
     written = files_written(table.timeline(), instant) if instant.is_completed else ()

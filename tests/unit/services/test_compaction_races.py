@@ -33,7 +33,7 @@ from tests.support.write_shapes import Shape
 
 MOR = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 BLOOM = Shape("mor", "BLOOM", "simple")
-UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.walk.service_conflict")
+UNHEEDED = ("lakedex.txn.transaction.group_conflict", "lakedex.write.grouping.service_conflict")
 """What a writer of another engine does not ask."""
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 
