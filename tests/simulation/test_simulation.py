@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,9 +21,13 @@ PATIENCE = 400
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
+def _quiet() -> Iterator[None]:
     # Thousands of writers die here, and each successor would tell of it.
-    logging.getLogger("lakedex").setLevel(logging.CRITICAL)
+    log = logging.getLogger("lakedex")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
