@@ -37,7 +37,7 @@ INDEX = {
     "hoodie.metadata.global.record.level.index.min.filegroup.count": "1",
     "hoodie.metadata.global.record.level.index.max.filegroup.count": "1",
 }
-WRITE, RECORD_INDEX = "write the files", "write the record index"
+WRITE, RECORD_INDEX = "write the files", "write the index record_index"
 COMPACTION = "compact the metadata table"
 STOPS = {
     "before its marker": StopAt(folder=".hoodie/.temp/"),
