@@ -31,6 +31,7 @@ def test_the_twenty_lines_of_the_readme_run(spark, capsys):
     block = python_blocks("Twenty lines")[0]
     assert len([line for line in block.splitlines() if line.strip()]) <= 20
     assert block.rstrip().splitlines()[-1].startswith("assert ")
+    spark.catalog.dropTempView("rides")
     exec(compile(block, "README.md", "exec"), {})
     assert "record_index" in capsys.readouterr().out
     spark.sql("DROP TABLE rides")

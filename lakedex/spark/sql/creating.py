@@ -104,7 +104,7 @@ def run_create(
     Returns:
         The table; None where the name was there already.
     """
-    identifier = context.names.identifier(name)
+    identifier = context.names.identifier(name, is_new=True)
     if identifier is None:
         raise InvalidInput("a Hudi table is made in the session catalog: CREATE TABLE db.name")
     is_there = context.names.catalog.tableExists(identifier)

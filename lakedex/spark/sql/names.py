@@ -110,8 +110,11 @@ class Names:
         """Whether a name is of the form hudi.`/path/of/table`."""
         return len(parts) == _MOST_PARTS and self.is_own(parts[0]) and "/" in parts[1]
 
-    def identifier(self, parts: tuple[str, ...]) -> Any:  # noqa: ANN401 - a JVM object
-        """Spark's form of a name in the session catalog; None for a view or another catalog."""
+    def identifier(self, parts: tuple[str, ...], *, is_new: bool = False) -> Any:  # noqa: ANN401
+        """Spark's form of a name in the session catalog; None for a view or another catalog.
+
+        A new table may have the name of a temporary view, which hides it.
+        """
         names = list(parts)
         if len(names) > 1 and names[0].lower() == _SESSION_CATALOG:
             names = names[1:]
@@ -119,7 +122,7 @@ class Names:
             return None
         if not names or len(names) > _MOST_PARTS:
             return None
-        if len(parts) == 1 and self.catalog.getTempView(names[-1]).isDefined():
+        if not is_new and len(parts) == 1 and self.catalog.getTempView(names[-1]).isDefined():
             return None
         database = names[0] if len(names) == _MOST_PARTS else self.catalog.getCurrentDatabase()
         option = self._jvm.scala.Option.apply(database)
