@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 import lakedex
-from tests.spark.faults_run import WRITE, Run, run_program
+from tests.spark.faults_run import WRITE, Run, run_with_trouble
 from tests.support.executor_python import executor_python_path
 from tests.support.plain_listing import strays
 
@@ -20,7 +20,7 @@ COUNTS = {"load": ROWS, "mor": SMALL_ROWS + 1000, "cow": SMALL_ROWS + 1000}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Run:
-    return run_program(tmp_path_factory.mktemp("faults"), executor_python_path(), ROWS, *STEPS)
+    return run_with_trouble(tmp_path_factory.mktemp("faults"), executor_python_path(), ROWS, *STEPS)
 
 
 def test_things_went_wrong(run):

@@ -14,7 +14,7 @@ import pytest
 from hudi import HudiTable
 
 import lakedex
-from tests.spark.faults_run import WRITE, Run, run_program
+from tests.spark.faults_run import WRITE, Run, run_with_trouble
 from tests.support.plain_listing import (
     count_of_newest_base_files,
     data_files,
@@ -29,7 +29,7 @@ STEPS = ("load", "upsert", "delete", "slow", "zombie")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, executor_python) -> Run:
-    return run_program(tmp_path_factory.mktemp("faults"), executor_python, ROWS, *STEPS)
+    return run_with_trouble(tmp_path_factory.mktemp("faults"), executor_python, ROWS, *STEPS)
 
 
 def assert_exact(root: Path, expected: dict[str, int]) -> None:
