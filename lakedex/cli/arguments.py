@@ -28,6 +28,19 @@ StorageOptions: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+HudiOptions: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of Hudi, such as hoodie.clean.commits.retained=5; may be repeated.",
+        show_default=False,
+    ),
+]
+IndexNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--index", help="Only this index; may be repeated.", show_default=False),
+]
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON and nothing else on standard output.")
 ]
@@ -81,4 +94,20 @@ def parse_storage_options(given: Iterable[str] | None) -> dict[str, str]:
         if not mark or not name:
             raise InvalidInput("--storage-option must be KEY=VALUE")
         found[name] = value
+    return found
+
+
+def parse_hudi_options(given: Iterable[str] | None) -> dict[str, str]:
+    """Options of Hudi.
+
+    Example:
+        >>> parse_hudi_options(["hoodie.clean.commits.retained=5"])
+        {'hoodie.clean.commits.retained': '5'}
+    """
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, mark, value = each.partition("=")
+        if not mark or not name:
+            raise InvalidInput(f"--option must be KEY=VALUE, not {each[:80]!r}")
+        found[name.strip()] = value.strip()
     return found

@@ -7,23 +7,20 @@ from typing import Annotated
 import typer
 
 from lakedex.cli import screen
-from lakedex.cli.arguments import AsJson, StorageOptions, TablePath, parse_storage_options
+from lakedex.cli.arguments import (
+    AsJson,
+    HudiOptions,
+    StorageOptions,
+    TablePath,
+    parse_hudi_options,
+    parse_storage_options,
+)
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.storage.address import StorageAddress
 from lakedex.write.result import WriteResult
 from lakedex.write.verbs import TableWriter
-
-WriteOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help="A write option of Hudi, such as hoodie.compaction.strategy; may be repeated.",
-        show_default=False,
-    ),
-]
 
 
 def compact(
@@ -36,7 +33,7 @@ def compact(
         str | None,
         typer.Option(metavar="TIME", help="Run this plan, and no other.", show_default=False),
     ] = None,
-    option: WriteOption = None,
+    option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +45,7 @@ def compact(
     if schedule and instant is not None:
         raise InvalidInput("give --schedule or --instant, not both")
     address = StorageAddress.of(path, parse_storage_options(storage_option))
-    writer = TableWriter(address, options=_options(option))
+    writer = TableWriter(address, options=parse_hudi_options(option))
     if schedule:
         result = WriteResult("COMPACT", schedule_compaction(writer))
     elif instant is not None:
@@ -71,13 +68,3 @@ def compact(
         screen.say(f"scheduled {result.instant}", screen.GOOD)
     else:
         screen.say(str(result), screen.GOOD)
-
-
-def _options(given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for entry in given or ():
-        name, equals, value = entry.partition("=")
-        if not equals:
-            raise InvalidInput(f"--option takes KEY=VALUE, not {entry!r}")
-        found[name] = value
-    return found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from lakedex.cli import screen
-from lakedex.cli.arguments import AsJson, StorageOptions, TablePath, parse_storage_options
+from lakedex.cli.arguments import (
+    AsJson,
+    IndexNames,
+    StorageOptions,
+    TablePath,
+    parse_storage_options,
+)
 from lakedex.cli.failures import FOUND_PROBLEMS
 from lakedex.cli.json_output import print_json
 from lakedex.services.repairing import repair_table
@@ -18,10 +22,7 @@ from lakedex.write.verbs import TableWriter
 def repair(
     path: TablePath,
     *,
-    index: Annotated[
-        list[str] | None,
-        typer.Option("--index", help="Only this index; may be repeated.", show_default=False),
-    ] = None,
+    index: IndexNames = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:

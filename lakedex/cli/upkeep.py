@@ -9,7 +9,14 @@ import typer
 
 from lakedex.api import open
 from lakedex.cli import screen
-from lakedex.cli.arguments import AsJson, StorageOptions, TablePath, parse_storage_options
+from lakedex.cli.arguments import (
+    AsJson,
+    HudiOptions,
+    StorageOptions,
+    TablePath,
+    parse_hudi_options,
+    parse_storage_options,
+)
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
 from lakedex.services.restoring import restore_table
@@ -19,15 +26,6 @@ from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
 
-HudiOptions: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help="An option of Hudi, such as hoodie.clean.commits.retained=5; may be repeated.",
-        show_default=False,
-    ),
-]
 Instant: TypeAlias = Annotated[str, typer.Argument(metavar="INSTANT", show_default=False)]
 
 
@@ -39,7 +37,7 @@ def clean(
     as_json: AsJson = False,
 ) -> None:
     """Remove file versions that no retained commit needs, and end cleans that were cut short."""
-    result = clean_table(_address(path, storage_option), _options(option))
+    result = clean_table(_address(path, storage_option), parse_hudi_options(option))
     if as_json:
         print_json(result.as_dict())
     elif not result.instants:
@@ -57,7 +55,7 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Move old instants out of the active timeline, into the history."""
-    result = archive_table(_address(path, storage_option), _options(option))
+    result = archive_table(_address(path, storage_option), parse_hudi_options(option))
     if as_json:
         print_json(result.as_dict())
         return
@@ -140,13 +138,3 @@ def _say_rebuilt(indexes: Iterable[str]) -> None:
 
 def _address(path: str, storage_options: Iterable[str] | None) -> StorageAddress:
     return StorageAddress.of(path, parse_storage_options(storage_options))
-
-
-def _options(given: Iterable[str] | None) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in given or ():
-        name, mark, value = each.partition("=")
-        if not mark or not name:
-            raise InvalidInput(f"--option must be KEY=VALUE, not {each[:80]!r}")
-        found[name.strip()] = value.strip()
-    return found

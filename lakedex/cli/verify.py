@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
 
 import typer
 
 from lakedex.cli import screen
-from lakedex.cli.arguments import AsJson, StorageOptions, TablePath, open_table
+from lakedex.cli.arguments import AsJson, IndexNames, StorageOptions, TablePath, open_table
 from lakedex.cli.failures import FOUND_PROBLEMS
 from lakedex.cli.json_output import print_json
 from lakedex.cli.screen import Column
@@ -25,10 +24,7 @@ _PROBLEM_COLUMNS = (Column("index"), Column("kind"), Column("key"), Column("deta
 def verify(
     path: TablePath,
     *,
-    index: Annotated[
-        list[str] | None,
-        typer.Option("--index", help="Only this index; may be repeated.", show_default=False),
-    ] = None,
+    index: IndexNames = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:

@@ -96,11 +96,7 @@ def instants_after(snapshot: Snapshot, instant: str) -> list[Instant]:
     target = _target(timeline, instant)
     snapshot.at(instant)  # refuses a time whose files were cleaned
     done = instant_key(target.completion_time or instant)
-    later = [
-        each
-        for each in timeline.write_instants()
-        if each > target or instant_key(each.completion_time or each.requested_time) > done
-    ]
+    later = timeline.writes_after(target)
     saved = {each.requested_time for each in later}.intersection(timeline.savepoints())
     if saved:
         raise InvalidInput(

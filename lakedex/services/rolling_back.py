@@ -13,7 +13,7 @@ from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, Instant, State, Timeline, instant_key
+from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import is_alive
 from lakedex.txn.lock import open_lock
@@ -104,12 +104,7 @@ def _check_newest(timeline: Timeline, found: Instant) -> None:
     instant = found.requested_time
     if instant in timeline.savepoints():
         raise InvalidInput(f"the commit {instant} has a savepoint: delete that first")
-    done = instant_key(found.completion_time or instant)
-    later = [
-        each
-        for each in timeline.write_instants()
-        if each > found or instant_key(each.completion_time or each.requested_time) > done
-    ]
+    later = timeline.writes_after(found)
     if later:
         raise InvalidInput(
             f"{later[-1].requested_time} was committed after {instant}: roll it back first, or "

@@ -87,6 +87,15 @@ class Timeline:
             instant for instant in self.instants if instant.is_completed and instant.action.is_write
         )
 
+    def writes_after(self, instant: Instant) -> list[Instant]:
+        """The completed writes that began or completed after a completed one, in order of times."""
+        done = instant_key(instant.completion_time or instant.requested_time)
+        return [
+            each
+            for each in self.write_instants()
+            if each > instant or instant_key(each.completion_time or each.requested_time) > done
+        ]
+
     def pending_of(self, *actions: Action) -> tuple[Instant, ...]:
         """The pending instants of these actions, as for pending compactions."""
         return tuple(instant for instant in self.pending() if instant.action in actions)

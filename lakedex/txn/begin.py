@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakedex.config import TableType
 from lakedex.errors import AlreadyExists, CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.storage import Storage
 from lakedex.timeline import (
@@ -23,6 +24,12 @@ from lakedex.txn.times import InstantClock
 _WRITTEN_VERSION = 9
 _DELETE_PARTITION = "DELETE_PARTITION"
 _TIME_ATTEMPTS = 20
+
+
+def write_action(storage: Storage) -> Action:
+    """The action of a write that replaces nothing: that of the kind of table."""
+    is_log = load_table_config(storage).table_type is TableType.MERGE_ON_READ
+    return Action.DELTACOMMIT if is_log else Action.COMMIT
 
 
 def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions) -> LockedTable:

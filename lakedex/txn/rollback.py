@@ -159,8 +159,9 @@ def forget(storage: Storage, instant: str) -> None:
 def _finish(table: LockedTable, rollback: str, plan: RollbackPlan, *, keeps_plan: bool) -> None:
     begun = time.monotonic()
     storage, config = table.storage, table.config
-    if table.timeline().is_completed(plan.instant):
-        forget_in_metadata(storage, table.timeline(), {plan.instant})
+    timeline = table.timeline()
+    if timeline.is_completed(plan.instant):
+        forget_in_metadata(storage, timeline, {plan.instant})
     whole = take_back(table, rollback, plan, keeps_plan=keeps_plan)
     taken_ms = int((time.monotonic() - begun) * 1000)
     done = Instant(rollback, Action.ROLLBACK, State.COMPLETED, table.next_time())

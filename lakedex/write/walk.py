@@ -12,13 +12,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lakedex.config import TableType
 from lakedex.config.write_options import InsertDuplicates
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
@@ -119,8 +119,7 @@ def _write(
 def _action(target: Target, operation: Operation) -> Action:
     if operation.replaces is not Replaces.NOTHING:
         return Action.REPLACECOMMIT
-    config = Snapshot.open(target.address.open()).config
-    return Action.DELTACOMMIT if config.table_type is TableType.MERGE_ON_READ else Action.COMMIT
+    return write_action(target.address.open())
 
 
 def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:

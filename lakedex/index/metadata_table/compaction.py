@@ -23,6 +23,7 @@ from lakedex.index.metadata_table.instants import (
     MetadataStore,
     NextTime,
     base_stat,
+    planned_operation,
     require_version,
     shares_of_groups,
 )
@@ -30,7 +31,6 @@ from lakedex.index.metadata_table.log_compaction import drop_pending
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import (
     Action,
-    CompactionOperation,
     CompactionPlan,
     Instant,
     State,
@@ -92,7 +92,7 @@ def compact_if_due(
     if not slices:
         return None
     time = next_time()
-    plan = CompactionPlan(tuple(_operation(group) for group in slices))
+    plan = CompactionPlan(tuple(planned_operation(group) for group in slices))
     pending = store.begin(time, Action.COMPACTION, plan.encode())
     return _execute(address, engine, store, time, pending, slices, next_time)
 
@@ -119,16 +119,6 @@ def _slices(store: MetadataStore, config: TableConfig, data: Timeline) -> list[F
         for group in store.slices(name, data)
         if any(log.size_bytes > _FIRST_LOG_BYTES for log in group.logs)
     ]
-
-
-def _operation(group: FileSlice) -> CompactionOperation:
-    return CompactionOperation(
-        file_id=group.file_id,
-        partition_path=group.partition,
-        base_instant_time=group.base_instant,
-        data_file=group.base.name if group.base else None,
-        log_files=tuple(log.name for log in group.logs),
-    )
 
 
 def _finish_pending(

@@ -29,7 +29,7 @@ from lakedex.storage.protocol import Storage
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """What all tasks of one compaction know."""
+    """What all tasks of one compaction, or of one of log blocks alone, know."""
 
     address: StorageAddress
     instant: str

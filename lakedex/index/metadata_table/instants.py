@@ -24,6 +24,7 @@ from lakedex.storage.protocol import Storage
 from lakedex.timeline import (
     Action,
     CommitMetadata,
+    CompactionOperation,
     Instant,
     State,
     Timeline,
@@ -221,3 +222,14 @@ def shares_of_groups(slices: Sequence[FileSlice], parallelism: int) -> list[tupl
         shares[smallest].append(group)
         sizes[smallest] += group.size_bytes
     return [tuple(share) for share in shares]
+
+
+def planned_operation(group: FileSlice) -> CompactionOperation:
+    """A file group as the plan of a compaction, of its log blocks too, names it."""
+    return CompactionOperation(
+        file_id=group.file_id,
+        partition_path=group.partition,
+        base_instant_time=group.base_instant,
+        data_file=group.base.name if group.base else None,
+        log_files=tuple(log.name for log in group.logs),
+    )

@@ -8,7 +8,7 @@ blocks it replaces; those stay in place until they are cleaned away.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lakedex.config import keys as names
 from lakedex.engine import Engine
 from lakedex.filegroup.slices import FileSlice
+from lakedex.index.metadata_table.compaction_worker import CompactionJob
 from lakedex.index.metadata_table.group_files import GroupChange, GroupFile, write_log
 from lakedex.index.metadata_table.group_merge import log_changes
 from lakedex.index.metadata_table.group_reader import GroupReader
@@ -24,6 +25,7 @@ from lakedex.index.metadata_table.instants import (
     MetadataStore,
     NextTime,
     log_stat,
+    planned_operation,
     require_version,
     shares_of_groups,
 )
@@ -32,7 +34,6 @@ from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import (
     Action,
-    CompactionOperation,
     CompactionPlan,
     Instant,
     State,
@@ -81,11 +82,11 @@ def log_compact_if_due(
         return None
     time = next_time()
     strategy = {"compactorClassName": _COMPACTOR, "strategyParams": {}, "version": 1}
-    operations = tuple(_operation(group) for group in slices)
+    operations = tuple(planned_operation(group) for group in slices)
     plan = CompactionPlan(operations, strategy=strategy, preserve_metadata=True)
     pending = store.begin(time, Action.LOGCOMPACTION, plan.encode())
     committed = frozenset(log.instant_time for group in slices for log in group.logs)
-    job = _Job(address, time, pending, committed)
+    job = CompactionJob(address, time, pending, committed)
     shares = shares_of_groups(slices, engine.parallelism)
     answers = engine.map("put log blocks together", partial(_merge_groups, job), shares)
     done = Instant(time, Action.LOGCOMPACTION, State.COMPLETED, next_time())
@@ -109,27 +110,7 @@ def _fresh_logs(timeline: Timeline, group: FileSlice) -> int:
     return count
 
 
-def _operation(group: FileSlice) -> CompactionOperation:
-    return CompactionOperation(
-        file_id=group.file_id,
-        partition_path=group.partition,
-        base_instant_time=group.base_instant,
-        data_file=group.base.name if group.base else None,
-        log_files=tuple(log.name for log in group.logs),
-    )
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all tasks of one log compaction know."""
-
-    address: StorageAddress
-    instant: str
-    pending_path: str
-    committed: frozenset[str]
-
-
-def _merge_groups(job: _Job, groups: Sequence[FileSlice]) -> list[GroupFile]:
+def _merge_groups(job: CompactionJob, groups: Sequence[FileSlice]) -> list[GroupFile]:
     """The worker: one new log file for each group."""
     storage = job.address.open().sub(names.METADATA_TABLE_FOLDER)
     files = []

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.clustering.plan import Regrouping
+from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import arranged_groups, share_out
-from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import tend
+from lakedex.write.commit import Outcome
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Unarranged, arrange
@@ -80,24 +80,7 @@ def rewrite_groups(
         replaced=replaced,
         kept={**target.kept, **target.options.kept()},
     )
-    with clock.step("commit"):
-        commit_outcome(
-            target.engine, CLUSTER, transaction, outcome, unique_keys=False, is_global=False
-        )
-    with clock.step("services"):
-        tend(target)
-    written = [file for answer in done for file in answer.files]
-    result = WriteResult(
-        CLUSTER.name,
-        facts.instant,
-        rows_in=sum(file.num_writes for file in written),
-        files=len(written),
-        file_groups_replaced=len(replaced),
-        bytes_written=sum(file.size for file in written),
-        seconds=clock.seconds,
-    )
-    log.info("%s", result)
-    return result
+    return commit_rewrite(target, CLUSTER, transaction, outcome, clock)
 
 
 def _unarranged(snapshot: Snapshot, groups: Sequence[Regrouping]) -> dict[str, Unarranged]:

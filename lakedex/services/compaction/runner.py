@@ -20,6 +20,7 @@ from lakedex.services.compaction.scheduling import (
 )
 from lakedex.services.compaction.slices import planned_slices
 from lakedex.services.compaction.worker import compact_slices
+from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.txn.begin import locked_table
@@ -27,8 +28,7 @@ from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import Group, share_out
-from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import tend
+from lakedex.write.commit import Outcome
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
@@ -135,23 +135,7 @@ def _run(target: Target, transaction: Transaction, scratch: str, clock: StepCloc
         replaced=(),
         kept={**target.kept, **target.options.kept()},
     )
-    with clock.step("commit"):
-        commit_outcome(
-            target.engine, COMPACT, transaction, outcome, unique_keys=False, is_global=False
-        )
-    with clock.step("services"):
-        tend(target)
-    files = [file for answer in done for file in answer.files]
-    result = WriteResult(
-        COMPACT.name,
-        instant,
-        rows_in=sum(file.num_writes for file in files),
-        files=len(files),
-        bytes_written=sum(file.size for file in files),
-        seconds=clock.seconds,
-    )
-    log.info("%s", result)
-    return result
+    return commit_rewrite(target, COMPACT, transaction, outcome, clock)
 
 
 def _sum(results: list[WriteResult]) -> WriteResult:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from lakedex.config import TableType
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSliceId, parse_data_file
@@ -20,7 +19,8 @@ from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, CommitMetadata, load_table_config
+from lakedex.timeline import CommitMetadata
+from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
 
 FILES = Kind.FILES.value
@@ -60,7 +60,7 @@ def repair_entries(
     """
     storage = address.open()
     with Transaction.begin(
-        address, action=_action(storage), operation=_OPERATION, options=patience
+        address, action=write_action(storage), operation=_OPERATION, options=patience
     ) as transaction:
         snapshot = transaction.snapshot
         newest = snapshot.timeline.last_completed
@@ -83,11 +83,6 @@ def _said_of_columns(snapshot: Snapshot) -> dict[str, str]:
     writes = snapshot.timeline.write_instants()
     said = snapshot.timeline.commit_metadata(writes[-1]).extra if writes else {}
     return {name: said[name] for name in _COLUMNS if name in said}
-
-
-def _action(storage: Storage) -> Action:
-    is_log = load_table_config(storage).table_type is TableType.MERGE_ON_READ
-    return Action.DELTACOMMIT if is_log else Action.COMMIT
 
 
 def _changes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> CommitChanges:
