@@ -13,11 +13,10 @@ from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.services.compaction.scheduling import pending_compactions
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Literal
-from lakedex.spark.table import SparkTable
+from lakedex.spark.sql.procedure_answers import Values, table_of
 from lakedex.timeline import Action, Instant, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
 
-Values = Mapping[str, Literal]
 Row: TypeAlias = "tuple[str | int, ...]"
 _LIMIT = 20
 _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
@@ -27,14 +26,8 @@ _CLUSTERING_ROWS = (
 )
 
 
-def _table(context: Context, values: Values) -> SparkTable:
-    if values.get("path"):
-        return context.lake.table_at(str(values["path"]))
-    return context.open(context.names.named(str(values["table"])))
-
-
 def _run_compaction(context: Context, values: Values) -> DataFrame:
-    table, options = _table(context, values), _options(context, values)
+    table, options = table_of(context, values), _options(context, values)
     named = _names(values["instants"]) or _names(values["timestamp"])
     op = _EXECUTE if named else _operation(values)
     instants = named or list(pending_compactions(table.snapshot.timeline))
@@ -50,14 +43,14 @@ def _run_compaction(context: Context, values: Values) -> DataFrame:
 
 
 def _show_compaction(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     found = _planned_as(timeline, Action.COMPACTION)
     rows = [_compaction(timeline, each) for each in _limited(found, values)]
     return context.spark.createDataFrame(rows, _COMPACTION_ROWS)
 
 
 def _run_clustering(context: Context, values: Values) -> DataFrame:
-    table, options = _table(context, values), _options(context, values)
+    table, options = table_of(context, values), _options(context, values)
     if values["selected_partitions"] is not None:
         options[CLUSTERING_PARTITIONS.name] = str(values["selected_partitions"])
     named = _names(values["instants"])
@@ -82,7 +75,7 @@ def _run_clustering(context: Context, values: Values) -> DataFrame:
 
 
 def _show_clustering(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     found = _planned_as(timeline, Action.CLUSTERING)
     rows = [_clustering(timeline, each, values) for each in _limited(found, values)]
     return context.spark.createDataFrame(rows, _CLUSTERING_ROWS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -12,10 +11,9 @@ from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql.compaction_procedures import SCHEDULED
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Extra, Literal
+from lakedex.spark.sql.procedure_answers import WRITTEN, Values, shown, table_of, written
 from lakedex.spark.sql.service_procedures import SERVICES
-from lakedex.spark.table import SparkTable
 
-Values = Mapping[str, Literal]
 _LIMIT = 10
 
 
@@ -49,20 +47,8 @@ def bind(text: str, extra: Extra, procedure: Procedure) -> dict[str, Literal]:
     return values
 
 
-def _table(context: Context, values: Values) -> SparkTable:
-    if values.get("path"):
-        return context.lake.table_at(str(values["path"]))
-    return context.open(context.names.named(str(values["table"])))
-
-
-def _shown(context: Context, rows: list[Any], schema: str, values: Values) -> DataFrame:
-    limit = values.get("limit")
-    kept = rows if limit is None else rows[: int(limit)]
-    return context.spark.createDataFrame(kept, schema)
-
-
 def _show_commits(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     limit = int(values["limit"] or _LIMIT)
     rows = []
     for instant in list(reversed(timeline.write_instants()))[:limit]:
@@ -73,51 +59,45 @@ def _show_commits(context: Context, values: Values) -> DataFrame:
                 timeline.completion_time(instant.requested_time),
                 instant.action.value,
                 sum(stat.total_write_bytes or 0 for stat in stats),
-                sum(stat.prev_commit in (None, "null") for stat in stats),
-                sum(stat.prev_commit not in (None, "null") for stat in stats),
-                len({stat.partition_path for stat in stats}),
-                sum(stat.num_writes or 0 for stat in stats),
-                sum(stat.num_updates or 0 for stat in stats),
-                sum(stat.total_write_errors or 0 for stat in stats),
+                *written(stats),
             )
         )
     schema = (
         "commit_time string, completion_time string, action string, total_bytes_written long, "
-        "total_files_added long, total_files_updated long, total_partitions_written long, "
-        "total_records_written long, total_update_records_written long, total_errors long"
+        f"{WRITTEN}"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 def _show_savepoints(context: Context, values: Values) -> DataFrame:
-    times = _table(context, values).snapshot.timeline.savepoints()
-    return _shown(context, [(time,) for time in sorted(times)], "savepoint_time string", values)
+    times = table_of(context, values).snapshot.timeline.savepoints()
+    return shown(context, [(time,) for time in sorted(times)], "savepoint_time string", values)
 
 
 def _show_properties(context: Context, values: Values) -> DataFrame:
-    found = sorted(_table(context, values).properties.items())
-    return _shown(context, found, "key string, value string", values)
+    found = sorted(table_of(context, values).properties.items())
+    return shown(context, found, "key string, value string", values)
 
 
 def _show_metadata_partitions(context: Context, values: Values) -> DataFrame:
-    snapshot = _table(context, values).snapshot
+    snapshot = table_of(context, values).snapshot
     paths = sorted({each.partition for each in snapshot.slices})
-    return _shown(context, [(path,) for path in paths], "partition string", values)
+    return shown(context, [(path,) for path in paths], "partition string", values)
 
 
 def _show_metadata_files(context: Context, values: Values) -> DataFrame:
-    files = _table(context, values).snapshot.listing.files
+    files = table_of(context, values).snapshot.listing.files
     wanted = str(values["partition"] or "")
     names = [(name,) for name, _ in sorted(files.get(wanted, ()))]
-    return _shown(context, names, "file_path string", values)
+    return shown(context, names, "file_path string", values)
 
 
 def _show_metadata_stats(context: Context, values: Values) -> DataFrame:
     rows = []
-    for index in _table(context, values).indexes():
+    for index in table_of(context, values).indexes():
         rows.append((f"{index.name}.count", str(index.file_groups)))
         rows.append((f"{index.name}.totalSizeBytes", str(index.size_bytes)))
-    return _shown(context, rows, "stat_key string, stat_value string", values)
+    return shown(context, rows, "stat_key string, stat_value string", values)
 
 
 def _show_latest_slices(context: Context, values: Values) -> DataFrame:
@@ -132,14 +112,14 @@ def _show_latest_slices(context: Context, values: Values) -> DataFrame:
             len(each.logs),
             sum(log.size_bytes for log in each.logs),
         )
-        for each in _table(context, values).snapshot.slices
+        for each in table_of(context, values).snapshot.slices
         if wanted is None or each.partition == wanted
     ]
     schema = (
         "partition string, file_id string, base_instant string, data_file string, "
         "data_file_size long, num_delta_files long, total_delta_file_size long"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 _PLACE: dict[str, Literal] = {"table": None, "path": None}

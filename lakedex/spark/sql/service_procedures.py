@@ -13,27 +13,15 @@ from pyspark.sql import DataFrame
 from lakedex.errors import InvalidInput
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.extra_grammar import Literal
+from lakedex.spark.sql.procedure_answers import WRITTEN, Values, shown, table_of, written
 from lakedex.spark.table import SparkTable
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, read_plan
 from lakedex.timeline.commit_metadata import decode_commit_metadata
 from lakedex.upkeep.cleaning import read_clean_plan
 from lakedex.upkeep.savepoints import list_savepoints
 
-Values = Mapping[str, Literal]
 Service = tuple[dict[str, Literal], Callable[[Context, Values], DataFrame], bool]
 _LIMIT = 10
-
-
-def _table(context: Context, values: Values) -> SparkTable:
-    if values.get("path"):
-        return context.lake.table_at(str(values["path"]))
-    return context.open(context.names.named(str(values["table"])))
-
-
-def _shown(context: Context, rows: list[Any], schema: str, values: Values) -> DataFrame:
-    limit = values.get("limit")
-    kept = rows if limit is None else rows[: int(limit)]
-    return context.spark.createDataFrame(kept, schema)
 
 
 def _done(context: Context, table: SparkTable, name: str, *, done: bool = True) -> DataFrame:
@@ -59,7 +47,7 @@ _CLEAN_OPTIONS = {
 
 
 def _run_clean(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
+    table = table_of(context, values)
     options = context.write_options()
     for pair in str(values["options"] or "").split(","):
         if pair.strip():
@@ -106,7 +94,7 @@ def _newest_first(timeline: Timeline, action: Action, *, archived: bool) -> list
 
 
 def _show_cleans(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     rows = []
     for each in _newest_first(timeline, Action.CLEAN, archived=bool(values["showarchived"])):
         record = _clean_record(timeline, each.requested_time)
@@ -128,11 +116,11 @@ def _show_cleans(context: Context, values: Values) -> DataFrame:
         "time_taken_in_millis long, total_files_deleted int, earliest_commit_to_retain string, "
         "last_completed_commit_timestamp string, version int"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 def _show_clean_plans(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     found = [each for each in timeline.instants if each.action is Action.CLEAN]
     rows = []
     for each in sorted(found, reverse=True):
@@ -156,11 +144,11 @@ def _show_clean_plans(context: Context, values: Values) -> DataFrame:
         "last_completed_commit_timestamp string, policy string, version int, "
         "total_partitions_to_clean int, total_partitions_to_delete int, extra_metadata string"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 def _show_rollbacks(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     rows = []
     for each in _newest_first(timeline, Action.ROLLBACK, archived=bool(values["showarchived"])):
         active = timeline.find(each.requested_time) == each
@@ -182,7 +170,7 @@ def _show_rollbacks(context: Context, values: Values) -> DataFrame:
         "instant string, rollback_instant string, total_files_deleted int, "
         "time_taken_in_millis long, total_partitions int"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 def _archive(context: Context, values: Values) -> DataFrame:
@@ -191,12 +179,12 @@ def _archive(context: Context, values: Values) -> DataFrame:
         "hoodie.keep.max.commits": str(values["max_commits"]),
         "hoodie.clean.commits.retained": str(values["retain_commits"]),
     }
-    _table(context, values).archive(options=options)
+    table_of(context, values).archive(options=options)
     return context.spark.createDataFrame([(0,)], "result int")
 
 
 def _show_archived(context: Context, values: Values) -> DataFrame:
-    timeline = _table(context, values).snapshot.timeline
+    timeline = table_of(context, values).snapshot.timeline
     begin, end = str(values["start_ts"] or ""), str(values["end_ts"] or "")
     rows = []
     for each in reversed(timeline.archived.instants(begin or None, end or None)):
@@ -209,38 +197,31 @@ def _show_archived(context: Context, values: Values) -> DataFrame:
                 each.requested_time,
                 each.completion_time,
                 sum(stat.total_write_bytes or 0 for stat in stats),
-                sum(stat.prev_commit in (None, "null") for stat in stats),
-                sum(stat.prev_commit not in (None, "null") for stat in stats),
-                len({stat.partition_path for stat in stats}),
-                sum(stat.num_writes or 0 for stat in stats),
-                sum(stat.num_updates or 0 for stat in stats),
-                sum(stat.total_write_errors or 0 for stat in stats),
+                *written(stats),
             )
         )
     schema = (
-        "commit_time string, state_transition_time string, total_bytes_written long, "
-        "total_files_added long, total_files_updated long, total_partitions_written long, "
-        "total_records_written long, total_update_records_written long, total_errors long"
+        f"commit_time string, state_transition_time string, total_bytes_written long, {WRITTEN}"
     )
-    return _shown(context, rows, schema, values)
+    return shown(context, rows, schema, values)
 
 
 def _create_savepoint(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
+    table = table_of(context, values)
     instant = str(values["commit_time"] or "") or None
     table.savepoint(instant, user=str(values["user"] or ""), comments=str(values["comments"] or ""))
     return _done(context, table, "create_savepoint_result")
 
 
 def _delete_savepoint(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
+    table = table_of(context, values)
     for instant in _savepoints_named(table, values):
         table.delete_savepoint(instant)
     return _done(context, table, "delete_savepoint_result")
 
 
 def _rollback_to_savepoint(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
+    table = table_of(context, values)
     (instant,) = _savepoints_named(table, values)[:1]
     if instant not in table.snapshot.timeline.savepoints():
         raise InvalidInput(f"there is no savepoint {instant!r}")
@@ -260,7 +241,7 @@ def _savepoints_named(table: SparkTable, values: Values) -> list[str]:
 
 
 def _rollback_to_instant(context: Context, values: Values) -> DataFrame:
-    table = _table(context, values)
+    table = table_of(context, values)
     table.rollback(_needed(values, "instant_time"))
     return _done(context, table, "rollback_result")
 
