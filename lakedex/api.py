@@ -212,7 +212,9 @@ class Table:
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
-        found = list_indexes(view.config, view.definitions, view.metadata)
+        found = list_indexes(
+            view.config, view.definitions, view.metadata, view.builds, view.storage
+        )
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
