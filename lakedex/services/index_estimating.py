@@ -91,7 +91,7 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     share = sample.slices / files
     rows = max(len(sample.keys), stored_rows(snapshot)) if share < 1 else len(sample.keys)
-    per_value = _files_per_value(sample.incidences, sample.distinct, share, files)
+    per_value = files_per_value(sample.incidences, sample.distinct, share, files)
     values = max(1.0, sample.incidences / share / per_value)
     grown = round(rows * growth)
     groups = shards_for(grown, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
@@ -119,7 +119,7 @@ def _read(snapshot: Snapshot, column: str) -> _Sample:
     started = time.perf_counter()
     parts, counts, rows = [], 0, 0
     chosen = 0
-    for current in _spread(snapshot.slices):
+    for current in spread_slices(snapshot.slices, _MOST_SLICES):
         own = list(read_slice(snapshot.read_context, current, [RECORD_KEY, column]))
         chosen += 1
         if own:
@@ -138,22 +138,22 @@ def _read(snapshot: Snapshot, column: str) -> _Sample:
     return _Sample(keys, numbers, counts, chosen, seconds, pairs)
 
 
-def _spread(slices: tuple[FileSlice, ...]) -> list[FileSlice]:
+def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
     """Some slices, evenly from first to last."""
-    count = min(len(slices), _MOST_SLICES)
+    count = min(len(slices), most)
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def _files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
+def files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
     """How many of all files hold a value, if a share of them has `distinct` values.
 
     A value in c files is in the sample with probability 1 - (1 - share)^c, and then in share * c
     of its files; so distinct / incidences falls with c, and c is found by halving.
 
     Example:
-        >>> round(_files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
+        >>> round(files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
         1.0
-        >>> round(_files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        >>> round(files_per_value(incidences=500, distinct=50, share=0.1, files=100))
         100
     """
     if share >= 1:

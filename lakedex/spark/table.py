@@ -275,9 +275,15 @@ class SparkTable:
         """What queries asked of each index and what it saved, and how columns were compared."""
         return self._open().usage()
 
-    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
-        """What would be read for a filter, which index removed how much, and why."""
-        return self._open().explain(filter, as_of)
+    def explain(
+        self,
+        filter: Filter | None = None,
+        as_of: str | None = None,
+        *,
+        assuming: Sequence[str] = (),
+    ) -> Report:
+        """What would be read for a filter, and why; see `lakedex.api.Table.explain`."""
+        return self._open().explain(filter, as_of, assuming=assuming)
 
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data."""
