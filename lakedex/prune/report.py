@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from lakedex.filegroup import FileSlice
 from lakedex.prune.shapes import Shape
+
+NO_INDEX: Final = frozenset({"partition_values", "constant"})
+"""Kinds of steps that ask no index: what they tell stands in paths, or in the predicate."""
 
 
 @dataclass(frozen=True, slots=True)
