@@ -31,6 +31,7 @@ from lakedex.prune import (
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
+from lakedex.services.advising import Advice, advise_table
 from lakedex.services.assuming import with_assumed
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.storage import open_storage
@@ -252,6 +253,15 @@ class Table:
         Counted by every process that reads the table through lakedex, from Spark too.
         """
         return usage_of(self._snapshot.storage)
+
+    def advise(self, name: str | None = None) -> Advice:
+        """Indexes to create and to drop, judging by the queries that were counted.
+
+        Args:
+            name: What the statements call the table; by its path unless told.
+        """
+        shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
+        return advise_table(self._snapshot, self.usage(), shown)
 
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data.

@@ -94,7 +94,7 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
     per_value = files_per_value(sample.incidences, sample.distinct, share, files)
     values = max(1.0, sample.incidences / share / per_value)
     grown = round(rows * growth)
-    groups = shards_for(grown, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+    groups = groups_for(grown)
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
@@ -111,6 +111,11 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         files_per_value=per_value,
         sampled_rows=len(sample.keys),
     )
+
+
+def groups_for(rows: int) -> int:
+    """The file groups that an index of record keys gets for so many rows."""
+    return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
 
 
 def _read(snapshot: Snapshot, column: str) -> _Sample:
@@ -178,10 +183,21 @@ def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
     placed = values.take(pa.array(np.resize(kept, count)))
     keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
     keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))
-    one, whole = (_size(keys[:1]), _size(keys))
+    return stored_bytes(keys, pair_records(len(keys)))
+
+
+def stored_bytes(keys: pa.Array, values: pa.Array) -> tuple[float, float]:
+    """What a file group with these records takes by itself, and what each record takes.
+
+    Example:
+        >>> alone, each = stored_bytes(pa.array(["a", "b"]), pair_records(2))
+        >>> alone > each > 0
+        True
+    """
+    one, whole = _size(keys[:1], values[:1]), _size(keys, values)
     return float(one), (whole - one) / max(1, len(keys) - 1)
 
 
-def _size(keys: pa.Array) -> int:
+def _size(keys: pa.Array, values: pa.Array) -> int:
     info = {"schema": METADATA_RECORD_SCHEMA.encode()}
-    return len(write_hfile(keys, pair_records(len(keys)), file_info=info, options=HFILE_OPTIONS))
+    return len(write_hfile(keys, values, file_info=info, options=HFILE_OPTIONS))
