@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, ReadContext, count_rows
 from lakedex.format.parquet.footer import read_footer
+from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.timeline import Timeline, instant_key
@@ -106,7 +107,7 @@ def _count(task: _Task) -> tuple[int, int]:
     folder, described = context.storage.sub(FOLDER), metadata_partition(RECORD_INDEX)
     readers = (GroupReader(folder, described, group, task.index.visible) for group in task.groups)
     return (
-        sum(reader.live_count() for reader in readers),
+        sum(live_count(reader) for reader in readers),
         sum(_rows(context, current) for current in task.slices),
     )
 
