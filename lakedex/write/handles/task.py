@@ -34,6 +34,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     files, blooms = [], []
     for group in task.groups:
+        publisher.reserve(group)
         incoming = reader.read(group)
         if group.is_log:
             outcome = write_log(facts, avro, context, publisher, group, incoming)
