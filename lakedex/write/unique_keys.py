@@ -17,32 +17,17 @@ from lakedex.format.parquet.footer import read_footer
 from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
-from lakedex.timeline import Timeline, instant_key
+from lakedex.timeline import Timeline, newest_note
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.record_places import FOLDER, RECORD_INDEX, RecordIndexAccess
 
 _NOTE = "lakedex.keys.unique"
 _UNIQUE = "true"
-_LOG_COMPACT = "LOG_COMPACT"
 
 
 def noted_unique(timeline: Timeline) -> bool:
-    """Whether the newest write says that keys are unique; compactions and clusterings say nothing.
-
-    They move rows and neither add nor remove any.
-    """
-    done = sorted(
-        timeline.write_instants(),
-        key=lambda instant: instant_key(instant.completion_time or instant.requested_time),
-    )
-    for instant in reversed(done):
-        summary = timeline.commit_summary(instant)
-        if _NOTE in summary.extra:
-            return summary.extra[_NOTE] == _UNIQUE
-        moves_only = summary.compacted or summary.operation_type == _LOG_COMPACT
-        if not (moves_only or summary.is_clustering):
-            return False
-    return False
+    """Whether the newest write says that keys are unique."""
+    return newest_note(timeline, _NOTE) == _UNIQUE
 
 
 @dataclass(frozen=True, slots=True)
