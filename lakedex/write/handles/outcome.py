@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakedex.index.written import BloomText
+from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.work import ColumnSizes, WrittenFile
 
 
@@ -31,4 +32,6 @@ class Outcome:
     gone: pa.Array
     bloom: BloomText | None = None
     changed: ChangedRows | None = None
-    """What secondary indexes are told; None where there are none."""
+    """What secondary indexes are told; None where there are none, or it is to be read yet."""
+    unread: Incoming | None = None
+    """Rows that secondary indexes are told of, once what they replace was read."""

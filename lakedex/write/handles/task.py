@@ -13,6 +13,7 @@ from lakedex.write.handles.base_group import write_base
 from lakedex.write.handles.incoming import IncomingReader
 from lakedex.write.handles.log_group import write_log
 from lakedex.write.handles.notes import NoteTaker, PairTaker
+from lakedex.write.handles.old_values import OldValues
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import TaskResult, WriteTask
 
@@ -32,6 +33,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
+    old = OldValues(facts, context)
     files, blooms = [], []
     for group in task.groups:
         incoming = reader.read(group)
@@ -46,10 +48,12 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
-            changed = outcome.changed
-            pairs.add(changed.before, changed.after, changed.others)
+            pairs.add(outcome.changed)
+        if outcome.unread is not None:
+            pairs.add_all(old.add(group.current, outcome.unread))
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
+    pairs.add_all(old.finish())
     publisher.finish()
     return TaskResult(
         files=tuple(files),
