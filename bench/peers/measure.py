@@ -3,7 +3,7 @@
     python bench/peers/measure.py ENGINE DATA WORK
 
 DATA holds `load/` and `batch-<n>/` as Parquet; WORK is an empty folder. Prints one JSON line with
-seconds, the peak memory of driver and Python workers, and the steps of lakedex's load and last upsert.
+seconds, the peak memory of driver and Python workers, and the steps of lakedex's writes.
 """
 
 from __future__ import annotations

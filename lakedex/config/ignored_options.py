@@ -34,7 +34,6 @@ _WRITE: Final = """
     hoodie.markers.timeline_server_based.batch.num_threads
     hoodie.markers.timeline_server_based.batch.interval_ms
     hoodie.write.concurrency.mode hoodie.write.num.retries.on.conflict.failures
-    hoodie.write.concurrency.early.conflict.detection.enable
     hoodie.write.concurrency.early.conflict.detection.strategy
     hoodie.write.concurrency.early.conflict.check.commit.conflict
     hoodie.write.concurrency.schema.conflict.resolution.enable

@@ -227,6 +227,9 @@ HEARTBEAT_MS: Final = NumberOption(
 HEARTBEAT_MISSES: Final = NumberOption(
     "hoodie.client.heartbeat.tolerable.misses", "2", most=1_000_000
 )
+EARLY_CONFLICTS: Final = FlagOption(
+    "hoodie.write.concurrency.early.conflict.detection.enable", "false"
+)
 
 OBEYED: Final[tuple[TextOption, ...]] = tuple(
     value for value in list(globals().values()) if isinstance(value, TextOption)

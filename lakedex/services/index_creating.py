@@ -19,7 +19,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.index_names import PREFIXES, find_index
+from lakedex.services.index_names import PREFIXES, find_dropped_index, find_index
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -86,7 +86,8 @@ def create_index(
 def refresh_index(writer: TableWriter, name: str) -> None:
     """Build a secondary index anew, as after another engine forgot to keep it up to date.
 
-    Other kinds of index are never behind their table: they have only to be there.
+    Other kinds of index are never behind their table: they have only to be there. An index that
+    another engine dropped is built again as its definition says. # traps: B62.
 
     Raises:
         InvalidInput: There is no such index.
@@ -94,6 +95,10 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     snapshot = writer.snapshot()
     there = find_index(snapshot, name)
     if there is None:
+        gone = find_dropped_index(snapshot, name)
+        if gone is not None:
+            _build_again(writer, snapshot, gone)
+            return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
     definition = snapshot.definitions.get(there)
@@ -105,6 +110,19 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     made = _definition(writer, snapshot, own, [column])
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
+
+
+def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition) -> None:
+    columns = list(gone.source_fields)
+    if gone.name.startswith(PREFIX):
+        writer.add_index(_definition(writer, snapshot, gone.name.removeprefix(PREFIX), columns))
+        return
+    flags = _flags(gone.name, columns)
+    if gone.is_partitioned:
+        flags = {names_of.PARTITIONED_RECORD_INDEX.name: "true"}
+    if not flags:
+        raise UnsupportedFeature(f"building the index {gone.name} again")
+    writer.with_options(flags).run(kinds.INDEX, None)
 
 
 def _kind(name: str, using: str, options: Mapping[str, str]) -> str:

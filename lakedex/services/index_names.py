@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakedex.index.definitions import IndexDefinition
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
@@ -35,5 +36,15 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    wanted = (name, *(prefix + name for prefix in PREFIXES))
-    return next((each for each in wanted if each in known), None)
+    return next((each for each in _spellings(name) if each in known), None)
+
+
+def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
+    """What is left of an index that another engine dropped, by either of its names."""
+    gone = snapshot.dropped_indexes
+    found = next((each for each in _spellings(name) if each in gone), None)
+    return None if found is None else snapshot.definitions[found]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (name, *(prefix + name for prefix in PREFIXES))

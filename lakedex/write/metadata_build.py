@@ -223,6 +223,8 @@ def _definitions(
     """The index definitions as they are to be."""
     live = {*snapshot.config.metadata_partitions, *snapshot.config.metadata_partitions_inflight}
     # A definition alone is what a build left that was cut short, and other engines stumble over it.
+    # That of an index that was there once is kept, so that it can be built again.
+    live.update(snapshot.dropped_indexes)
     found = {
         name: each
         for name, each in snapshot.definitions.items()

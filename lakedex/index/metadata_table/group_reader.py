@@ -1,7 +1,7 @@
 """Reads the cells of one metadata file group, oldest first: base HFile, then log blocks.
 
-What to read is a selection: all cells, some keys, or some key prefixes. Only the HFile blocks
-that the selection touches are read; delete blocks are small and always read whole.
+What to read is a selection: all cells, some keys, some key prefixes or ranges. Only the HFile
+blocks that the selection touches are read; delete blocks are small and always read whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakedex.errors import CorruptFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
-from lakedex.format.hfile import Cells, HFileReader
+from lakedex.format.hfile import Cells, HFileReader, KeyRange
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -34,10 +34,11 @@ from lakedex.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which cells to read; both None means all of them."""
+    """Which cells to read; all None means all of them."""
 
     keys: pa.Array | None = None
     prefixes: tuple[str, ...] | None = None
+    ranges: tuple[KeyRange, ...] | None = None
 
     def read(self, reader: HFileReader) -> Cells:
         """The selected cells of an HFile."""
@@ -45,6 +46,8 @@ class Selection:
             return reader.lookup(self.keys.cast(pa.binary()))
         if self.prefixes is not None:
             return reader.scan_prefixes([prefix.encode() for prefix in self.prefixes])
+        if self.ranges is not None:
+            return reader.scan_ranges(self.ranges)
         return reader.scan()
 
     def chosen(self, keys: pa.Array) -> pa.Array:
@@ -57,6 +60,8 @@ class Selection:
             for more in wanted[1:]:
                 mask = pc.or_(mask, more)
             return keys.filter(mask)
+        if self.ranges is not None:
+            return keys.filter(_in_ranges(keys.cast(pa.binary()), self.ranges))
         return keys
 
 
@@ -123,6 +128,16 @@ class GroupReader:
                 found.extend(_split(cells, block.path, block.schema_text))
         return found
 
+    def count_between(self, ranges: Sequence[KeyRange]) -> int:
+        """About how many cells lie in some ranges, told by the sizes of the blocks there."""
+        readers = [
+            self._block_reader(number, block)
+            for number, block in enumerate(self.log_blocks)
+            if block.kind is BlockKind.HFILE_DATA
+        ]
+        readers += [self.base] if self.base is not None else []
+        return round(sum(each.share_of(ranges) * each.entry_count for each in readers))
+
     def live_count(self) -> int:
         """How many keys the group holds, counted without decoding its records."""
         keys, alive = [], []
@@ -156,6 +171,16 @@ class GroupReader:
         if number not in self._hfiles:
             self._hfiles[number] = hfile_of(block)
         return self._hfiles[number]
+
+
+def _in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> pa.Array:
+    mask = pa.repeat(pa.scalar(value=False), len(keys))
+    for start, stop in ranges:
+        inside = pc.greater_equal(keys, pa.scalar(start, keys.type))
+        if stop is not None:
+            inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
+        mask = pc.or_(mask, inside)
+    return mask
 
 
 @dataclass(frozen=True, slots=True)

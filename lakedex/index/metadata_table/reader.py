@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
+from lakedex.format.hfile import KeyRange
 from lakedex.index.metadata_table.group_reader import (
     GroupReader,
     RawCells,
@@ -125,6 +126,16 @@ class MetadataTable:
         file_ids = self._file_ids(partition)
         chosen = file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]
         return self._read(partition, dict.fromkeys(chosen, Selection(prefixes=tuple(prefixes))))
+
+    def scan_ranges(self, partition: str, ranges: Sequence[KeyRange]) -> pa.Table:
+        """The records whose keys lie in ranges that ascend and do not overlap, of all groups."""
+        wanted = Selection(ranges=tuple(ranges))
+        return self._read(partition, dict.fromkeys(self._file_ids(partition), wanted))
+
+    def count_between(self, partition: str, ranges: Sequence[KeyRange]) -> int:
+        """About how many records `scan_ranges` would give; reads no records."""
+        readers = (self.group_reader(partition, each) for each in self._file_ids(partition))
+        return sum(reader.count_between(ranges) for reader in readers)
 
     def group_reader(self, partition: str, file_id: str) -> GroupReader:
         """The reader of one file group; kept, so that footers are read once."""

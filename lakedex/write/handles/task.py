@@ -36,6 +36,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     old = OldValues(facts, context)
     files, blooms = [], []
     for group in task.groups:
+        publisher.reserve(group)
         incoming = reader.read(group)
         if group.is_log:
             outcome = write_log(facts, avro, context, publisher, group, incoming)
