@@ -106,10 +106,27 @@ def survey(
     """
     if wants.is_empty or not slices:
         return Survey()
-    count = max(1, min(len(slices), engine.parallelism * _TASKS_A_CORE))
+    shares = shares_of_slices(slices, engine.parallelism * _TASKS_A_CORE)
+    return Survey.joined(survey_shares(engine, facts, history, shares, wants))
+
+
+def shares_of_slices(slices: Sequence[FileSlice], most: int) -> list[tuple[FileSlice, ...]]:
+    """The slices in so many shares at most, large ones in different shares."""
+    count = max(1, min(len(slices), most))
     by_size = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
-    tasks = [_Task(facts, history, wants, tuple(by_size[at::count])) for at in range(count)]
-    return Survey.joined(engine.map("read the data for new indexes", survey_slices, tasks))
+    return [tuple(by_size[at::count]) for at in range(count)]
+
+
+def survey_shares(
+    engine: Engine,
+    facts: TableFacts,
+    history: SchemaHistory | None,
+    shares: Sequence[tuple[FileSlice, ...]],
+    wants: SurveyWants,
+) -> list[Survey]:
+    """What was found in each share of the slices."""
+    tasks = [_Task(facts, history, wants, share) for share in shares]
+    return engine.map("read the data for new indexes", survey_slices, tasks)
 
 
 def survey_slices(task: _Task) -> Survey:
