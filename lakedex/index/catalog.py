@@ -11,6 +11,7 @@ from lakedex.errors import LakedexError
 from lakedex.index.build_progress import read_progress
 from lakedex.index.builds import IndexBuild
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import Dropped
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.storage.protocol import Storage
 
@@ -24,7 +25,7 @@ class IndexInfo:
     columns: tuple[str, ...]
     function: str
     state: str
-    """`live`, `building`, or `defined` when there is a definition but no usable partition."""
+    """`live`, `building`, `dropped` by another engine, or `defined` and never built."""
     file_groups: int
     size_bytes: int
     problem: str | None = None
@@ -46,6 +47,8 @@ def list_indexes(
     config: TableConfig,
     definitions: Mapping[str, IndexDefinition],
     metadata: MetadataTable | None,
+    *,
+    dropped: Mapping[str, Dropped] | None = None,
     builds: Sequence[IndexBuild] = (),
     storage: Storage | None = None,
 ) -> list[IndexInfo]:
@@ -54,7 +57,8 @@ def list_indexes(
     Args:
         config: The properties of the table.
         definitions: Its index definitions.
-        metadata: Its metadata table.
+        metadata: Its metadata table, where it can be read.
+        dropped: The defined indexes that another engine dropped, by `dropped.find_dropped`.
         builds: The indexes in the making.
         storage: Where their builders tell how far they are.
     """
@@ -67,7 +71,14 @@ def list_indexes(
         if told is not None:
             progress |= dict.fromkeys(build.names, told.fraction)
     found = [_info(name, config, known.get(name), metadata) for name in sorted(names)]
-    return [replace(each, progress=progress.get(each.name)) for each in found]
+    found = [replace(each, progress=progress.get(each.name)) for each in found]
+    return [_told(each, (dropped or {}).get(each.name)) for each in found]
+
+
+def _told(info: IndexInfo, dropped: Dropped | None) -> IndexInfo:
+    if dropped is None:
+        return info
+    return replace(info, state="dropped", problem=f"{dropped}; {dropped.remedy}")
 
 
 def _info(

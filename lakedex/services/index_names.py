@@ -6,11 +6,27 @@ from typing import Final
 
 from lakedex.errors import InvalidInput
 from lakedex.index.builds import IndexBuild
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
-PREFIXES: Final = ("secondary_index_", "expr_index_")
+SECONDARY: Final = "secondary_index_"
+PREFIXES: Final = (SECONDARY, "expr_index_")
 """What stands before the name that an index was given, in the name of its partition."""
+
+
+def existing_index(snapshot: Snapshot, column: str) -> str | None:
+    """The live secondary index on a column alone, if there is one."""
+    live = snapshot.config.metadata_partitions
+    return next(
+        (
+            name
+            for name, each in snapshot.definitions.items()
+            if name in live and name.startswith(SECONDARY) and each.source_fields == (column,)
+        ),
+        None,
+    )
 
 
 def find_index(snapshot: Snapshot, name: str) -> str | None:
@@ -23,8 +39,7 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    wanted = (name, *(prefix + name for prefix in PREFIXES))
-    return next((each for each in wanted if each in known), None)
+    return next((each for each in _spellings(name) if each in known), None)
 
 
 def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
@@ -44,3 +59,14 @@ def require_absent(snapshot: Snapshot, name: str) -> None:
         raise InvalidInput(f"table {config.name} has the index {name} already")
     if find_index(snapshot, name) is not None:
         raise InvalidInput(f"the index {name} of table {config.name} is being built already")
+
+
+def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
+    """What is left of an index that is defined and not there, by either of its names."""
+    gone = dropped_names(snapshot.config, snapshot.definitions)
+    found = next((each for each in _spellings(name) if each in gone), None)
+    return None if found is None else snapshot.definitions[found]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (name, *(prefix + name for prefix in PREFIXES))
