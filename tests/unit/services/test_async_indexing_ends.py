@@ -11,6 +11,7 @@ from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import take_up_build
 from lakedex.services.indexing.runner import Stopped, run_build
+from lakedex.services.rolling_back import rollback_instant
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.verbs import TableWriter
@@ -129,4 +130,20 @@ def test_a_build_that_fails_leaves_nothing(trips, monkeypatch):
     with pytest.raises(ValueError, match="no more room"):
         lead(trips.writer, claim, {"write": fail})
     assert_no_trace(trips.path, RIDER)
+    trips.assert_whole()
+
+
+@pytest.mark.parametrize("step", ["read", "write", "switch"])
+def test_a_commit_that_is_taken_back_meanwhile_is_not_in_the_index(trips, step):
+    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo"), ("d1", 1, "dan", "lima")))
+    claim = start(trips.writer, "rider")
+    newest = trips.table().timeline.last_completed
+    assert newest is not None
+    lead(
+        trips.writer,
+        claim,
+        {step: lambda: rollback_instant(trips.address, newest.requested_time)},
+    )
+    assert "record_index" in trips.table().snapshot.config.metadata_partitions
+    assert trips.entries("rider") == pairs({"a1": "ann", "b1": "bob", "c1": "cem"})
     trips.assert_whole()

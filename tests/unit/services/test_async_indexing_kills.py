@@ -21,7 +21,7 @@ from lakedex.timeline import Action
 from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import FIRST, RIDER, assert_no_trace
 from tests.support.killing import Watch, changes_of, finish, start
-from tests.support.secondary import Trips, pairs
+from tests.support.secondary import RECORD_INDEX, Trips, pairs
 
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 POINTS = 10
@@ -122,3 +122,28 @@ def drop_if_there(trips: Trips) -> None:
         drop_index(trips.address, "idx_rider", trips.writer.target().patience)
     except InvalidInput:
         return
+
+
+def build_ranges(path: str) -> None:
+    """A build of two partitions at once."""
+    writer = TableWriter(StorageAddress.of(path), LocalEngine(1))
+    create_index(writer, "column_stats", ["rider"], wait=False).wait()
+
+
+# traps: B39
+@pytest.mark.parametrize("text", ["partition_metadata", ".hfile"])
+def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
+    properties = {**RECORD_INDEX, "hoodie.metadata.index.column.stats.enable": "false"}
+    trips = Trips(tmp_path / "t", "cow", properties=properties)
+    trips.writer.insert(trips.rows(*FIRST))
+    counted = trips.copied(tmp_path / "counted")
+    changes = changes_of(build_ranges, counted.path, result=tmp_path / "seen")
+    at = next(at for at, each in enumerate(changes) if "/partition_stats/" in each and text in each)
+    assert any("/column_stats/" in each and text in each for each in changes[:at])
+    assert finish(start(build_ranges, trips.path, watch=Watch(at))) == -9
+    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
+    for name in ("column_stats", "partition_stats"):
+        assert_no_trace(trips.path, name)
+    create_index(trips.writer, "column_stats", ["rider"], wait=False).wait()
+    assert trips.found("rider = 'ada'") == ["a1"]
+    trips.assert_whole()
