@@ -171,8 +171,8 @@ def _partitions(
     asked = {*plan.missing, *(each.name for each in new_indexes)}
     there = asked.intersection((*config.metadata_partitions, *config.metadata_partitions_inflight))
     if there or not asked:
-        names = ", ".join(sorted(there)) or "asked for"
-        raise InvalidInput(f"table {config.name} has the index {names} already")
+        names = f" ({', '.join(sorted(there))})" if there else ""
+        raise InvalidInput(f"table {config.name} has all that is asked for already{names}")
     known = index_definitions(snapshot, plan, plan.missing)
     return tuple(
         BuildPartition(name, groups, known.get(name)) for name, groups in plan.missing.items()
