@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
+from lakedex.config.option_values import FlagOption
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import COVERING, IndexDefinition
@@ -44,6 +45,7 @@ _ONCE = (_RECORD_INDEX, _COLUMN_STATS, _BLOOM)
 _LONGEST_NAME = 100
 _VERSION = 2
 _BY_EXPRESSION = "expr"
+_IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
 def create_index(
@@ -68,8 +70,9 @@ def create_index(
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
             rows, so that a lookup takes one step; other engines do not see that.
         if_missing: Do nothing when the index is there already.
-        wait: Whether to build it now, in one commit. Otherwise it is built in the background while
-            writers go on, and what is answered is a `BackgroundBuild`.
+        wait: Whether to build it now, in one commit. Otherwise, and with the option
+            `hoodie.metadata.index.async`, it is built in the background while writers go on, and
+            what is answered is a `BackgroundBuild`.
 
     Returns:
         What the commit came to, or the build; None when there was nothing to do.
@@ -99,7 +102,7 @@ def create_index(
         require_absent(snapshot, there)
     if kind == SECONDARY_INDEX:
         made.append(_definition(asked, snapshot, name, wanted, own))
-    if not wait:
+    if not wait or _IN_BACKGROUND.value(chosen):
         if made:
             _check_live_record_index(snapshot, name)
         return build_in_background(writer, start_build(writer, chosen, made))
