@@ -14,12 +14,23 @@ import pyarrow as pa
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.expression_creating import (
+    EXPR,
+    CheckedBySpark,
+    create_expression_index,
+    refresh_expression_index,
+)
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.index_names import PREFIXES, find_index
+from lakedex.services.index_names import (
+    ONCE,
+    check_index_name,
+    find_index,
+    indexed_column,
+)
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -29,10 +40,7 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
-_ONCE = (_RECORD_INDEX, _COLUMN_STATS, _BLOOM)
-_LONGEST_NAME = 100
 _VERSION = 2
-_BY_EXPRESSION = "expr"
 
 
 def create_index(
@@ -44,6 +52,7 @@ def create_index(
     options: Mapping[str, str] | None = None,
     if_missing: bool = False,
     wait: bool = True,
+    check: CheckedBySpark | None = None,
 ) -> WriteResult | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
@@ -53,9 +62,11 @@ def create_index(
             indexes that a table has at most once.
         columns: The column, or the columns.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
-        options: Hudi's write options for the build and all later writes.
+        options: Hudi's write options for the build and all later writes; with `expr`, the function
+            of an expression index and its arguments.
         if_missing: Do nothing when the index is there already.
         wait: Whether to build it now, which is the only way so far.
+        check: Asks Spark about the function of an expression index, where there is a Spark.
 
     Returns:
         What the commit came to; None when there was nothing to do.
@@ -69,8 +80,12 @@ def create_index(
     if not wait:
         raise UnsupportedFeature("building an index in the background (wait=False)")
     chosen = dict(options or {})
-    kind = _kind(name, using, chosen)
     wanted = [str(each) for each in column_names(columns)]
+    if EXPR in chosen:
+        return create_expression_index(
+            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+        )
+    kind = _kind(name, using)
     asked = writer.with_options(chosen | _flags(kind, wanted))
     if kind != SECONDARY_INDEX:
         return _create_once(asked, kind, wanted, if_missing=if_missing)
@@ -84,7 +99,7 @@ def create_index(
 
 
 def refresh_index(writer: TableWriter, name: str) -> None:
-    """Build a secondary index anew, as after another engine forgot to keep it up to date.
+    """Build a named index anew, as after another engine forgot to keep it up to date.
 
     Other kinds of index are never behind their table: they have only to be there.
 
@@ -96,6 +111,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     if there is None:
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(EXPRESSION):
+        refresh_expression_index(writer, there)
+        return
     definition = snapshot.definitions.get(there)
     if definition is None or not there.startswith(PREFIX):
         return
@@ -107,13 +125,11 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     writer.add_index(made)
 
 
-def _kind(name: str, using: str, options: Mapping[str, str]) -> str:
-    kind = using.lower() or (name.lower() if name.lower() in _ONCE else SECONDARY_INDEX)
-    if kind not in (*_ONCE, SECONDARY_INDEX):
-        known = ", ".join((*_ONCE, SECONDARY_INDEX))
+def _kind(name: str, using: str) -> str:
+    kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
+    if kind not in (*ONCE, SECONDARY_INDEX):
+        known = ", ".join((*ONCE, SECONDARY_INDEX))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
-    if _BY_EXPRESSION in options:
-        raise UnsupportedFeature(f"CREATE INDEX {name} on the expression {options['expr']!r}")
     return kind
 
 
@@ -150,45 +166,24 @@ def _definition(
     writer: TableWriter, snapshot: Snapshot, name: str, columns: list[str]
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
-    _check_name(name)
+    check_index_name(name)
     column = _column(snapshot, name, columns)
     _check_record_index(writer, snapshot, name)
     full = PREFIX + name
     return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), {}, _VERSION)
 
 
-def _check_name(name: str) -> None:
-    plain = name.replace("_", "a")
-    if not (plain.isascii() and plain.isalnum() and len(name) <= _LONGEST_NAME):
-        raise InvalidInput(
-            f"{name!r} is no name for an index: letters, digits and underscores, at most "
-            f"{_LONGEST_NAME} of them"
-        )
-    if name.lower().startswith(PREFIXES) or name.lower() in (*_ONCE, "files", "partition_stats"):
-        raise InvalidInput(f"{name!r} is no name for a secondary index, as it means something else")
-
-
 def _column(snapshot: Snapshot, name: str, columns: list[str]) -> str:
     if len(columns) != 1:
         raise UnsupportedFeature(f"a secondary index ({name}) on {len(columns)} columns, not one,")
-    known = StoredSchema.of(snapshot).columns
-    asked = columns[0]
-    found = [each for each in known.names if each == asked]
-    found = found or [each for each in known.names if each.lower() == asked.lower()]
-    table = snapshot.config.name
-    if asked in META_COLUMNS:
-        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
-    if len(found) != 1:
-        raise InvalidInput(
-            f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
-        )
-    kind: pa.DataType = known.field(found[0]).type
+    found = indexed_column(snapshot, columns[0])
+    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(found).type
     if not is_indexable(kind):
         raise InvalidInput(
-            f"column {found[0]!r} of type {kind} cannot have a secondary index: only columns of "
+            f"column {found!r} of type {kind} cannot have a secondary index: only columns of "
             "single values can"
         )
-    return found[0]
+    return found
 
 
 def _check_record_index(writer: TableWriter, snapshot: Snapshot, name: str) -> None:

@@ -15,7 +15,13 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.coverage import kept_up_note
-from lakedex.index.written import CommitChanges, FileStatistics, KeyNote, PairNotes
+from lakedex.index.written import (
+    CommitChanges,
+    FileStatistics,
+    KeyNote,
+    PairNotes,
+    joined_expressions,
+)
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
@@ -157,6 +163,9 @@ def _check_concurrent(
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != (each.column,):
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
+    for kept in outcome.plan.expressions:
+        if scope.snapshot.definitions.get(kept.name) != kept.definition:
+            raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
         check_inserted_keys,
         engine,
@@ -215,6 +224,7 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
         pairs=outcome.pairs,
+        expressions=joined_expressions([answer.expressions for answer in outcome.answers]),
     )
 
 

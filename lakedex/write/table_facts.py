@@ -47,4 +47,5 @@ def table_facts(
         note_buckets=buckets,
         note_shards=shards,
         secondary=plan.secondary,
+        expressions=plan.expressions,
     )

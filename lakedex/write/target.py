@@ -25,7 +25,9 @@ _KEPT_KINDS = (
     Kind.BLOOM_FILTERS,
     Kind.RECORD_INDEX,
     Kind.SECONDARY_INDEX,
+    Kind.EXPRESSION_INDEX,
 )
+_NAMED_KINDS = (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX)
 META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
 
 
@@ -104,14 +106,14 @@ def check_writable(snapshot: Snapshot) -> None:
         if metadata_partition(name).kind not in _KEPT_KINDS:
             raise UnsupportedFeature(f"writing a table with the index {name}")
     for name in config.metadata_partitions_inflight:
-        is_secondary = metadata_partition(name).kind is Kind.SECONDARY_INDEX
-        if is_secondary and snapshot.timeline.pending_of(Action.INDEXING):
+        is_named = metadata_partition(name).kind in _NAMED_KINDS
+        if is_named and snapshot.timeline.pending_of(Action.INDEXING):
             # Who builds it would not hear of the values that this write changes.
             raise UnsupportedFeature(f"writing a table while another engine builds {name}")
 
 
 def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:
-    """Refuse rows that would change the type of a column with a secondary index.
+    """Refuse rows that would change the type of a column with a secondary or expression index.
 
     The entries spell values as the type does, and would no longer be found.
 
@@ -120,9 +122,10 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
     """
     for name in snapshot.config.metadata_partitions:
         definition = snapshot.definitions.get(name)
-        if definition is None or metadata_partition(name).kind is not Kind.SECONDARY_INDEX:
+        if definition is None or metadata_partition(name).kind not in _NAMED_KINDS:
             continue
-        for column in definition.source_fields:
+        for field in definition.source_fields:
+            column = field.partition(".")[0]
             if column not in after.names:
                 raise InvalidInput(f"column {column!r} has the index {name}; drop that first")
             old, new = before.field(column).type, after.field(column).type

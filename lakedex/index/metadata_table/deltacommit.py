@@ -83,7 +83,8 @@ def commit_changes(
     _make_way(store, instant)
     groups = _groups(store, config, definitions)
     statistics = definitions.get(_COLUMN_STATS)
-    maker = RecordMaker(changes, instant, statistics.source_fields if statistics else ())
+    columns = statistics.source_fields if statistics else ()
+    maker = RecordMaker(changes, instant, columns, definitions)
     pending = store.begin(instant, Action.DELTACOMMIT)
     files: list[GroupFile] = []
     for name in config.metadata_partitions:
