@@ -78,7 +78,8 @@ _OPTIONS = frozenset(
 )
 _LETTERS = frozenset(string.ascii_letters)
 _LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
-_WHOLE_NUMBERS = frozenset(["days", "pos", "len"])
+WHOLE_NUMBERS: Final = frozenset(["days", "pos", "len"])
+"""Options whose values are numbers."""
 
 
 def create_expression_index(
@@ -189,7 +190,7 @@ def _checked_arguments(name: str, function: str, given: Mapping[str, str]) -> di
     for option in wanted.needed:
         if option not in given:
             raise InvalidInput(f"CREATE INDEX {name} needs the option {option!r} of {function}")
-    for option in _WHOLE_NUMBERS & set(given):
+    for option in WHOLE_NUMBERS & set(given):
         digits = given[option].removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
             raise InvalidInput(f"{option}={given[option]!r} of CREATE INDEX {name} is no number")

@@ -24,6 +24,7 @@ from lakedex.services.expression_creating import (
     create_expression_index,
     refresh_expression_index,
 )
+from lakedex.services.expression_text import is_expression, read_expression
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import (
     ONCE,
@@ -60,7 +61,7 @@ def create_index(
         writer: The table.
         name: What the index is called. `record_index`, `column_stats` and `bloom_filters` are
             indexes that a table has at most once.
-        columns: The column, or the columns.
+        columns: The column, or the columns; or an expression such as `upper(name)`.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
         options: Hudi's write options for the build and all later writes; with `expr`, the function
             of an expression index and its arguments.
@@ -81,6 +82,9 @@ def create_index(
         raise UnsupportedFeature("building an index in the background (wait=False)")
     chosen = dict(options or {})
     wanted = [str(each) for each in column_names(columns)]
+    if len(wanted) == 1 and is_expression(wanted[0]):
+        column, function = read_expression(name, wanted[0])
+        wanted, chosen = [column], {**function, **chosen}
     if EXPR in chosen:
         return create_expression_index(
             writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
