@@ -83,8 +83,10 @@ class ExpressionNotes:
     blooms: tuple[BloomText, ...] = ()
     zone: str | None = None
     """The time zone that it was computed in, where that matters."""
+    type: pa.DataType | None = None
+    """The type of its values, where it has ranges."""
     open_partitions: tuple[str, ...] = ()
-    """Partitions with files that do not have the column, and so tell nothing of the expression."""
+    """Partitions with files that nothing is said of, as those that do not have the column."""
 
 
 def joined_expressions(
@@ -99,6 +101,7 @@ def joined_expressions(
             pa.concat_tables(tables) if tables else None,
             tuple(bloom for each in own for bloom in each.blooms),
             own[0].zone,
+            own[0].type,
             tuple(sorted({path for each in own for path in each.open_partitions})),
         )
     return found

@@ -119,6 +119,9 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        if outcome.plan.new_expressions:
+            # Whoever finds the index must find the time zone that it is computed in.
+            write_own_properties(scope.storage, outcome.kept)
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
             if RECORD_INDEX in outcome.plan.missing:

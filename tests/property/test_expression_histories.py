@@ -27,6 +27,7 @@ EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "2"))
 STEPS = 8
 NAMES = ("a", "Ab", "aB", "straße", "ŉ", "\U0001f600", "", None, "B", "É")
 OPTIONS = {"hoodie.metadata.compact.max.delta.commits": "3", "hoodie.clean.automatic": "false"}
+ZONE = "lakedex.expression.time.zone"
 ZONES = ("UTC", "America/New_York", "+05:30")
 PREDICATES = (
     "upper(name) = 'AB'",
@@ -61,17 +62,15 @@ class ComputedHistories(Histories):
         self.history = History(self.shape)
         self.path = str(Path(self.folder) / "table")
         self.zone = zone
-        address = create(self.shape, self.path)
-        self.writer = writer_of(address, OPTIONS | {"lakedex.expression.time.zone": zone})
+        # Whoever writes later computes in the zone of the index, not in its own.
+        self.writer = writer_of(create(self.shape, self.path), OPTIONS | {ZONE: "Asia/Tokyo"})
         self.there: set[str] = set()
         self.make("day")
 
     def make(self, name: str) -> None:
         column, using, options = INDEXES[name]
-        create_index(self.writer, name, column, using=using, options=options)
+        create_index(self.writer, name, column, using=using, options=options | {ZONE: self.zone})
         self.there.add(name)
-        # Whoever writes later computes in the zone of the index, not in its own.
-        self.writer = writer_of(StorageAddress.of(self.path), OPTIONS)
 
     def row(self, key: str, ver: int, place: int, *, gone: bool = False) -> Row:
         row = super().row(key, ver, place, gone=gone)

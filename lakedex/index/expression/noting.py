@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import LakedexError
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.target import ExpressionTarget
@@ -44,17 +45,24 @@ class ExpressionTaker:
         self, target: ExpressionTarget, partition: str, file: str, rows: pa.Table, size: int
     ) -> None:
         """Take in the rows of a file for one of the indexes."""
-        is_log = file.startswith(".")
-        if not target.is_bloom:
-            values = pa.table({target.name: target.values(rows)})
-            # Nothing is left out of these ranges, which a size of values could make readers think.
-            self._ranges[target.name].add(partition, file, values, {target.name: (size, 0)})
-        elif not is_log:
-            code, text = _filter(target.values(rows))
+        if target.is_bloom and file.startswith("."):
+            return
+        try:
+            values = target.values(rows)
+        except LakedexError:
+            # Such as the text of a time without a day. Nothing is said of the file, and it is read.
+            self.lack(target, partition)
+            return
+        if target.is_bloom:
+            code, text = _filter(values)
             self._blooms[target.name].append(BloomText(partition, file, code, text))
+        else:
+            column = pa.table({target.name: values})
+            # Nothing is left out of these ranges, which a size of values could make readers think.
+            self._ranges[target.name].add(partition, file, column, {target.name: (size, 0)})
 
     def lack(self, target: ExpressionTarget, partition: str) -> None:
-        """Take in that a file of a partition does not have the column of an index."""
+        """Take in that nothing can be said of a file of a partition."""
         self._open[target.name].add(partition)
 
     def notes(self) -> dict[str, ExpressionNotes]:
@@ -66,7 +74,10 @@ class ExpressionTaker:
             else:
                 table = self._ranges[each.name].tables().get(each.name)
                 found[each.name] = ExpressionNotes(
-                    table, zone=each.zone, open_partitions=tuple(sorted(self._open[each.name]))
+                    table,
+                    zone=each.zone,
+                    type=each.type,
+                    open_partitions=tuple(sorted(self._open[each.name])),
                 )
         return found
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakedex.errors import IndexUnusable
+from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.bind import bound_type
 from lakedex.expr.evaluate import evaluate
+from lakedex.expr.temporal.zones import LARGEST_SHIFT
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
@@ -49,7 +52,13 @@ class ExpressionTarget:
         return bound_type(self.expression)
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """What the expression gives for some rows."""
+        """What the expression gives for some rows.
+
+        Raises:
+            UnsupportedFeature: It is not known what Spark gives for one of them.
+        """
+        if self.zone is not None:
+            _check_in_range(rows[self.source])
         found = evaluate(self.expression, rows, time_zone=self.zone or _ANY_ZONE)
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
@@ -83,3 +92,13 @@ class ExpressionTarget:
                 "tell; say in which with the option lakedex.expression.time.zone"
             )
         return cls(definition, found, zone)
+
+
+def _check_in_range(values: pa.ChunkedArray) -> None:
+    """Refuse moments whose wall-clock time does not fit into 64 bits."""
+    if not pa.types.is_timestamp(values.type):
+        return
+    ends = pc.min_max(values.cast(pa.int64()))
+    limit = np.iinfo(np.int64).max - LARGEST_SHIFT
+    if any(end.is_valid and abs(end.as_py()) > limit for end in ends.values()):
+        raise UnsupportedFeature("a moment at the very end of time")

@@ -44,10 +44,9 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
 
 def _widened(column: str, notes: ExpressionNotes, known: FileStatistics) -> FileStatistics:
     """The ranges of files, with one of every value where a file tells nothing."""
-    if not notes.open_partitions or column not in known:
+    if not notes.open_partitions or notes.type is None:
         return known
-    stats = known[column]
-    low, high = outermost(stats["minimum"].type)
+    low, high = outermost(notes.type)
     count = len(notes.open_partitions)
     numbers = {"value_count": 2, "null_count": 1, "total_size": 0, "total_uncompressed": 0}
     columns = {
@@ -59,7 +58,10 @@ def _widened(column: str, notes: ExpressionNotes, known: FileStatistics) -> File
     columns |= {
         name: pa.repeat(pa.scalar(value, pa.int64()), count) for name, value in numbers.items()
     }
-    return {column: pa.concat_tables([stats, pa.table(columns).select(stats.column_names)])}
+    open_ended = pa.table(columns)
+    if column not in known:
+        return {column: open_ended}
+    return {column: pa.concat_tables([known[column], open_ended])}
 
 
 def partition_end(partition: str) -> str:

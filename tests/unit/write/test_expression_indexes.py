@@ -18,7 +18,6 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.storage.address import StorageAddress
 from lakedex.table.own_properties import read_own_properties
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
@@ -43,7 +42,7 @@ ZONE = "lakedex.expression.time.zone"
 def row(number: int, ver: int = 1, *, name: str | None = "x", hours: int | None = None) -> Row:
     at = START + dt.timedelta(hours=number if hours is None else hours)
     return {
-        "id": f"k{number:03}",
+        "id": f"k{number:05}",
         "p": f"p{number % 2}",
         "ver": ver,
         "name": name,
@@ -95,10 +94,10 @@ def files_of(path: str) -> dict[str, bytes]:
 
 def test_the_hours_of_a_day_are_found_in_two_of_24_files(tmp_path):
     """Use case 1 of RFC-63: a day and an hour index in one query."""
-    lab = Lab(tmp_path, "cow", schema=SCHEMA, partition="")
-    for hour in range(72):
-        rows = [row(100 * hour + n, hours=hour) for n in range(2)]
-        lab.writer.bulk_insert(source(rows, SCHEMA))
+    lab = Lab(tmp_path, "cow", schema=SCHEMA)
+    hours = [row(100 * hour + n, hours=hour) for hour in range(72) for n in range(2)]
+    # A file an hour, in folders that say nothing of the time.
+    lab.writer.bulk_insert(source([each | {"p": each["id"][:-2]} for each in hours], SCHEMA))
     create_index(lab.writer, "idx_day", "date_format(ts, 'yyyy-MM-dd')")
     create_index(lab.writer, "idx_hour", "ts", options={"expr": "hour"})
     asked = (
@@ -333,6 +332,17 @@ def test_files_from_before_the_column_are_always_read(tmp_path):
     create_index(lab.writer, "up", "name", options={"expr": "upper"})
     told = lakedex.open(lab.path, options=ReadOptions(weighs_cost=False))
     assert len(told.explain("upper(name) = 'ANN'").files) <= 1
-    assert [each["id"] for each in lab.rows("upper(name) is null")] == ["k000"]
-    assert [each["id"] for each in lab.rows("upper(name) = 'BOB'")] == ["k002"]
-    assert StorageAddress.of(lab.path).open().exists(".hoodie/hoodie.properties")
+    assert [each["id"] for each in lab.rows("upper(name) is null")] == ["k00000"]
+    assert [each["id"] for each in lab.rows("upper(name) = 'BOB'")] == ["k00002"]
+
+
+def test_a_value_that_nothing_is_known_of_keeps_its_file(tmp_path):
+    table = Days(tmp_path, days=0)
+    table.index("moment", "name", expr="to_timestamp")
+    table.writer.bulk_insert(source([row(0, name="2024-01-01 10:00:00")], SCHEMA))
+    # A time without a day is one of today, whenever that is.
+    table.writer.bulk_insert(source([row(2, name="12:30")], SCHEMA))
+    told = lakedex.open(table.path, options=ReadOptions(weighs_cost=False))
+    asked = "to_timestamp(name) = timestamp '2025-01-01 00:00:00'"
+    assert len(told.explain(asked).files) == 1
+    table.verified()
