@@ -27,13 +27,14 @@ from lakedex.prune import (
     Report,
     is_read_at_once,
     plan,
+    tell_dropped,
     weighs_cost,
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.services.advising import Advice, advise_table
 from lakedex.services.assuming import with_assumed
-from lakedex.services.verifying import VerifyReport, verify
+from lakedex.services.verifying import Listener, VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
@@ -206,7 +207,7 @@ class Table:
     def _explained(self, filter: Filter | None, as_of: str | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
-        report = self._planned(view, question, ANY_ENGINE)
+        report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
         asked = any(step.used and step.estimated_seconds is not None for step in report.steps)
         if asked and self._options.weighs_cost and is_read_at_once(ARROW, view.slices):
             return replace(report, notes=(*report.notes, _AT_ONCE))
@@ -242,7 +243,14 @@ class Table:
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
-        found = list_indexes(view.config, view.definitions, view.metadata)
+        found = list_indexes(
+            view.config,
+            view.definitions,
+            view.metadata,
+            dropped=view.dropped_indexes,
+            builds=view.builds,
+            storage=view.storage,
+        )
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
@@ -263,14 +271,22 @@ class Table:
         shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
         return advise_table(self._snapshot, self.usage(), shown)
 
-    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+    def verify(
+        self,
+        indexes: Sequence[str] | None = None,
+        *,
+        listener: Listener | None = None,
+        threads: int | None = None,
+    ) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data.
 
         Args:
             indexes: Only these, such as `record_index` or `secondary_index_idx_rider`.
+            listener: Called with the steps that are done, and all steps, as work goes on.
+            threads: How many file slices are read at a time; as many as there are cores.
         """
         zone = self._options.expression_time_zone or self._options.time_zone
-        return verify(self._snapshot, indexes, time_zone=zone)
+        return verify(self._snapshot, indexes, time_zone=zone, listener=listener, threads=threads)
 
     def _metadata_table(self) -> MetadataTable:
         if self._snapshot.metadata is None:

@@ -11,14 +11,19 @@ from lakedex.services.expression_creating import EXPR, FUNCTIONS
 _BY_CANONICAL_NAME = {canonical_name(name): name for name in FUNCTIONS}
 
 
-def is_expression(text: str) -> bool:
-    """Whether a text that stands for a column is more than a name.
+def read_columns(index: str, columns: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The columns of an index, and the options that say the same as an expression among them.
 
     Example:
-        >>> is_expression("upper(name)"), is_expression("name")
-        (True, False)
+        >>> read_columns("i", ["upper(name)"])
+        (['name'], {'expr': 'upper'})
+        >>> read_columns("i", ["name"])
+        (['name'], {})
     """
-    return "(" in text
+    if len(columns) != 1 or "(" not in columns[0]:
+        return columns, {}
+    column, options = read_expression(index, columns[0])
+    return [column], options
 
 
 def read_expression(index: str, text: str) -> tuple[str, dict[str, str]]:

@@ -14,23 +14,33 @@ import pyarrow as pa
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
 from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
+    add_expression_index,
     create_expression_index,
     refresh_expression_index,
+    stored_expression,
 )
-from lakedex.services.expression_text import is_expression, read_expression
+from lakedex.services.expression_text import read_columns
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import (
     ONCE,
     check_index_name,
+    find_dropped_index,
     find_index,
     indexed_column,
+    require_absent,
+)
+from lakedex.services.indexing import (
+    BackgroundBuild,
+    build_in_background,
+    start_build,
+    take_up_build,
 )
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
@@ -54,7 +64,7 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | None:
+) -> WriteResult | BackgroundBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -63,49 +73,76 @@ def create_index(
             indexes that a table has at most once.
         columns: The column, or the columns; or an expression such as `upper(name)`.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
-        options: Hudi's write options for the build and all later writes; with `expr`, the function
-            of an expression index and its arguments.
+        options: Hudi's write options for the build and all later writes. With
+            `lakedex.covering=true` the entries of a secondary index name the file groups of their
+            rows, so that a lookup takes one step; other engines do not see that. `expr` is the
+            function of an expression index, beside its arguments.
         if_missing: Do nothing when the index is there already.
-        wait: Whether to build it now, which is the only way so far.
+        wait: Whether to build it now, in one commit. Otherwise it is built in the background while
+            writers go on, and what is answered is a `BackgroundBuild`.
         check: Asks Spark about the function of an expression index, where there is a Spark.
 
     Returns:
-        What the commit came to; None when there was nothing to do.
+        What the commit came to, or the build; None when there was nothing to do.
 
     Raises:
         InvalidInput: The name, a column or its type is wrong, or there is such an index; the table
             is as it was.
-        UnsupportedFeature: The kind, or `wait=False`.
+        UnsupportedFeature: The kind.
         CommitConflict: Another writer was first; the table is as it was.
     """
-    if not wait:
-        raise UnsupportedFeature("building an index in the background (wait=False)")
-    chosen = dict(options or {})
-    wanted = [str(each) for each in column_names(columns)]
-    if len(wanted) == 1 and is_expression(wanted[0]):
-        column, function = read_expression(name, wanted[0])
-        wanted, chosen = [column], {**function, **chosen}
+    wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
+    chosen = {**function, **(options or {})}
     if EXPR in chosen:
+        if not wait:
+            raise UnsupportedFeature(f"building the expression index {name} in the background")
         return create_expression_index(
             writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
         )
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using)
-    asked = writer.with_options(chosen | _flags(kind, wanted))
-    if kind != SECONDARY_INDEX:
-        return _create_once(asked, kind, wanted, if_missing=if_missing)
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    chosen |= _flags(kind, wanted)
+    asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
-    there = find_index(snapshot, name)
+    made: list[IndexDefinition] = []
+    if kind != SECONDARY_INDEX:
+        _check_key(snapshot, kind, wanted)
+    there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
     if there is not None:
         if if_missing:
             return None
-        raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
-    return asked.add_index(_definition(asked, snapshot, name, wanted))
+        require_absent(snapshot, there)
+    if kind == SECONDARY_INDEX:
+        made.append(_definition(asked, snapshot, name, wanted, own))
+    if not wait:
+        if made:
+            _check_live_record_index(snapshot, name)
+        return build_in_background(writer, start_build(writer, chosen, made))
+    return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
+
+
+def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
+    """Go on with an index that is in the making and that nobody is at work on.
+
+    Args:
+        writer: The table.
+        name: The index by the name of its metadata partition, or by that which it was given.
+
+    Raises:
+        InvalidInput: No such index is in the making.
+        CommitConflict: Another process builds it.
+    """
+    found = find_index(writer.snapshot(), name)
+    return build_in_background(writer, take_up_build(writer, found or name))
 
 
 def refresh_index(writer: TableWriter, name: str) -> None:
     """Build a named index anew, as after another engine forgot to keep it up to date.
 
-    Other kinds of index are never behind their table: they have only to be there.
+    Other kinds of index are never behind their table: they have only to be there. An index that
+    another engine dropped is built again as its definition says. # traps: B62.
 
     Raises:
         InvalidInput: There is no such index.
@@ -113,6 +150,10 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     snapshot = writer.snapshot()
     there = find_index(snapshot, name)
     if there is None:
+        gone = find_dropped_index(snapshot, name)
+        if gone is not None:
+            _build_again(writer, snapshot, gone)
+            return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
     if there.startswith(EXPRESSION):
@@ -124,9 +165,26 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     (column,) = definition.source_fields
     own = there.removeprefix(PREFIX)
     # What could not be built again must not be dropped.
-    made = _definition(writer, snapshot, own, [column])
+    made = _definition(writer, snapshot, own, [column], definition.options)
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
+
+
+def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition) -> None:
+    columns = list(gone.source_fields)
+    if gone.name.startswith(EXPRESSION):
+        add_expression_index(writer, stored_expression(writer, snapshot, gone.name))
+        return
+    if gone.name.startswith(PREFIX):
+        own = gone.name.removeprefix(PREFIX)
+        writer.add_index(_definition(writer, snapshot, own, columns, gone.options))
+        return
+    flags = _flags(gone.name, columns)
+    if gone.is_partitioned:
+        flags = {names_of.PARTITIONED_RECORD_INDEX.name: "true"}
+    if not flags:
+        raise UnsupportedFeature(f"building the index {gone.name} again")
+    writer.with_options(flags).run(kinds.INDEX, None)
 
 
 def _kind(name: str, using: str) -> str:
@@ -149,32 +207,38 @@ def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
     }.get(kind, {})
 
 
-def _create_once(
-    writer: TableWriter, kind: str, columns: list[str], *, if_missing: bool
-) -> WriteResult | None:
-    config = writer.snapshot().config
+def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
+    config = snapshot.config
     keys = list(config.record_key_fields)
     if kind == _RECORD_INDEX and columns != keys:
         raise InvalidInput(
             f"the record index of table {config.name} is on its key ({', '.join(keys)}), not on "
             f"{', '.join(columns)}"
         )
-    if kind in config.metadata_partitions:
-        if if_missing:
-            return None
-        raise InvalidInput(f"table {config.name} has the index {kind} already")
-    return writer.run(kinds.INDEX, None)
+
+
+def _check_live_record_index(snapshot: Snapshot, name: str) -> None:
+    """Two indexes of which one needs the other are not built in one go in the background."""
+    if _RECORD_INDEX not in snapshot.config.metadata_partitions:
+        raise InvalidInput(
+            f"the secondary index {name} of table {snapshot.config.name} needs a record index that "
+            "is whole; build that first"
+        )
 
 
 def _definition(
-    writer: TableWriter, snapshot: Snapshot, name: str, columns: list[str]
+    writer: TableWriter,
+    snapshot: Snapshot,
+    name: str,
+    columns: list[str],
+    options: Mapping[str, str],
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
     check_index_name(name)
     column = _column(snapshot, name, columns)
     _check_record_index(writer, snapshot, name)
     full = PREFIX + name
-    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), {}, _VERSION)
+    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), options, _VERSION)
 
 
 def _column(snapshot: Snapshot, name: str, columns: list[str]) -> str:

@@ -6,6 +6,9 @@ from typing import Final
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.builds import IndexBuild
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
@@ -41,8 +44,33 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    wanted = (name, *(prefix + name for prefix in PREFIXES))
-    return next((each for each in wanted if each in known), None)
+    return next((each for each in _spellings(name) if each in known), None)
+
+
+def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
+    """The build of an index that lakedex makes, by any of its names."""
+    found = find_index(snapshot, name)
+    return next((each for each in snapshot.builds if found in each.names), None)
+
+
+def require_absent(snapshot: Snapshot, name: str) -> None:
+    """Refuse to make an index that is there, or in the making.
+
+    Raises:
+        InvalidInput: it says which of the two.
+    """
+    config = snapshot.config
+    if name in config.metadata_partitions:
+        raise InvalidInput(f"table {config.name} has the index {name} already")
+    if find_index(snapshot, name) is not None:
+        raise InvalidInput(f"the index {name} of table {config.name} is being built already")
+
+
+def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
+    """What is left of an index that is defined and not there, by either of its names."""
+    gone = dropped_names(snapshot.config, snapshot.definitions)
+    found = next((each for each in _spellings(name) if each in gone), None)
+    return None if found is None else snapshot.definitions[found]
 
 
 def check_index_name(name: str) -> None:
@@ -78,3 +106,7 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
             f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
         )
     return found[0]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (name, *(prefix + name for prefix in PREFIXES))

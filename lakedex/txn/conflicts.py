@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from lakedex.config import TableConfig, keys
+from lakedex.errors import FileMissing
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import split
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
@@ -24,8 +25,6 @@ _PROPERTIES = (
     *keys.ORDERING_FIELD_NAMES,
     keys.MERGE_MODE,
     keys.POPULATE_META_FIELDS,
-    keys.METADATA_PARTITIONS,
-    keys.METADATA_PARTITIONS_INFLIGHT,
     keys.CDC_ENABLED,
 )
 _LOG_COMPACT = "LOG_COMPACT"
@@ -51,7 +50,20 @@ def property_conflict(before: TableConfig, now: TableConfig) -> str | None:
         old, new = before.raw.get(key) or "", now.raw.get(key) or ""
         if old != new:
             return f"the table property {key} was changed from {old!r} to {new!r}"
-    return None
+    return index_conflict(before, now)
+
+
+def index_conflict(before: TableConfig, now: TableConfig) -> str | None:
+    """An index that came or went, in words.
+
+    One that was in the making when a write began is no surprise to it. That the write kept that one
+    up to date is for who commits it to see.
+    """
+    old, new = {*before.metadata_partitions}, {*now.metadata_partitions}
+    if old <= new and new <= old.union(before.metadata_partitions_inflight):
+        return None
+    names = f"from {','.join(sorted(old))!r} to {','.join(sorted(new))!r}"
+    return f"the table property {keys.METADATA_PARTITIONS} was changed {names}"
 
 
 def restore_conflict(before: Timeline, now: Timeline) -> str | None:
@@ -170,12 +182,19 @@ def _rewritten_groups(metadata: CommitMetadata) -> Iterator[FileSliceId]:
 
 
 def _compacted_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
-    for operation in timeline.compaction_plan(instant.requested_time).operations:
+    try:
+        plan = timeline.compaction_plan(instant.requested_time)
+    except FileMissing:
+        return  # taken back since the timeline was read
+    for operation in plan.operations:
         yield FileSliceId(operation.partition_path, operation.file_id)
 
 
 def _clustered_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
-    plan = timeline.requested_replace(instant.requested_time).clustering
+    try:
+        plan = timeline.requested_replace(instant.requested_time).clustering
+    except FileMissing:
+        return  # the same
     for group in plan.groups if plan is not None else ():
         for part in group.slices:
             yield FileSliceId(part.partition_path, part.file_id)

@@ -1,7 +1,8 @@
 """Which instants may leave the active timeline.
 
 The oldest ones, in one piece, while enough stay: what is older than the active timeline counts as
-committed. Nothing goes that somebody asks the active timeline for: a write that goes on, a
+committed. A commit with a savepoint may be left behind, as it does not tell where the timeline
+begins. Nothing goes that somebody asks the active timeline for: a write that goes on, a
 savepoint, the next clean, readers that must know which file groups were replaced, and the metadata
 table, whose log files are judged by the instants of the data table until they are compacted.
 """
@@ -19,6 +20,8 @@ from lakedex.upkeep.retained import clean_outcome, earliest_retained, last_clean
 _SERVICES = (Action.CLEAN, Action.ROLLBACK)
 _SPARE = 2
 """Beside the commits that a clean retains Hudi keeps so many."""
+_NOT_WAITED_FOR = (Action.SAVEPOINT, Action.INDEXING)
+"""A build that nobody goes on with may pend for ever. # traps: B44."""
 
 
 def is_archive_due(timeline: Timeline, options: ArchivingOptions) -> bool:
@@ -40,11 +43,13 @@ def data_instants_to_archive(
             least, most = needed, most + needed - least
     if len(commits) <= most:
         return []
-    bounds = [_before_pending(timeline), *timeline.savepoints()]
-    bounds += [_cleaned_up_to(timeline), _metadata_bound(snapshot)]
+    saved = timeline.savepoints()
+    bounds = [_before_pending(timeline), _cleaned_up_to(timeline), _metadata_bound(snapshot)]
+    if not archiving.beyond_savepoints:
+        bounds += saved
     candidates = _before(commits[: len(commits) - least], bounds)
     candidates = _before(candidates, [_first_uncleaned(snapshot, candidates)])
-    return _with_services(timeline, candidates)
+    return _with_services(timeline, [c for c in candidates if c.requested_time not in saved])
 
 
 def metadata_instants_to_archive(
@@ -66,8 +71,8 @@ def metadata_instants_to_archive(
         _before_pending(timeline),
         compactions[-_SPARE].requested_time,
         None if first is None else first.requested_time,
-        *(each.requested_time for each in data.pending()[:1]),
-        *data.savepoints(),
+        *(each.requested_time for each in _waited_for(data)[:1]),
+        *(() if options.beyond_savepoints else data.savepoints()),
     ]
     candidates = _before(commits[: len(commits) - options.least], bounds)
     return _with_services(timeline, candidates)
@@ -79,9 +84,13 @@ def _before(commits: Iterable[Instant], bounds: Iterable[str | None]) -> list[In
     return [c for c in commits if limit is None or instant_key(c.requested_time) < limit]
 
 
+def _waited_for(timeline: Timeline) -> list[Instant]:
+    return [each for each in timeline.pending() if each.action not in _NOT_WAITED_FOR]
+
+
 def _before_pending(timeline: Timeline) -> str | None:
     """The last commit before anything that pends, which a writer may have begun with."""
-    pending = [each for each in timeline.pending() if each.action is not Action.SAVEPOINT]
+    pending = _waited_for(timeline)
     if not pending:
         return None
     before = [each for each in timeline.write_instants() if each < pending[0]]
