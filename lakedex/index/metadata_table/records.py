@@ -45,8 +45,10 @@ _WRITABLE = (
 )
 
 
-def require_writable(names: Sequence[str]) -> None:
-    """Refuse a table that has an index which is not kept up to date.
+def require_writable(names: Sequence[str], definitions: Mapping[str, IndexDefinition]) -> None:
+    """Refuse a table that has an index which cannot be kept up to date.
+
+    What an expression index is about is only said by its definition.
 
     Raises:
         UnsupportedFeature: the index is named in it.
@@ -56,7 +58,8 @@ def require_writable(names: Sequence[str]) -> None:
             kind = metadata_partition(name).kind
         except InvalidInput:
             kind = None
-        if kind not in _WRITABLE:
+        is_undefined = kind is Kind.EXPRESSION_INDEX and name not in definitions
+        if kind not in _WRITABLE or is_undefined:
             raise UnsupportedFeature(f"writing a table that has the index {name}")
 
 

@@ -12,7 +12,13 @@ import pytest
 import lakedex
 from lakedex import ReadOptions
 from lakedex.engine import LocalEngine
-from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.errors import (
+    CommitConflict,
+    IndexUnusable,
+    InvalidInput,
+    LakedexError,
+    UnsupportedFeature,
+)
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
@@ -203,6 +209,24 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
     assert table.files("date_format(ts, 'yyyy-MM-dd') = '2022-10-01'") == 2
     table.index("day", "ts", **DAY)
     table.verified()
+
+
+def test_a_write_that_began_before_the_index_is_written_again(tmp_path):
+    # traps: B66
+    table = Days(tmp_path, days=1)
+    late = table.meanwhile(lambda: table.index("day", "ts", **DAY))
+    with pytest.raises(CommitConflict, match=r"metadata\.partitions was changed"):
+        late.upsert(source([row(0, 2, hours=200)], SCHEMA))
+
+    def make_anew() -> None:
+        drop_index(table.address, "day", table.writer.target().patience)
+        table.index("day", "ts", expr="hour")
+
+    late = table.meanwhile(make_anew)
+    with pytest.raises(CommitConflict, match="made the index expr_index_day anew"):
+        late.upsert(source([row(0, 2, hours=200)], SCHEMA))
+    table.verified()
+    assert table.files("hour(ts) = 25") == 0
 
 
 def test_cleaning_takes_the_entries_of_removed_files_away(tmp_path):
