@@ -28,7 +28,10 @@ class Extra:
     """Of the index or the procedure."""
     table: tuple[str, ...] = ()
     if_exists: bool = False
-    is_expression: bool = False
+    using: str = ""
+    """The kind of an index."""
+    expression: str = ""
+    """What an index is on, with blanks for all that stands before it, so that places are right."""
     position: int = 0
     """Where the name stands."""
     arguments: tuple[Literal, ...] = ()
@@ -96,17 +99,22 @@ class _Reader:
         if_missing = self._if("NOT", "EXISTS")
         name = self._name("the name of an index")
         table = self._on_table()
-        if self._took("USING"):
-            self._name("the kind of the index")
+        using = self._name("the kind of the index") if self._took("USING") else ""
         self._need("(")
-        place = self._token.start
-        is_expression = any(
-            token.keyword == "(" for token in self._tokens[self._at : len(self._tokens)]
-        )
-        if not is_expression:
-            raise complaint(self._text, place, "columns of an index are expected")
+        first = self._token
+        last = self._closing()
+        if first is last or "(" not in self._text[first.start : last.start]:
+            raise complaint(self._text, first.start, "columns of an index are expected")
+        self._need(")")
+        self._end()
         return Extra(
-            "create index", name, table, if_exists=if_missing, is_expression=True, position=place
+            "create index",
+            name,
+            table,
+            if_exists=if_missing,
+            position=first.start,
+            using=using,
+            expression=" " * first.start + self._text[first.start : last.start],
         )
 
     def call(self) -> Extra:
@@ -158,6 +166,16 @@ class _Reader:
         self._need("ON")
         self._took("TABLE")
         return self._name_parts("the name of a table")
+
+    def _closing(self) -> Token:
+        """The parenthesis that closes one before the place here, which becomes the place."""
+        depth = 1
+        while self._token.kind is not Kind.END:
+            depth += {"(": 1, ")": -1}.get(self._token.keyword, 0)
+            if not depth:
+                break
+            self._at += 1
+        return self._token
 
     def _name(self, what: str) -> str:
         token = self._token

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakedex.errors import UnsupportedFeature
 from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql import indexing
 from lakedex.spark.sql.context import Context, Prepared
@@ -43,7 +42,18 @@ def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | N
     if extra.verb == "refresh index":
         return Prepared(partial(indexing.refresh, context, named, extra.name))
     if extra.verb == "create index":
-        raise UnsupportedFeature(f"CREATE INDEX {extra.name} on an expression")
+        return Prepared(
+            partial(
+                indexing.create_index,
+                context,
+                named,
+                extra.name,
+                [extra.expression],
+                using=extra.using,
+                settings={},
+                if_missing=extra.if_exists,
+            )
+        )
     return None
 
 
