@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
-from lakedex.format.hfile import Cells, HFileReader, KeyRange
+from lakedex.format.hfile import Cells, HFileReader, KeyRange, prefix_ranges
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -57,11 +58,8 @@ class Selection:
         if self.keys is not None:
             return keys.filter(pc.is_in(keys, value_set=self.keys))
         if self.prefixes is not None:
-            wanted = [pc.starts_with(keys, prefix) for prefix in self.prefixes]
-            mask = wanted[0] if wanted else pa.array([False] * len(keys), pa.bool_())
-            for more in wanted[1:]:
-                mask = pc.or_(mask, more)
-            return keys.filter(mask)
+            ranges = prefix_ranges([prefix.encode() for prefix in self.prefixes])
+            return keys.filter(_in_ranges(keys.cast(pa.binary()), ranges))
         if self.ranges is not None:
             return keys.filter(_in_ranges(keys.cast(pa.binary()), self.ranges))
         return keys
@@ -176,13 +174,18 @@ class GroupReader:
 
 
 def _in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> pa.Array:
-    mask = pa.repeat(pa.scalar(value=False), len(keys))
-    for start, stop in ranges:
-        inside = pc.greater_equal(keys, pa.scalar(start, keys.type))
-        if stop is not None:
-            inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
-        mask = pc.or_(mask, inside)
-    return mask
+    """Which keys lie in ranges that ascend and do not overlap, all looked at in one go."""
+    count = len(ranges)
+    starts = pa.array([start for start, _ in ranges], keys.type)
+    order = pc.sort_indices(pa.concat_arrays([starts, keys])).to_numpy().astype(np.int64)
+    # The sort is stable: the last start before a key, or equal to it, is that of its range.
+    last = np.maximum.accumulate(np.where(order < count, order, -1))
+    mine = np.empty(len(keys), dtype=np.int64)
+    mine[order[order >= count] - count] = last[order >= count]
+    stops = pa.array([stop for _, stop in ranges], keys.type)
+    before = pc.less(keys, stops.take(pa.array(mine, mask=mine < 0)))
+    # Without a start there is no range, and without a stop it has no end.
+    return pc.and_(pa.array(mine >= 0), pc.fill_null(before, fill_value=True))
 
 
 @dataclass(frozen=True, slots=True)
