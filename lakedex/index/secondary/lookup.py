@@ -7,8 +7,12 @@ index knows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
@@ -31,6 +35,7 @@ from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
+_ROWS_TOLD = "secondary_rows"
 MAX_ROWS_OF_RANGE = 200_000
 """A range with more rows leaves out hardly any file, and is left to statistics."""
 _ROWS_OF_A_VALUE = 10
@@ -77,23 +82,52 @@ class SecondaryIndex:
         if isinstance(entries, str):
             return entries
         entries = asked.matching(entries, question.predicate, table.time_zone)
-        named = _places(table, entries) if covers else None
+        rows = _Rows.of(entries, groups_not_kept_up(table, name)).among(question.found)
+        named = _places(table, rows.entries) if covers else None
         if named is None:
-            keys = record_keys_of_secondary(entries["key"].combine_chunks())
-            found = locate(table, keys.unique(), question.partitions)
+            found = locate(table, rows.keys.unique(), question.partitions)
             if isinstance(found, str):
                 return f"the record index that it needs cannot be used: {found}"
         else:
             found = named
         candidates = [file_slice.id in found for file_slice in question.slices]
-        stale = groups_not_kept_up(table, name)
-        covered = [file_slice.id not in stale for file_slice in question.slices]
+        covered = [file_slice.id not in rows.stale for file_slice in question.slices]
         what = "a range" if asked.values is None else f"{len(asked.values)} values"
-        reason = f"{what} asked, {len(entries)} rows in {len(found)} file groups"
+        reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
-        if stale:
-            reason += f"; {len(stale)} file groups changed without the index and are kept"
+        if rows.stale:
+            reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
         return Answer(np.array(candidates, dtype=np.bool_), np.array(covered, np.bool_), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that may match, by their entries in one index."""
+
+    entries: pa.Table
+    keys: pa.Array
+    """Their record keys."""
+    stale: frozenset[FileSliceId]
+    """File groups of which the entries may not tell."""
+
+    @classmethod
+    def of(cls, entries: pa.Table, stale: frozenset[FileSliceId]) -> _Rows:
+        keys = record_keys_of_secondary(entries["key"].combine_chunks())
+        return cls(entries, keys, stale)
+
+    def among(self, told: dict[str, Any]) -> _Rows:
+        """Those that the indexes before this one told as well, for the next one to know.
+
+        Two conditions may be true in the same files and yet of no row: that shows here.
+        """
+        before: _Rows | None = told.get(_ROWS_TOLD)
+        rows = self
+        if before is not None:
+            both = pc.is_in(self.keys, value_set=before.keys)
+            left = self.entries.filter(both), self.keys.filter(both)
+            rows = _Rows(*left, self.stale | before.stale)
+        told[_ROWS_TOLD] = rows
+        return rows
 
 
 def _asked(name: str, question: Question) -> Asked | str:
