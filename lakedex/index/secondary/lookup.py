@@ -20,7 +20,7 @@ from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
+from lakedex.index.metadata_table.keys import record_keys_of_secondary
 from lakedex.index.record_index import (
     check_seconds,
     live_entries,
@@ -32,12 +32,17 @@ from lakedex.index.record_index import (
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.index.secondary.asked import Asked, asked_keys
 from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
+from lakedex.index.secondary.key_ranges import keys_of_value, united
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
 _ROWS_TOLD = "secondary_rows"
 MAX_ROWS_OF_RANGE = 200_000
 """A range with more rows leaves out hardly any file, and is left to statistics."""
+MAX_ROWS_OF_VALUES = 1_000_000
+"""The same for values, whose rows all become known: they are in memory for a while."""
+_ROWS_OF_BLOCKS = 10_000
+"""So many rows more are counted for a value, of the blocks that it begins and ends in."""
 _ROWS_OF_A_VALUE = 10
 """How many rows a value has shows only when it is looked up; opening the files costs more."""
 
@@ -193,15 +198,14 @@ def _entries(
 ) -> pa.Table | str:
     """The entries of the index that were asked for, or why they are too many."""
     metadata, name = table.metadata, definition.name
-    if asked.values is None:
-        ranges = asked.ranges or []
-        count = metadata.count_between(name, ranges)
-        if count > MAX_ROWS_OF_RANGE:
-            return f"the range has about {count} rows, which are too many to look up"
-        return metadata.scan_ranges(name, ranges, with_places=with_places)
-    prefixes = [secondary_prefix(value) for value in asked.values]
-    shards = None
-    if definition.is_placed_by_value:
-        groups = len(metadata.groups(name))
-        shards = shards_of(pa.array(prefixes, pa.string()), groups).tolist()
-    return metadata.scan_prefixes(name, prefixes, shards, with_places=with_places)
+    ranges, shards, most = asked.ranges or [], None, MAX_ROWS_OF_RANGE
+    if asked.values is not None:
+        ranges = united(keys_of_value(value) for value in asked.values)
+        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(asked.values)
+        if definition.is_placed_by_value:
+            starts = pa.array([start.decode() for start, _ in ranges], pa.string())
+            shards = shards_of(starts, len(metadata.groups(name))).tolist()
+    count = metadata.count_between(name, ranges, shards)
+    if count > most:
+        return f"about {count} rows have such values, which are too many to look up"
+    return metadata.scan_ranges(name, ranges, shards, with_places=with_places)

@@ -225,6 +225,20 @@ def test_a_list_of_many_values_is_looked_up(asked):
     assert asked.left(either, "text", "number") == {"k4", f"k{SLICES - 1}"}
 
 
+def test_what_has_too_many_rows_is_not_looked_up(asked, monkeypatch):
+    lookup = "lakedex.index.secondary.lookup."
+    for limit in ("MAX_ROWS_OF_RANGE", "MAX_ROWS_OF_VALUES", "_ROWS_OF_BLOCKS"):
+        monkeypatch.setattr(lookup + limit, 0)
+    for predicate in ("text = 'b'", "text > 'b'"):
+        (reason,) = (
+            step.reason
+            for step in asked.through("text").explain(predicate).steps
+            if step.index == NAME.format("text")
+        )
+        assert "too many to look up" in reason
+        asked.keys(predicate, "text")
+
+
 def test_older_states_are_not_asked_of_the_newest_index(asked):
     # traps: B18
     table = asked.through("text")
