@@ -12,9 +12,10 @@ from lakedex.format.hfile.data_blocks import ReadCounters
 from lakedex.format.hfile.lookup import KeyRange, after_prefix, prefix_ranges
 from lakedex.format.hfile.reader import HFileReader
 from lakedex.format.hfile.trailer import Codec
-from lakedex.format.hfile.writer import HFileBuilder, HFileOptions, write_hfile
+from lakedex.format.hfile.writer import MAX_KEY_BYTES, HFileBuilder, HFileOptions, write_hfile
 
 __all__ = [
+    "MAX_KEY_BYTES",
     "Cells",
     "Codec",
     "HFileBuilder",
