@@ -18,6 +18,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
+from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.pair_writer import pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
@@ -28,6 +29,7 @@ from lakedex.write.row_size import stored_rows
 
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
+_TOMBSTONES = 2_000
 _SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
 """Hudi's bounds of the number of file groups, unless options say others."""
 
@@ -47,6 +49,8 @@ class IndexEstimate:
     """By one task after the other; it is shared by as many as run at the same time."""
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
+    bytes_per_write: int
+    """What a write adds to all file groups together, however few rows it changes."""
     files: int
     """File slices of the table."""
     files_per_value: float
@@ -98,7 +102,7 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
-    tombstone = float(pc.mean(pc.binary_length(sample.pairs["key"])).as_py())
+    empty_write, tombstone = _log_bytes(sample, column)
     return IndexEstimate(
         column=column,
         rows=grown,
@@ -107,6 +111,7 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         size_bytes=round(groups * fixed + grown * per_entry),
         build_seconds=(sample.seconds + encoding) * grown / len(sample.keys),
         bytes_per_change=per_entry + tombstone,
+        bytes_per_write=round(groups * empty_write),
         files=files,
         files_per_value=per_value,
         sampled_rows=len(sample.keys),
@@ -196,6 +201,23 @@ def stored_bytes(keys: pa.Array, values: pa.Array) -> tuple[float, float]:
     """
     one, whole = _size(keys[:1], values[:1]), _size(keys, values)
     return float(one), (whole - one) / max(1, len(keys) - 1)
+
+
+def _log_bytes(sample: _Sample, column: str) -> tuple[float, float]:
+    """What a log file takes by itself, and what each tombstone in it takes."""
+    keys = sample.pairs["key"].combine_chunks()[:_TOMBSTONES]
+    header = {HeaderKey.INSTANT_TIME: "0" * 17, HeaderKey.SCHEMA: METADATA_RECORD_SCHEMA}
+    one, whole = (_delete_bytes(part, column) for part in (keys[:1], keys))
+    each = (whole - one) / max(1, len(keys) - 1)
+    entry = b"0" * _size(keys[:1], pair_records(1))
+    heads = len(encode_block(BlockKind.HFILE_DATA, header, entry))
+    heads += len(encode_block(BlockKind.DELETE, header, b"0" * one))
+    return float(heads), each
+
+
+def _delete_bytes(keys: pa.Array, column: str) -> int:
+    partitions = pa.repeat(f"secondary_index_idx_{column}", len(keys))
+    return len(encode_delete_content(keys, partitions, None))
 
 
 def _size(keys: pa.Array, values: pa.Array) -> int:

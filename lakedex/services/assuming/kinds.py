@@ -15,13 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
+from lakedex.expr.evaluate import evaluate
 from lakedex.expr.may_match import may_match
-from lakedex.expr.points import points
+from lakedex.expr.one_column import about
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.index.answer import NEWEST_ONLY, Mask
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.record_index.lookup import record_keys
-from lakedex.index.secondary.spelling import is_sure, spelled, spelled_literals
+from lakedex.index.secondary.asked import Asked as AskedKeys
+from lakedex.index.secondary.asked import asked_keys
 from lakedex.services.index_estimating import files_per_value
 from lakedex.services.index_names import existing_index
 from lakedex.table import Snapshot
@@ -79,49 +82,47 @@ class AssumedSecondary:
         return f"secondary index on {self.column}"
 
     def why_not(self, asked: Asked) -> str | None:
-        """It answers `=`, IN and IS NULL on the newest snapshot."""
+        """It answers what the real one would, on the newest snapshot."""
         there = existing_index(asked.snapshot, self.column)
         if there is not None:
             return f"the table has {there} already"
-        values = self._values(asked)
-        if isinstance(values, str):
-            return values
+        found = self._asked(asked)
+        if isinstance(found, str):
+            return found
         return None if asked.snapshot.is_latest else NEWEST_ONLY
 
     def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
         """The slices that hold a row with one of the values."""
-        values = self._values(asked)
-        wanted = pa.array([] if isinstance(values, str) else values, pa.string())
+        own = about(asked.predicate, (self.column,))
         keep = np.zeros(len(slices), dtype=np.bool_)
         seen: list[pa.Array] = []
         rows = incidences = 0
         for number, found in enumerate(_columns(asked.snapshot, slices, self.column)):
-            texts = spelled(found.unique())
-            hits = pc.is_in(texts, value_set=wanted)
+            values = found.unique()
+            batch = pa.record_batch([values], names=[self.column])
+            hits = evaluate(own, batch, time_zone=asked.time_zone)
             keep[number] = bool(pc.any(hits).as_py())
             rows += len(found)
-            incidences += len(texts)
+            incidences += len(values)
             if share < 1:
-                seen.append(texts)
+                seen.append(values)
+        question = self._asked(asked)
+        values_asked = None if isinstance(question, str) else question.values
         typical = None
-        if seen:
+        if seen and values_asked is not None:
             distinct = len(pa.chunked_array(seen).unique())
             files = round(len(slices) / share)
-            typical = len(wanted) * files_per_value(incidences, distinct, share, files)
-        reason = f"{len(wanted)} values asked, {rows:,} rows of {len(slices)} file slices read"
+            typical = len(values_asked) * files_per_value(incidences, distinct, share, files)
+        what = "a range" if values_asked is None else f"{len(values_asked)} values"
+        reason = f"{what} asked, {rows:,} rows of {len(slices)} file slices read"
         if "record_index" not in asked.snapshot.config.metadata_partitions:
             reason += "; it needs the record index, which has to be built first"
         return Sight(keep, typical, reason)
 
-    def _values(self, asked: Asked) -> list[str | None] | str:
-        data_type = asked.snapshot.schema.field(self.column).type
-        if not is_sure(data_type):
-            return f"how it would spell {data_type} values is not sure"
-        found = points(asked.predicate, (self.column,))
-        if found is None:
-            return f"the predicate has no =, IN or IS NULL on {self.column}"
-        values = spelled_literals([literal.value for literal in found], data_type)
-        return f"a value does not fit {self.column} ({data_type})" if values is None else values
+    def _asked(self, asked: Asked) -> AskedKeys | str:
+        name = f"secondary_index_{self.column}"
+        definition = IndexDefinition(name, self.kind, "identity", (self.column,), {}, 2)
+        return asked_keys(definition, asked.predicate, asked.snapshot.schema)
 
 
 @dataclass(frozen=True, slots=True)
