@@ -31,7 +31,7 @@ from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
 from lakedex.storage import Storage
 
-_KEPT_BYTES = 4 << 20
+_KEPT_BYTES = 16 << 20
 """So much of the log blocks is kept; what goes beyond is read again for each selection."""
 
 
@@ -129,15 +129,21 @@ class GroupReader:
                 found.extend(_split(cells, block.path, block.schema_text))
         return found
 
+    def cell_count(self) -> int:
+        """How many cells base file and log blocks have, deleted keys left aside."""
+        return sum(reader.entry_count for reader in self._hfile_readers())
+
     def count_between(self, ranges: Sequence[KeyRange]) -> int:
         """About how many cells lie in some ranges, told by the sizes of the blocks there."""
-        readers = [
-            self._block_reader(number, block)
-            for number, block in enumerate(self.log_blocks)
-            if block.kind is BlockKind.HFILE_DATA
-        ]
-        readers += [self.base] if self.base is not None else []
+        readers = self._hfile_readers()
         return round(sum(each.share_of(ranges) * each.entry_count for each in readers))
+
+    def _hfile_readers(self) -> Iterator[HFileReader]:
+        if self.base is not None:
+            yield self.base
+        for number, block in enumerate(self.log_blocks):
+            if block.kind is BlockKind.HFILE_DATA:
+                yield self._block_reader(number, block)
 
     def log_cells(self, max_bytes: int) -> Iterator[tuple[LogBlock, pa.Array, pa.Array | None]]:
         """The cells of all log blocks, oldest first: keys, and values unless they are deleted."""

@@ -157,6 +157,11 @@ class MetadataTable:
         readers = (self.group_reader(partition, file_id) for file_id in chosen)
         return sum(reader.count_between(ranges) for reader in readers)
 
+    def cell_count(self, partition: str, shards: Sequence[int] | None = None) -> int:
+        """How many records the groups have, or some of them, those of log files beside the base."""
+        chosen = self._chosen(partition, shards)
+        return sum(self.group_reader(partition, file_id).cell_count() for file_id in chosen)
+
     def _chosen(self, partition: str, shards: Sequence[int] | None) -> list[str]:
         file_ids = self._file_ids(partition)
         return file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]

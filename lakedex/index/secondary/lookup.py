@@ -205,7 +205,9 @@ def _entries(
         if definition.is_placed_by_value:
             starts = pa.array([start.decode() for start, _ in ranges], pa.string())
             shards = shards_of(starts, len(metadata.groups(name))).tolist()
-    count = metadata.count_between(name, ranges, shards)
+    count = metadata.cell_count(name, shards)
+    if count > most:
+        count = metadata.count_between(name, ranges, shards)
     if count > most:
         return f"about {count} rows have such values, which are too many to look up"
     return metadata.scan_ranges(name, ranges, shards, with_places=with_places)
