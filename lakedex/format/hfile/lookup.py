@@ -113,15 +113,6 @@ class RangeLookup:
         self._starts = key_column(pa.array([start for start, _ in ranges], pa.binary()))
         self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
 
-    @classmethod
-    def of_prefixes(cls, prefixes: Sequence[bytes]) -> RangeLookup:
-        """All keys that start with a prefix; one that starts with another adds nothing."""
-        kept: list[bytes] = []
-        for prefix in sorted(set(prefixes)):
-            if not kept or not prefix.startswith(kept[-1]):
-                kept.append(prefix)
-        return cls([(prefix, after_prefix(prefix)) for prefix in kept])
-
     def touched(self, index: BlockIndex) -> Ints:
         """The rows of the index that may hold a key of one of the ranges, ascending."""
         first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
@@ -141,6 +132,20 @@ class RangeLookup:
         if self._open_end:
             bounds[-1] = count
         return bounds
+
+
+def prefix_ranges(prefixes: Sequence[bytes]) -> list[KeyRange]:
+    """All keys that start with one of some prefixes; one that starts with another adds nothing.
+
+    Example:
+        >>> prefix_ranges([b"b", b"ab", b"a"])
+        [(b'a', b'b'), (b'b', b'c')]
+    """
+    kept: list[bytes] = []
+    for prefix in sorted(set(prefixes)):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return [(prefix, after_prefix(prefix)) for prefix in kept]
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
