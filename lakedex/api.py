@@ -32,6 +32,8 @@ from lakedex.prune import (
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
+from lakedex.services.advising import Advice, advise_table
+from lakedex.services.assuming import with_assumed
 from lakedex.services.verifying import Listener, VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
@@ -173,8 +175,36 @@ class Table:
         """The file slices that may hold a match, after pruning."""
         return self.explain(filter).files
 
-    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
-        """What would be read for a filter, which index removed how much, and why."""
+    def explain(
+        self,
+        filter: Filter | None = None,
+        as_of: str | None = None,
+        *,
+        assuming: Sequence[str] = (),
+    ) -> Report:
+        """What would be read for a filter, which index removed how much, and why.
+
+        Args:
+            filter: The filter.
+            as_of: An earlier time.
+            assuming: Indexes that do not exist: columns with a secondary index, `record_index`,
+                `column_stats` or `bloom_filters`. The data is looked into, or a part of it, to say
+                what they would do; `expected` of the report is how many slices they would leave.
+        """
+        report = self._explained(filter, as_of)
+        if isinstance(assuming, str) or assuming:
+            view = self._at(as_of)
+            tree = self._understood(view, filter).tree
+            return with_assumed(
+                view,
+                None if tree is None else normalise(tree),
+                report,
+                _names("assuming", assuming),
+                time_zone=self._options.time_zone,
+            )
+        return report
+
+    def _explained(self, filter: Filter | None, as_of: str | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
         report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
@@ -225,6 +255,15 @@ class Table:
         Counted by every process that reads the table through lakedex, from Spark too.
         """
         return usage_of(self._snapshot.storage)
+
+    def advise(self, name: str | None = None) -> Advice:
+        """Indexes to create and to drop, judging by the queries that were counted.
+
+        Args:
+            name: What the statements call the table; by its path unless told.
+        """
+        shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
+        return advise_table(self._snapshot, self.usage(), shown)
 
     def verify(
         self,

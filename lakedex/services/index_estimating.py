@@ -91,10 +91,10 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     share = sample.slices / files
     rows = max(len(sample.keys), stored_rows(snapshot)) if share < 1 else len(sample.keys)
-    per_value = _files_per_value(sample.incidences, sample.distinct, share, files)
+    per_value = files_per_value(sample.incidences, sample.distinct, share, files)
     values = max(1.0, sample.incidences / share / per_value)
     grown = round(rows * growth)
-    groups = shards_for(grown, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+    groups = groups_for(grown)
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
@@ -113,13 +113,18 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
     )
 
 
+def groups_for(rows: int) -> int:
+    """The file groups that an index of record keys gets for so many rows."""
+    return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+
+
 def _read(snapshot: Snapshot, column: str) -> _Sample:
     """Slices from all over the table, while they are few rows."""
     target = SecondaryTarget("sample", column, 1, 1)
     started = time.perf_counter()
     parts, counts, rows = [], 0, 0
     chosen = 0
-    for current in _spread(snapshot.slices):
+    for current in spread_slices(snapshot.slices, _MOST_SLICES):
         own = list(read_slice(snapshot.read_context, current, [RECORD_KEY, column]))
         chosen += 1
         if own:
@@ -138,22 +143,22 @@ def _read(snapshot: Snapshot, column: str) -> _Sample:
     return _Sample(keys, numbers, counts, chosen, seconds, pairs)
 
 
-def _spread(slices: tuple[FileSlice, ...]) -> list[FileSlice]:
+def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
     """Some slices, evenly from first to last."""
-    count = min(len(slices), _MOST_SLICES)
+    count = min(len(slices), most)
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def _files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
+def files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
     """How many of all files hold a value, if a share of them has `distinct` values.
 
     A value in c files is in the sample with probability 1 - (1 - share)^c, and then in share * c
     of its files; so distinct / incidences falls with c, and c is found by halving.
 
     Example:
-        >>> round(_files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
+        >>> round(files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
         1.0
-        >>> round(_files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        >>> round(files_per_value(incidences=500, distinct=50, share=0.1, files=100))
         100
     """
     if share >= 1:
@@ -178,10 +183,21 @@ def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
     placed = values.take(pa.array(np.resize(kept, count)))
     keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
     keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))
-    one, whole = (_size(keys[:1]), _size(keys))
+    return stored_bytes(keys, pair_records(len(keys)))
+
+
+def stored_bytes(keys: pa.Array, values: pa.Array) -> tuple[float, float]:
+    """What a file group with these records takes by itself, and what each record takes.
+
+    Example:
+        >>> alone, each = stored_bytes(pa.array(["a", "b"]), pair_records(2))
+        >>> alone > each > 0
+        True
+    """
+    one, whole = _size(keys[:1], values[:1]), _size(keys, values)
     return float(one), (whole - one) / max(1, len(keys) - 1)
 
 
-def _size(keys: pa.Array) -> int:
+def _size(keys: pa.Array, values: pa.Array) -> int:
     info = {"schema": METADATA_RECORD_SCHEMA.encode()}
-    return len(write_hfile(keys, pair_records(len(keys)), file_info=info, options=HFILE_OPTIONS))
+    return len(write_hfile(keys, values, file_info=info, options=HFILE_OPTIONS))

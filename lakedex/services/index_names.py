@@ -9,8 +9,22 @@ from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
-PREFIXES: Final = ("secondary_index_", "expr_index_")
+SECONDARY: Final = "secondary_index_"
+PREFIXES: Final = (SECONDARY, "expr_index_")
 """What stands before the name that an index was given, in the name of its partition."""
+
+
+def existing_index(snapshot: Snapshot, column: str) -> str | None:
+    """The live secondary index on a column alone, if there is one."""
+    live = snapshot.config.metadata_partitions
+    return next(
+        (
+            name
+            for name, each in snapshot.definitions.items()
+            if name in live and name.startswith(SECONDARY) and each.source_fields == (column,)
+        ),
+        None,
+    )
 
 
 def find_index(snapshot: Snapshot, name: str) -> str | None:

@@ -55,8 +55,11 @@ class Snapshot:
 
     @property
     def is_latest(self) -> bool:
-        """Whether this is the newest snapshot, the only one that key indexes describe."""
-        return self.as_of is None
+        """Whether this is the newest snapshot, the only one that key indexes describe.
+
+        One as of a time after which nothing happened is the newest, too.
+        """
+        return self.as_of is None or self.timeline.instants == self._full_timeline.instants
 
     @cached_property
     def schema(self) -> pa.Schema:

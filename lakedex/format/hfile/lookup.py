@@ -1,4 +1,4 @@
-"""Finding keys and prefixes: which blocks they touch, and which cells of those blocks.
+"""Finding keys, prefixes and ranges: which blocks they touch, and which cells of those blocks.
 
 A key belongs to the last block whose index key is not greater. Index keys may be shorter
 than the first key of their block, so a key can be sent to a block and sort before all of its
@@ -16,9 +16,12 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
-from lakedex.format.hfile.words import Ints, key_column, sorted_once
+from lakedex.format.hfile.even_keys import find_rows, key_matrix
+from lakedex.format.hfile.words import Ints, KeyColumn, key_column, sorted_once
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
+KeyRange = tuple[bytes, bytes | None]
+"""From a key up to, but without, another one; None stands for no end."""
 
 
 class KeyLookup:
@@ -34,10 +37,11 @@ class KeyLookup:
         if array.null_count:
             self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
             self._keys = self._keys.drop_null()
-        self._column = key_column(self._keys)
+        column = key_column(self._keys)
         # Neighbours in the file are looked for one after the other: kinder to the caches.
-        self._order = np.argsort(self._column.words(0))
-        self._sorted = self._column.take(self._order)
+        self._order = np.argsort(column.words(0))
+        self._sorted = column.take(self._order)
+        self._matrix = key_matrix(column)
 
     def homes(self, index: BlockIndex) -> Ints:
         """For each key, in the order of the search, the row of the index that may hold it."""
@@ -64,18 +68,33 @@ class KeyLookup:
             at[asked] = np.arange(count, count + len(asked))
             count += len(asked)
             values.append(part)
-        rows = np.flatnonzero(at >= 0)
-        found = pa.concat_arrays(values).take(pa.array(at[rows]))
-        return Cells(self._keys.take(pa.array(rows)), found, self._row_of[rows])
+        if count == len(at):
+            keys, query = self._keys, self._row_of
+        else:
+            rows = np.flatnonzero(at >= 0)
+            keys, query, at = self._keys.take(pa.array(rows)), self._row_of[rows], at[rows]
+        return Cells(keys, pa.concat_arrays(values).take(pa.array(at)), query)
 
     def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
         """Which keys, of those at `mine`, are in the group, and their values."""
-        rows = group.sorted_keys().candidates(self._sorted.take(mine))
+        column, asked = self._sorted.take(mine), self._order[mine]
+        rows = None
+        if self._matrix is not None:
+            rows = find_rows(group, self._matrix[asked], column)
+        if rows is None:
+            rows = self._find_any(group, column, asked)
+        if len(rows) and int(rows.min()) < 0:
+            there = np.flatnonzero(rows >= 0)
+            asked, rows = asked[there], rows[there]
+        return asked, group.values(rows)
+
+    def _find_any(self, group: CellGroup, column: KeyColumn, asked: Ints) -> Ints:
+        """For each of some keys, of any length, the row of its cell or -1."""
+        rows = group.sorted_keys().candidates(column)
         possible = np.flatnonzero(rows >= 0)
-        asked, rows = self._order[mine[possible]], rows[possible]
-        equal = pc.equal(group.keys(rows), self._keys.take(pa.array(asked)))
-        same = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
-        return asked[same], group.values(rows[same])
+        equal = pc.equal(group.keys(rows[possible]), self._keys.take(pa.array(asked[possible])))
+        rows[possible[~equal.to_numpy(zero_copy_only=False)]] = -1
+        return rows
 
 
 def touched_rows(homes: Ints) -> Ints:
@@ -84,27 +103,32 @@ def touched_rows(homes: Ints) -> Ints:
     return rows[rows >= 0]
 
 
-class PrefixLookup:
-    """Key prefixes whose cells are wanted, each cell once."""
+class RangeLookup:
+    """Ranges of keys whose cells are wanted."""
 
-    def __init__(self, prefixes: Sequence[bytes]) -> None:
-        """Take the prefixes; those that start with another one add nothing and are dropped."""
+    def __init__(self, ranges: Sequence[KeyRange]) -> None:
+        """Take ranges, which ascend and do not overlap; only the last one may have no end."""
+        ends = [stop for _, stop in ranges]
+        self._open_end = bool(ends) and ends[-1] is None
+        self._starts = key_column(pa.array([start for start, _ in ranges], pa.binary()))
+        self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
+
+    @classmethod
+    def of_prefixes(cls, prefixes: Sequence[bytes]) -> RangeLookup:
+        """All keys that start with a prefix; one that starts with another adds nothing."""
         kept: list[bytes] = []
         for prefix in sorted(set(prefixes)):
             if not kept or not prefix.startswith(kept[-1]):
                 kept.append(prefix)
-        ends = [_after(prefix) for prefix in kept]
-        self._open_end = bool(ends) and ends[-1] is None
-        self._starts = key_column(pa.array(kept, pa.binary()))
-        self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
+        return cls([(prefix, after_prefix(prefix)) for prefix in kept])
 
     def touched(self, index: BlockIndex) -> Ints:
-        """The rows of the index that may hold a key with one of the prefixes, ascending."""
+        """The rows of the index that may hold a key of one of the ranges, ascending."""
         first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
         return _join_ranges(first, self._close(index.keys.lower_bound(self._ends), len(index)))
 
     def find(self, groups: Iterator[CellGroup]) -> Iterator[Cells]:
-        """The cells that have one of the prefixes, in key order."""
+        """The cells that are in one of the ranges, in key order."""
         for group in groups:
             keys = group.sorted_keys()
             first = keys.lower_bound(self._starts)
@@ -113,14 +137,19 @@ class PrefixLookup:
                 yield group.cells(rows)
 
     def _close(self, bounds: Ints, count: int) -> Ints:
-        """Bounds of the ranges' ends; a prefix of 0xff bytes, or the empty one, has no end."""
+        """Bounds of the ranges' ends, of which the last may be open."""
         if self._open_end:
             bounds[-1] = count
         return bounds
 
 
-def _after(prefix: bytes) -> bytes | None:
-    """The smallest key that is greater than all keys with the prefix."""
+def after_prefix(prefix: bytes) -> bytes | None:
+    r"""The smallest key that is greater than all keys with the prefix; None when there is none.
+
+    Example:
+        >>> after_prefix(b"ab"), after_prefix(b"a\xff"), after_prefix(b"")
+        (b'ac', b'b', None)
+    """
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 

@@ -6,6 +6,7 @@ import uuid
 
 import pyarrow as pa
 
+from lakedex.filegroup import FileSliceId
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes
@@ -55,11 +56,18 @@ class PairTaker:
         self._parts: dict[str, list[pa.Table]] = {each.name: [] for each in self._targets}
         self._notes: dict[str, list[KeyNote]] = {each.name: [] for each in self._targets}
 
-    def add(self, before: pa.Table, after: pa.Table, others: pa.Table | None = None) -> None:
-        """Rows as they were and as they are, with record key and indexed columns."""
+    def add(
+        self,
+        before: pa.Table,
+        after: pa.Table,
+        others: pa.Table | None = None,
+        *,
+        place: FileSliceId | None = None,
+    ) -> None:
+        """Rows of a file group as they were and as they are: record key and indexed columns."""
         for target in self._targets:
             parts = self._parts[target.name]
-            parts.append(pair_changes(target, before, after, others))
+            parts.append(pair_changes(target, before, after, others, place))
             if sum(part.num_rows for part in parts) >= _PAIRS_AT_ONCE:
                 self._put_out(target)
 

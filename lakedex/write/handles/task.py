@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
@@ -48,7 +49,8 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
             changed = outcome.changed
-            pairs.add(changed.before, changed.after, changed.others)
+            place = FileSliceId(group.partition, group.file_id)
+            pairs.add(changed.before, changed.after, changed.others, place=place)
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
     publisher.finish()
