@@ -21,8 +21,8 @@ from tests.soak.writing import WRITERS, fill, write_on
 from tests.support.history import create
 from tests.support.killing import server
 
-PATIENCE_S = 240.0
-_LOOK_S = 0.25
+PATIENCE_S = 400.0
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ OPTIONS = WRITE_OPTIONS | {
     "hoodie.archive.automatic": "false",
 }
 TIDY = {"hoodie.clean.automatic": "true", "hoodie.archive.automatic": "true"}
-_LOOK_S = 0.1
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
