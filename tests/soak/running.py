@@ -32,7 +32,7 @@ class Goals:
     least: Mapping[str, int]
     seconds: float = 0.0
     """For so long it goes on in any case."""
-    commits_a_kill: int = 30
+    commits_a_kill: int = 20
     """After so many commits each a process is killed, and begun anew."""
 
     def missing(self, found: Mapping[str, int]) -> dict[str, int]:

@@ -74,7 +74,7 @@ class RecordIndexCheck(Check):
         kind, detail = ProblemKind.MISSING, "its row has no entry"
         self._tell(findings, kind, found.missing, keys, detail, slices)
         # Of a key that stands several times the entry can name one place only.
-        right_somewhere = np.zeros(len(keys), dtype=np.bool_)
+        right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
         findings.add_all(
@@ -172,6 +172,8 @@ def _locations(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSlice
     codes = np.zeros(len(entries), dtype=np.int64)
     for name in _PLACE:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
+        if len(encoded.dictionary) == 1:
+            continue  # it tells no place from another
         own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = np.unique(codes * max(1, len(encoded.dictionary)) + own, return_inverse=True)[1]
     _, first = np.unique(codes, return_index=True)
