@@ -27,6 +27,8 @@ def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSli
     codes = np.zeros(len(entries), dtype=np.int64)
     for name in _PLACE:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
+        if len(encoded.dictionary) == 1:
+            continue  # it tells no place from another
         own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = np.unique(codes * max(1, len(encoded.dictionary)) + own, return_inverse=True)[1]
     _, first = np.unique(codes, return_index=True)

@@ -63,7 +63,7 @@ class RecordIndexCheck(Check):
         kind, detail = ProblemKind.MISSING, "its row has no entry"
         self._tell(findings, kind, found.missing, keys, detail, slices)
         # Of a key that stands several times the entry can name one place only.
-        right_somewhere = np.zeros(len(keys), dtype=np.bool_)
+        right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
         findings.add_all(
