@@ -104,8 +104,9 @@ def figures(found: dict[str, dict], where: str) -> Iterator[Figure]:
         goal = memory / 2**20 if memory and name.startswith("lakedex") else None
         yield Figure(f"{where}: peak memory, {name}", answer["peak_bytes"] / 2**20, "MiB", goal)
     for name, answer in found.items():
-        for step, seconds in answer["steps"].items():
-            yield Figure(f"{where}: last upsert, {name}, {step}", seconds, "s")
+        for write, steps in (("load", "load_steps"), ("last upsert", "steps")):
+            for step, seconds in answer[steps].items():
+                yield Figure(f"{where}: {write}, {name}, {step}", seconds, "s")
 
 
 if __name__ == "__main__":

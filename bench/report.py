@@ -93,10 +93,14 @@ def run(measure: Callable[[bool], Iterable[Figure]]) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it works")
     parser.add_argument("--json", action="store_true", help="one JSON object for each figure")
     arguments = parser.parse_args()
-    figures = list(measure(arguments.quick))
+    figures = []
+    for figure in measure(arguments.quick):
+        figures.append(figure)
+        # A benchmark takes minutes: whoever waits sees each figure as soon as it is known.
+        print(f"  {figure.what}: {_amount(figure.value, figure.unit)}", file=sys.stderr, flush=True)
+        if arguments.json:
+            print(json.dumps(asdict(figure)), flush=True)
     if arguments.json:
-        for figure in figures:
-            print(json.dumps(asdict(figure)))
         return
     print(load_line())
     print("\n".join(table(figures)))

@@ -24,8 +24,8 @@ HERE = Path(__file__).resolve().parent
 NAMES = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
 
 
-def measured(name: str, root: Path, *, quick: bool) -> list[Figure]:
-    """The figures of one benchmark, of the lakedex that lies in `root`."""
+def measured(name: str, root: Path, *, quick: bool) -> tuple[list[Figure], bool]:
+    """The figures of one benchmark of the lakedex in `root`, and whether it ended well."""
     command = [sys.executable, str(HERE / f"bench_{name}.py"), "--json"]
     command += ["--quick"] if quick else []
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -33,9 +33,9 @@ def measured(name: str, root: Path, *, quick: bool) -> list[Figure]:
         command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     if done.returncode:
-        print(f"{name}: ended with {done.returncode}, no figures", file=sys.stderr)
-        return []
-    return [Figure(**json.loads(line)) for line in done.stdout.splitlines()]
+        print(f"{name}: ended with {done.returncode}, figures are missing", file=sys.stderr)
+    figures = [Figure(**json.loads(line)) for line in done.stdout.splitlines()]
+    return figures, not done.returncode
 
 
 @contextlib.contextmanager
@@ -69,11 +69,11 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(worktree(arguments.against)) if arguments.against else None
         for name in names:
-            found = measured(name, ROOT, quick=arguments.quick)
-            broken |= not found
+            found, ended_well = measured(name, ROOT, quick=arguments.quick)
+            broken |= not ended_well
             figures += found
             if other is not None:
-                older = measured(name, other, quick=arguments.quick)
+                older, _ = measured(name, other, quick=arguments.quick)
                 before |= {figure.what: figure.value for figure in older}
     print("\n".join(table(figures, before)))
     print(load_line())

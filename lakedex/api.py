@@ -27,11 +27,14 @@ from lakedex.prune import (
     Report,
     is_read_at_once,
     plan,
+    tell_dropped,
     weighs_cost,
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
-from lakedex.services.verifying import VerifyReport, verify
+from lakedex.services.advising import Advice, advise_table
+from lakedex.services.assuming import with_assumed
+from lakedex.services.verifying import Listener, VerifyReport, verify
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
@@ -172,11 +175,39 @@ class Table:
         """The file slices that may hold a match, after pruning."""
         return self.explain(filter).files
 
-    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
-        """What would be read for a filter, which index removed how much, and why."""
+    def explain(
+        self,
+        filter: Filter | None = None,
+        as_of: str | None = None,
+        *,
+        assuming: Sequence[str] = (),
+    ) -> Report:
+        """What would be read for a filter, which index removed how much, and why.
+
+        Args:
+            filter: The filter.
+            as_of: An earlier time.
+            assuming: Indexes that do not exist: columns with a secondary index, `record_index`,
+                `column_stats` or `bloom_filters`. The data is looked into, or a part of it, to say
+                what they would do; `expected` of the report is how many slices they would leave.
+        """
+        report = self._explained(filter, as_of)
+        if isinstance(assuming, str) or assuming:
+            view = self._at(as_of)
+            tree = self._understood(view, filter).tree
+            return with_assumed(
+                view,
+                None if tree is None else normalise(tree),
+                report,
+                _names("assuming", assuming),
+                time_zone=self._options.time_zone,
+            )
+        return report
+
+    def _explained(self, filter: Filter | None, as_of: str | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
-        report = self._planned(view, question, ANY_ENGINE)
+        report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
         asked = any(step.used and step.estimated_seconds is not None for step in report.steps)
         if asked and self._options.weighs_cost and is_read_at_once(ARROW, view.slices):
             return replace(report, notes=(*report.notes, _AT_ONCE))
@@ -212,7 +243,8 @@ class Table:
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
-        found = list_indexes(view.config, view.definitions, view.metadata)
+        gone = view.dropped_indexes
+        found = list_indexes(view.config, view.definitions, view.metadata, gone)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
@@ -224,14 +256,31 @@ class Table:
         """
         return usage_of(self._snapshot.storage)
 
-    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+    def advise(self, name: str | None = None) -> Advice:
+        """Indexes to create and to drop, judging by the queries that were counted.
+
+        Args:
+            name: What the statements call the table; by its path unless told.
+        """
+        shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
+        return advise_table(self._snapshot, self.usage(), shown)
+
+    def verify(
+        self,
+        indexes: Sequence[str] | None = None,
+        *,
+        listener: Listener | None = None,
+        threads: int | None = None,
+    ) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data.
 
         Args:
             indexes: Only these, such as `record_index` or `secondary_index_idx_rider`.
+            listener: Called with the steps that are done, and all steps, as work goes on.
+            threads: How many file slices are read at a time; as many as there are cores.
         """
         zone = self._options.expression_time_zone or self._options.time_zone
-        return verify(self._snapshot, indexes, time_zone=zone)
+        return verify(self._snapshot, indexes, time_zone=zone, listener=listener, threads=threads)
 
     def _metadata_table(self) -> MetadataTable:
         if self._snapshot.metadata is None:

@@ -3,7 +3,7 @@
     python bench/peers/measure.py ENGINE DATA WORK
 
 DATA holds `load/` and `batch-<n>/` as Parquet; WORK is an empty folder. Prints one JSON line with
-seconds, the peak memory of driver and Python workers, and the steps of lakedex's last upsert.
+seconds, the peak memory of driver and Python workers, and the steps of lakedex's writes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def main(name: str, data: Path, work: Path) -> None:
     engine = kind(spark, work)
     watch = PeakMemory()
     load = timed(lambda: engine.load(spark.read.parquet(str(data / "load"))))
+    loaded = steps_of(engine)
     upserts = []
     for batch in sorted(data.glob("batch-*")) if name != "parquet" else []:
         rows = spark.read.parquet(str(batch))
         upserts.append(timed(lambda rows=rows: engine.upsert(rows)))
-    told = getattr(engine, "last", None)
     print(
         json.dumps(
             {
@@ -40,11 +40,18 @@ def main(name: str, data: Path, work: Path) -> None:
                 "upserts": upserts,
                 "rows": engine.count(),
                 "peak_bytes": watch.stop(),
-                "steps": dict(told.seconds) if told is not None else {},
+                "load_steps": loaded,
+                "steps": steps_of(engine),
             }
         )
     )
     spark.stop()
+
+
+def steps_of(engine) -> dict[str, float]:
+    """The seconds of each step of the last write, of an engine that tells them."""
+    told = getattr(engine, "last", None)
+    return dict(told.seconds) if told is not None else {}
 
 
 def timed(work) -> float:

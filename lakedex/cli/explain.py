@@ -32,7 +32,7 @@ _COLUMNS = (
 )
 
 
-def explain(
+def explain(  # noqa: PLR0913 - every one is an option of the command
     path: TablePath,
     predicate: Annotated[
         str,
@@ -44,6 +44,16 @@ def explain(
     as_of: AsOf = None,
     time_zone: TimeZone = "UTC",
     without: Without = None,
+    assuming: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assuming",
+            metavar="COLUMN",
+            help="Also show what a secondary index on this column would do, or record_index, "
+            "column_stats or bloom_filters; reads a part of the data. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     files: Annotated[
         bool, typer.Option("--files", help="The file slices that are left, too.")
     ] = False,
@@ -53,7 +63,7 @@ def explain(
     """Explain what a query would read: each index that was asked, or why it was not."""
     table = open_table(path, storage_option, time_zone=time_zone, without=without)
     with pointing_into(predicate):
-        report = table.explain(predicate, as_of)
+        report = table.explain(predicate, as_of, assuming=assuming or ())
     if as_json:
         answer = report.as_dict()
         if not files:
@@ -73,6 +83,8 @@ def print_report(report: Report) -> None:
     for text in report.notes:
         screen.say(f"note: {text}", screen.QUIET)
     screen.say(summary(report), screen.STRONG)
+    if report.assumption:
+        screen.say(report.assumption, screen.STRONG)
 
 
 def summary(report: Report) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from lakedex import __version__
+from lakedex.cli.advise import advise
 from lakedex.cli.compact import compact
 from lakedex.cli.demo import demo
 from lakedex.cli.explain import explain
@@ -65,5 +66,6 @@ def lakedex(
 
 for command in (show, indexes, metadata, explain, read, verify, repair, compact, upgrade, demo):
     app.command()(command)
+app.command()(advise)
 for service in (clean, archive, savepoint, rollback, restore):
     app.command()(service)

@@ -8,7 +8,7 @@ the output is not a terminal nothing is wrapped or cut, so that `grep` and `awk`
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -155,11 +155,14 @@ def _console(*, to_errors: bool = False) -> Console:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """A spinner on standard error while something takes its time; nothing on a pipe."""
+def working(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A spinner on standard error while something takes its time; nothing on a pipe.
+
+    What it gives may be told how many steps are done, and how many there are.
+    """
     console = progress_console()
     if not console.is_terminal:
-        yield
+        yield lambda _done, _total: None
         return
-    with console.status(shown(what)):
-        yield
+    with console.status(shown(what)) as status:
+        yield lambda done, total: status.update(shown(f"{what}: {done} of {total}"))

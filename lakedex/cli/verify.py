@@ -30,11 +30,11 @@ def verify(
 ) -> None:
     """Compare every index with the data; the exit code is 1 when one disagrees.
 
-    All rows of the table are read.
+    All rows of the table are read, several file slices at a time.
     """
     table = open_table(path, storage_option)
-    with screen.working(f"verifying {table.name}"):
-        report = table.verify(index or None)
+    with screen.working(f"verifying {table.name}") as tell:
+        report = table.verify(index or None, listener=tell)
     if as_json:
         print_json(report.as_dict())
     else:

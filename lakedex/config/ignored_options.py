@@ -34,7 +34,6 @@ _WRITE: Final = """
     hoodie.markers.timeline_server_based.batch.num_threads
     hoodie.markers.timeline_server_based.batch.interval_ms
     hoodie.write.concurrency.mode hoodie.write.num.retries.on.conflict.failures
-    hoodie.write.concurrency.early.conflict.detection.enable
     hoodie.write.concurrency.early.conflict.detection.strategy
     hoodie.write.concurrency.early.conflict.check.commit.conflict
     hoodie.write.concurrency.schema.conflict.resolution.enable
@@ -135,7 +134,6 @@ _SERVICES: Final = """
     hoodie.commits.archival.batch
     hoodie.archive.async hoodie.archive.merge.enable
     hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
-    hoodie.archive.beyond.savepoint
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
     hoodie.clustering.updates.strategy
     hoodie.clustering.rollback.pending.replacecommit.on.conflict

@@ -89,6 +89,8 @@ class LockOptions:
     renewal_s: int
     heartbeat_ms: int
     heartbeat_misses: int
+    looks_early: bool
+    """Whether a writer looks for others at work on its file groups before it writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +311,7 @@ def _lock(settings: Mapping[str, str]) -> LockOptions:
         renewal_s=options.LOCK_RENEWAL_S.value(settings),
         heartbeat_ms=options.HEARTBEAT_MS.value(settings),
         heartbeat_misses=options.HEARTBEAT_MISSES.value(settings),
+        looks_early=options.EARLY_CONFLICTS.value(settings),
     )
     if lock.renewal_s >= lock.validity_s:
         raise InvalidInput(

@@ -16,7 +16,7 @@ from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
-    decode_avro_block,
+    decode_avro_blocks,
     decode_delete_block,
     decode_parquet_block,
     effective_blocks,
@@ -24,6 +24,8 @@ from lakedex.format.logfile import (
 )
 from lakedex.merge import ChangeSet, Entries, newest_per_key
 
+_TOGETHER_BYTES = 4 << 20
+"""Blocks are decoded together up to so many bytes."""
 _Mask = npt.NDArray[np.bool_]
 
 
@@ -52,10 +54,10 @@ def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
 def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema) -> ChangeSet:
     """The newest change of each key in a slice's log files, rows with the `target` columns."""
     parts = [
-        _deletes(context, block)
-        if block.kind is BlockKind.DELETE
-        else _data(context, block, target, file_slice.partition)
-        for block in slice_blocks(context, file_slice)
+        _deletes(context, run[0])
+        if run[0].kind is BlockKind.DELETE
+        else _data(context, run, target, file_slice.partition)
+        for run in _runs(context, slice_blocks(context, file_slice))
     ]
     entries = _joined(context, parts)
     tables = [part.rows for part in parts if part.rows is not None]
@@ -63,21 +65,70 @@ def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema)
     return ChangeSet(entries, newest_per_key(entries), rows, _row_of_entry(parts))
 
 
-def _data(context: ReadContext, block: LogBlock, target: pa.Schema, partition: str) -> _Part:
+def plain_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock] | None:
+    """The log blocks of a slice, if all of them hold whole rows of one and the newest form."""
+    if not file_slice.logs:
+        return []
+    blocks = slice_blocks(context, file_slice)
+    is_plain = context.history is None and not context.config.drop_partition_columns
+    if is_plain and all(_is_alike(context, blocks[0], block) for block in blocks):
+        return blocks
+    return None
+
+
+def change_set(context: ReadContext, rows: pa.Table, keys: pa.Array) -> ChangeSet:
+    """The newest change of each key among rows of log blocks, oldest first."""
+    part = _part_of(context, rows, keys, frozenset())
+    entries = _joined(context, [part])
+    return ChangeSet(entries, newest_per_key(entries), rows, _row_of_entry([part]))
+
+
+def _runs(context: ReadContext, blocks: list[LogBlock]) -> list[list[LogBlock]]:
+    """The blocks in their order, with those together that can be decoded together.
+
+    Many small commits leave many small blocks; each costs about as much as a larger one.
+    """
+    runs: list[list[LogBlock]] = []
+    size = 0
+    for block in blocks:
+        own = block.content.size
+        if runs and size + own <= _TOGETHER_BYTES and _is_alike(context, runs[-1][0], block):
+            runs[-1].append(block)
+            size += own
+        else:
+            runs.append([block])
+            size = own
+    return runs
+
+
+def _is_alike(context: ReadContext, one: LogBlock, other: LogBlock) -> bool:
+    """Whether the records of two blocks have the same form."""
+    plain = all(each.kind is BlockKind.AVRO_DATA and not each.is_partial for each in (one, other))
+    return plain and context.history is None and one.schema_text == other.schema_text
+
+
+def _data(context: ReadContext, run: list[LogBlock], target: pa.Schema, partition: str) -> _Part:
+    block = run[0]
     if block.is_partial and context.history is not None:
         raise UnsupportedFeature(f"partial updates of renamed columns, as in {block.path},")
-    rows = _stored_rows(context, block, target)
+    rows = _stored_rows(context, run, target)
     missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
     rows = context.conform(rows, block.instant_time, target, partition)
+    return _part_of(context, rows, context.record_keys(rows), frozenset(missing))
+
+
+def _part_of(
+    context: ReadContext, rows: pa.Table, keys: pa.Array, missing: frozenset[str]
+) -> _Part:
     is_delete = marked_deleted(rows)
     raw = [rows[name] for name in context.ordering_fields]
     return _Part(
-        context.record_keys(rows),
+        keys,
         tuple(ordering_values(values) for values in raw),
         is_delete,
         is_delete & without_ordering(raw, rows.num_rows),
         rows,
-        frozenset(missing),
+        missing,
     )
 
 
@@ -85,15 +136,16 @@ def block_keys(
     context: ReadContext, block: LogBlock, target: pa.Schema, partition: str
 ) -> pa.Array:
     """The record keys in a data block; `target` names the column that they are made of."""
-    rows = _stored_rows(context, block, target)
+    rows = _stored_rows(context, [block], target)
     return context.record_keys(context.conform(rows, block.instant_time, target, partition))
 
 
-def _stored_rows(context: ReadContext, block: LogBlock, target: pa.Schema) -> pa.Table:
-    """The rows of a data block as they are stored, with no more columns than needed."""
+def _stored_rows(context: ReadContext, run: list[LogBlock], target: pa.Schema) -> pa.Table:
+    """The rows of data blocks as they are stored, with no more columns than needed."""
+    block = run[0]
     stored = context.stored_names(target.names, block.instant_time)
     if block.kind is BlockKind.AVRO_DATA:
-        return pa.Table.from_batches([decode_avro_block(block, columns=stored)])
+        return pa.Table.from_batches([decode_avro_blocks(run, columns=stored)])
     if block.kind is BlockKind.PARQUET_DATA:
         return decode_parquet_block(block, columns=stored)
     raise UnsupportedFeature(f"a {block.kind.name} block in the data log {block.path}")

@@ -41,11 +41,11 @@ def read_slice(
     """
     wanted = context.target(columns)
     if not file_slice.logs:
-        yield from _base_rows(context, file_slice, wanted, batch_rows)
+        yield from base_rows(context, file_slice, wanted, batch_rows)
         return
     needed = context.target(list(dict.fromkeys([*columns, *context.merge_columns()])))
     changes = read_changes(context, file_slice, needed)
-    for rows in _base_rows(context, file_slice, needed, batch_rows):
+    for rows in base_rows(context, file_slice, needed, batch_rows):
         ordering = [ordering_values(rows[name]) for name in context.ordering_fields]
         merged = changes.apply(rows, context.record_keys(rows), ordering)
         if merged.num_rows:
@@ -63,7 +63,7 @@ def count_rows(context: ReadContext, file_slice: FileSlice) -> int:
     if marks or any(block.kind is BlockKind.DELETE for block in blocks) or len(keys) != 1:
         return sum(part.num_rows for part in read_slice(context, file_slice, keys))
     target = context.target(keys)
-    stored = [context.record_keys(rows) for rows in _base_rows(context, file_slice, target, None)]
+    stored = [context.record_keys(rows) for rows in base_rows(context, file_slice, target, None)]
     logged = [block_keys(context, block, target, file_slice.partition) for block in blocks]
     base = pa.chunked_array(stored, pa.string())
     changed = pa.chunked_array(logged, pa.string()).unique()
@@ -71,9 +71,13 @@ def count_rows(context: ReadContext, file_slice: FileSlice) -> int:
     return len(base) + len(changed) - in_base
 
 
-def _base_rows(
-    context: ReadContext, file_slice: FileSlice, target: pa.Schema, batch_rows: int | None
+def base_rows(
+    context: ReadContext,
+    file_slice: FileSlice,
+    target: pa.Schema,
+    batch_rows: int | None = BATCH_ROWS,
 ) -> Iterator[pa.Table]:
+    """The rows of a slice's base file as they are, log files left alone."""
     base = file_slice.base
     if base is None:
         return

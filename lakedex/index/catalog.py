@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lakedex.config import TableConfig
 from lakedex.errors import LakedexError
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import Dropped
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 
 
@@ -21,7 +22,7 @@ class IndexInfo:
     columns: tuple[str, ...]
     function: str
     state: str
-    """`live`, `building`, or `defined` when there is a definition but no usable partition."""
+    """`live`, `building`, `dropped` by another engine, or `defined` and never built."""
     file_groups: int
     size_bytes: int
     problem: str | None = None
@@ -41,10 +42,25 @@ def list_indexes(
     config: TableConfig,
     definitions: Mapping[str, IndexDefinition],
     metadata: MetadataTable | None,
+    dropped: Mapping[str, Dropped] | None = None,
 ) -> list[IndexInfo]:
-    """Every index that is live, being built or defined, by name."""
+    """Every index that is live, being built or defined, by name.
+
+    Args:
+        config: The properties of the table.
+        definitions: Its index definitions.
+        metadata: Its metadata table, where it can be read.
+        dropped: The defined indexes that another engine dropped, by `dropped.find_dropped`.
+    """
     names = {*config.metadata_partitions, *config.metadata_partitions_inflight, *definitions}
-    return [_info(name, config, definitions.get(name), metadata) for name in sorted(names)]
+    found = [_info(name, config, definitions.get(name), metadata) for name in sorted(names)]
+    return [_told(each, (dropped or {}).get(each.name)) for each in found]
+
+
+def _told(info: IndexInfo, dropped: Dropped | None) -> IndexInfo:
+    if dropped is None:
+        return info
+    return replace(info, state="dropped", problem=f"{dropped}; {dropped.remedy}")
 
 
 def _info(

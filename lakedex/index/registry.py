@@ -6,9 +6,13 @@ filters, which cost most to read. A new kind is a new module and one line here.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from lakedex.expr.tree import Expr
 from lakedex.index.answer import IndexKind
 from lakedex.index.bloom_filters import BloomFilterIndex
 from lakedex.index.column_stats import ColumnStatsIndex
+from lakedex.index.either import EitherIndex, has_sides
 from lakedex.index.expression import ExpressionIndex
 from lakedex.index.partition_stats import PartitionStatsIndex
 from lakedex.index.record_index import RecordIndex
@@ -22,3 +26,17 @@ KINDS: tuple[IndexKind, ...] = (
     ColumnStatsIndex(),
     BloomFilterIndex(),
 )
+
+
+def kinds_for(predicate: Expr, without: Collection[str] = ()) -> tuple[IndexKind, ...]:
+    """The kinds to ask about a predicate; an OR over several columns is also asked side by side.
+
+    Args:
+        predicate: In normal form.
+        without: Names and kinds of indexes that must not be asked.
+    """
+    if not has_sides(predicate):
+        return KINDS
+    exact = tuple(kind for kind in KINDS if isinstance(kind, RecordIndex | SecondaryIndex))
+    last = KINDS.index(exact[-1]) + 1
+    return (*KINDS[:last], EitherIndex(exact, without), *KINDS[last:])

@@ -1,6 +1,7 @@
 """From a predicate to the files that may match, with reasons."""
 
 from lakedex.prune.cost import ANY_ENGINE, ARROW, SPARK, Reader, is_read_at_once, weighs_cost
+from lakedex.prune.dropped import tell_dropped
 from lakedex.prune.planner import PlanOptions, plan
 from lakedex.prune.report import Report, Step
 
@@ -14,5 +15,6 @@ __all__ = [
     "Step",
     "is_read_at_once",
     "plan",
+    "tell_dropped",
     "weighs_cost",
 ]

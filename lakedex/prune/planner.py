@@ -21,7 +21,7 @@ from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import FileSlice
 from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
-from lakedex.index.registry import KINDS
+from lakedex.index.registry import kinds_for
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
 from lakedex.prune.report import Report, Step
@@ -109,7 +109,7 @@ class _Plan:
         if table is None:
             return
         scales = self._scales(table)
-        for kind in KINDS:
+        for kind in kinds_for(predicate, self._options.without):
             for name in kind.names(table):
                 self._index(kind, name, self._question(predicate, table, scales), scales)
 

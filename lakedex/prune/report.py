@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from lakedex.filegroup import FileSlice
 from lakedex.prune.shapes import Shape
+
+NO_INDEX: Final = frozenset({"partition_values", "constant"})
+"""Kinds of steps that ask no index: what they tell stands in paths, or in the predicate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class Step:
     used: bool = True
     estimated_seconds: float | None = None
     """What asking was expected to take, where it could be told."""
+    assumed: bool = False
+    """Whether the index does not exist: the figures are what it would do."""
 
     def as_dict(self) -> dict[str, Any]:
         """The step as plain values, for JSON."""
@@ -36,6 +41,7 @@ class Step:
             "seconds": round(self.seconds, 6),
             "estimated_seconds": _rounded(self.estimated_seconds),
             "reason": self.reason,
+            "assumed": self.assumed,
         }
 
 
@@ -56,11 +62,20 @@ class Report:
     notes: tuple[str, ...] = field(default=())
     shapes: tuple[Shape, ...] = ()
     """How columns are compared in the predicate."""
+    expected: int | None = None
+    """How many slices would be left if the assumed indexes were there; None without any."""
 
     @property
     def bytes_left(self) -> int:
         """The bytes of the slices that are left to read."""
         return sum(file_slice.size_bytes for file_slice in self.files)
+
+    @property
+    def assumption(self) -> str:
+        """What would be read with the assumed indexes, in words; empty without any."""
+        if self.expected is None:
+            return ""
+        return f"with the assumed indexes it would read {self.expected:,} of {self.total:,}"
 
     def as_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
@@ -68,6 +83,7 @@ class Report:
             "predicate": self.predicate,
             "total": self.total,
             "left": len(self.files),
+            "expected": self.expected,
             "total_bytes": self.total_bytes,
             "bytes_left": self.bytes_left,
             "listing": self.listing,
@@ -95,6 +111,8 @@ class Report:
             change = f"{step.before:>7,} -> {step.after:<7,}" if step.used else " " * 18
             lines.append(f"  {step.index:<{width}}  {change}  {step.reason}")
         lines += [f"  note: {note}" for note in self.notes]
+        if self.expected is not None:
+            lines.append(f"  {self.assumption}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,8 @@
-"""The shapes of a predicate: which column is compared how, not with what."""
+"""The shapes of a predicate: which column is compared how, not with what.
+
+Shapes are kept beside the table, so constants never stand in them, except those that choose what a
+function gives out, as the format of `date_format` does.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from lakedex.expr.tree import (
+    Call,
+    Cast,
     Column,
     Compare,
     Expr,
@@ -24,6 +30,23 @@ from lakedex.expr.tree_text import tree_text
 _MOST_SHAPES = 32
 _MOST_NODES = 1_000
 _LONGEST = 80
+_CHOOSING = frozenset(
+    [
+        "date_format",
+        "date_trunc",
+        "trunc",
+        "to_date",
+        "to_timestamp",
+        "from_unixtime",
+        "unix_timestamp",
+        "substr",
+        "substring",
+        "left",
+        "right",
+        "bucket",
+    ]
+)
+"""Functions whose constants choose a form; they are no values of the table."""
 _OPERATORS = {
     Op.EQ: "equal",
     Op.EQ_NULL_SAFE: "equal",
@@ -43,6 +66,8 @@ class Shape(NamedTuple):
     """`equal`, `in`, `range`, `not equal`, `null`, `not null`, `like` or `other`."""
     expression: str = ""
     """What is compared, where that is not the bare column: `upper(name)`."""
+    values: int = 0
+    """With how many constants it is compared."""
 
 
 def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
@@ -51,12 +76,12 @@ def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
     Example:
         >>> from lakedex.expr import parse_predicate
         >>> for shape in shapes_of(parse_predicate("a = 1 AND (upper(b) > 'X' OR a IN (2, 3))")):
-        ...     print(shape.column, shape.operator, shape.expression)
-        a equal
-        b range upper(b)
-        a in
+        ...     print(shape.column, shape.operator, shape.expression, shape.values)
+        a equal  1
+        b range upper(b) 1
+        a in  2
     """
-    found: dict[Shape, None] = {}
+    found: dict[tuple[str, str, str], int] = {}
     pending = [] if predicate is None else [predicate]
     for _ in range(_MOST_NODES):
         if not pending or len(found) >= _MOST_SHAPES:
@@ -70,9 +95,30 @@ def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
         for subject in subjects:
             for column in columns_of(subject)[:1]:
                 bare = isinstance(subject, Column)
-                text = "" if bare else shorten(tree_text(subject), _LONGEST)
-                found[Shape(column.name, operator, text)] = None
-    return tuple(found)
+                text = "" if bare else shorten(_text(subject), _LONGEST)
+                key = (column.name, operator, text)
+                found[key] = found.get(key, 0) + _constants(node)
+    return tuple(Shape(*key, values) for key, values in found.items())
+
+
+def _constants(node: Expr) -> int:
+    return len(node.values) if isinstance(node, In) else int(not isinstance(node, Column))
+
+
+def _text(expr: Expr, *, shows: bool = False) -> str:
+    """What is compared, on one line; constants show only where they choose a form."""
+    match expr:
+        case Column():
+            return tree_text(expr)
+        case Literal():
+            return tree_text(expr) if shows else "?"
+        case Cast(child, kind):
+            return f"cast({_text(child)}, {kind})"
+        case Call(function, arguments):
+            keeps = function.lower() in _CHOOSING
+            return f"{function}({', '.join(_text(each, shows=keeps) for each in arguments)})"
+        case _:
+            return "?"
 
 
 def _told(node: Expr) -> tuple[list[Expr], str] | None:

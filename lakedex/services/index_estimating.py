@@ -18,6 +18,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
+from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.pair_writer import pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
@@ -28,6 +29,7 @@ from lakedex.write.row_size import stored_rows
 
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
+_TOMBSTONES = 2_000
 _SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
 """Hudi's bounds of the number of file groups, unless options say others."""
 
@@ -47,6 +49,8 @@ class IndexEstimate:
     """By one task after the other; it is shared by as many as run at the same time."""
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
+    bytes_per_write: int
+    """What a write adds to all file groups together, however few rows it changes."""
     files: int
     """File slices of the table."""
     files_per_value: float
@@ -91,14 +95,14 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     share = sample.slices / files
     rows = max(len(sample.keys), stored_rows(snapshot)) if share < 1 else len(sample.keys)
-    per_value = _files_per_value(sample.incidences, sample.distinct, share, files)
+    per_value = files_per_value(sample.incidences, sample.distinct, share, files)
     values = max(1.0, sample.incidences / share / per_value)
     grown = round(rows * growth)
-    groups = shards_for(grown, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+    groups = groups_for(grown)
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
-    tombstone = float(pc.mean(pc.binary_length(sample.pairs["key"])).as_py())
+    empty_write, tombstone = _log_bytes(sample, column)
     return IndexEstimate(
         column=column,
         rows=grown,
@@ -107,10 +111,16 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
         size_bytes=round(groups * fixed + grown * per_entry),
         build_seconds=(sample.seconds + encoding) * grown / len(sample.keys),
         bytes_per_change=per_entry + tombstone,
+        bytes_per_write=round(groups * empty_write),
         files=files,
         files_per_value=per_value,
         sampled_rows=len(sample.keys),
     )
+
+
+def groups_for(rows: int) -> int:
+    """The file groups that an index of record keys gets for so many rows."""
+    return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
 
 
 def _read(snapshot: Snapshot, column: str) -> _Sample:
@@ -119,7 +129,7 @@ def _read(snapshot: Snapshot, column: str) -> _Sample:
     started = time.perf_counter()
     parts, counts, rows = [], 0, 0
     chosen = 0
-    for current in _spread(snapshot.slices):
+    for current in spread_slices(snapshot.slices, _MOST_SLICES):
         own = list(read_slice(snapshot.read_context, current, [RECORD_KEY, column]))
         chosen += 1
         if own:
@@ -138,22 +148,22 @@ def _read(snapshot: Snapshot, column: str) -> _Sample:
     return _Sample(keys, numbers, counts, chosen, seconds, pairs)
 
 
-def _spread(slices: tuple[FileSlice, ...]) -> list[FileSlice]:
+def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
     """Some slices, evenly from first to last."""
-    count = min(len(slices), _MOST_SLICES)
+    count = min(len(slices), most)
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def _files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
+def files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
     """How many of all files hold a value, if a share of them has `distinct` values.
 
     A value in c files is in the sample with probability 1 - (1 - share)^c, and then in share * c
     of its files; so distinct / incidences falls with c, and c is found by halving.
 
     Example:
-        >>> round(_files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
+        >>> round(files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
         1.0
-        >>> round(_files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        >>> round(files_per_value(incidences=500, distinct=50, share=0.1, files=100))
         100
     """
     if share >= 1:
@@ -178,10 +188,38 @@ def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
     placed = values.take(pa.array(np.resize(kept, count)))
     keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
     keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))
-    one, whole = (_size(keys[:1]), _size(keys))
+    return stored_bytes(keys, pair_records(len(keys)))
+
+
+def stored_bytes(keys: pa.Array, values: pa.Array) -> tuple[float, float]:
+    """What a file group with these records takes by itself, and what each record takes.
+
+    Example:
+        >>> alone, each = stored_bytes(pa.array(["a", "b"]), pair_records(2))
+        >>> alone > each > 0
+        True
+    """
+    one, whole = _size(keys[:1], values[:1]), _size(keys, values)
     return float(one), (whole - one) / max(1, len(keys) - 1)
 
 
-def _size(keys: pa.Array) -> int:
+def _log_bytes(sample: _Sample, column: str) -> tuple[float, float]:
+    """What a log file takes by itself, and what each tombstone in it takes."""
+    keys = sample.pairs["key"].combine_chunks()[:_TOMBSTONES]
+    header = {HeaderKey.INSTANT_TIME: "0" * 17, HeaderKey.SCHEMA: METADATA_RECORD_SCHEMA}
+    one, whole = (_delete_bytes(part, column) for part in (keys[:1], keys))
+    each = (whole - one) / max(1, len(keys) - 1)
+    entry = b"0" * _size(keys[:1], pair_records(1))
+    heads = len(encode_block(BlockKind.HFILE_DATA, header, entry))
+    heads += len(encode_block(BlockKind.DELETE, header, b"0" * one))
+    return float(heads), each
+
+
+def _delete_bytes(keys: pa.Array, column: str) -> int:
+    partitions = pa.repeat(f"secondary_index_idx_{column}", len(keys))
+    return len(encode_delete_content(keys, partitions, None))
+
+
+def _size(keys: pa.Array, values: pa.Array) -> int:
     info = {"schema": METADATA_RECORD_SCHEMA.encode()}
-    return len(write_hfile(keys, pair_records(len(keys)), file_info=info, options=HFILE_OPTIONS))
+    return len(write_hfile(keys, values, file_info=info, options=HFILE_OPTIONS))

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
-PREFIXES: Final = ("secondary_index_", "expr_index_")
+SECONDARY: Final = "secondary_index_"
+PREFIXES: Final = (SECONDARY, "expr_index_")
 """What stands before the name that an index was given, in the name of its partition."""
+
+
+def existing_index(snapshot: Snapshot, column: str) -> str | None:
+    """The live secondary index on a column alone, if there is one."""
+    live = snapshot.config.metadata_partitions
+    return next(
+        (
+            name
+            for name, each in snapshot.definitions.items()
+            if name in live and name.startswith(SECONDARY) and each.source_fields == (column,)
+        ),
+        None,
+    )
 
 
 def find_index(snapshot: Snapshot, name: str) -> str | None:
@@ -21,5 +37,15 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    wanted = (name, *(prefix + name for prefix in PREFIXES))
-    return next((each for each in wanted if each in known), None)
+    return next((each for each in _spellings(name) if each in known), None)
+
+
+def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
+    """What is left of an index that is defined and not there, by either of its names."""
+    gone = dropped_names(snapshot.config, snapshot.definitions)
+    found = next((each for each in _spellings(name) if each in gone), None)
+    return None if found is None else snapshot.definitions[found]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return (name, *(prefix + name for prefix in PREFIXES))

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame
 
 from lakedex.filegroup import FileSlice
-from lakedex.prune import Report, Step
+from lakedex.prune import Report, Step, tell_dropped
 from lakedex.spark.serving import TableServer
 
 Scans: TypeAlias = "Sequence[tuple[str, Report]]"
@@ -59,8 +59,10 @@ def list_scans(server: TableServer, jvm: Any, execution: Any) -> Scans:  # noqa:
     with server.watching() as seen:
         jvm.lakedex.jvm.Scans.list(execution.executedPlan())
     # Both halves of a table ask for the same plan.
-    found = {(pin.name, id(report)): (pin.spec.path, report) for pin, report in seen}
-    return tuple(found.values())
+    found = {(pin.name, id(report)): (pin, report) for pin, report in seen}
+    return tuple(
+        (pin.spec.path, tell_dropped(report, pin.snapshot)) for pin, report in found.values()
+    )
 
 
 def files_text(scans: Scans) -> str:

@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakedex.config import keys
-from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.errors import InvalidInput, LakedexError, TableNotFound
+from lakedex.services.advising import Advice, joined_advice
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
 from lakedex.spark.explaining import QueryReport, Scans, explain_query, list_scans
@@ -161,6 +162,25 @@ class Lake:
         """
         rows = self._spark.sql(query) if isinstance(query, str) else query
         return explain_query(self._server, rows)
+
+    def advise(self, tables: str | Sequence[str] | None = None) -> Advice:
+        """Indexes to create and to drop, judging by the queries that were counted.
+
+        Args:
+            tables: Names or paths; all tables of the session's catalog unless told.
+        """
+        if tables is not None:
+            names = [tables] if isinstance(tables, str) else tables
+            return joined_advice(
+                [self.table(n).advise(None if _PATH_MARKS.search(n) else n) for n in names]
+            )
+        found = []
+        for each in self._statements.names.own_tables():
+            try:
+                found.append(self.table_at(each.path).advise(each.shown))
+            except LakedexError as error:
+                found.append(Advice((), (f"{each.shown}: {error}",)))
+        return joined_advice(found)
 
     def scans(self, execution: Any) -> Scans:  # noqa: ANN401 - a JVM object
         """What the scans of a planned query would read of our tables."""

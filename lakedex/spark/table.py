@@ -9,25 +9,21 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
-from lakedex.api import Filter, ReadOptions
+from lakedex.api import ReadOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
-from lakedex.index.catalog import IndexInfo
-from lakedex.prune import Report
-from lakedex.prune.usage import TableUsage
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
-from lakedex.services.verifying import VerifyReport
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
+from lakedex.spark.table_views import TableViews
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -47,7 +43,7 @@ _ZONE = "spark.sql.session.timeZone"
 _QUERY_TYPE = "hoodie.datasource.query.type"
 
 
-class SparkTable:
+class SparkTable(TableViews):
     """A Hudi table; every call sees it as it is then.
 
     The verbs that write take a DataFrame, or rows in Arrow, and `options` with Hudi's names
@@ -267,22 +263,6 @@ class SparkTable:
         reader = self._spark.readStream.format("lakedex").options(**dict(options or {}))
         return reader.load(self._address.url)
 
-    def indexes(self) -> list[IndexInfo]:
-        """Every index of the table: its kind, columns, state and size, and how it was used."""
-        return self._open().indexes()
-
-    def usage(self) -> TableUsage:
-        """What queries asked of each index and what it saved, and how columns were compared."""
-        return self._open().usage()
-
-    def explain(self, filter: Filter | None = None, as_of: str | None = None) -> Report:
-        """What would be read for a filter, which index removed how much, and why."""
-        return self._open().explain(filter, as_of)
-
-    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
-        """Hold every entry of every index, or of some, against the data."""
-        return self._open().verify(indexes)
-
     def repair(self, indexes: Sequence[str] | None = None) -> RepairReport:
         """Make every index, or some, agree with the data again; the data stays as it is."""
         return repair_table(self.writer(), indexes)
@@ -319,15 +299,6 @@ class SparkTable:
     def drop_index(self, name: str) -> None:
         """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
-
-    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
-        """What a secondary index on a column would cost and bring, from a sample of the table.
-
-        Args:
-            column: The column.
-            growth: How many times as many rows the table will have.
-        """
-        return estimate_index(self.snapshot, column, growth=growth)
 
     def refresh_index(self, name: str) -> None:
         """Build a secondary index anew from the data."""

@@ -13,6 +13,7 @@ from lakedex.errors import FileMissing, LakedexError
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
 from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.dropped import Dropped, dropped_names, find_dropped
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
@@ -54,8 +55,11 @@ class Snapshot:
 
     @property
     def is_latest(self) -> bool:
-        """Whether this is the newest snapshot, the only one that key indexes describe."""
-        return self.as_of is None
+        """Whether this is the newest snapshot, the only one that key indexes describe.
+
+        One as of a time after which nothing happened is the newest, too.
+        """
+        return self.as_of is None or self.timeline.instants == self._full_timeline.instants
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -92,6 +96,13 @@ class Snapshot:
             return {}
 
     @cached_property
+    def dropped_indexes(self) -> Mapping[str, Dropped]:
+        """The indexes that are defined and that another engine dropped. # traps: B62."""
+        names = dropped_names(self.config, self.definitions)
+        metadata = self.metadata if names else None
+        return find_dropped(names, self._full_timeline, metadata.timeline if metadata else None)
+
+    @cached_property
     def listing(self) -> Listing:
         """The data files of the table."""
         return list_files(self.storage, self.metadata)
@@ -114,7 +125,10 @@ class Snapshot:
         }
         pending: dict[FileSliceId, str] = {}
         for instant in self._full_timeline.pending_of(Action.COMPACTION):
-            plan = self._full_timeline.compaction_plan(instant.requested_time)
+            try:
+                plan = self._full_timeline.compaction_plan(instant.requested_time)
+            except FileMissing:
+                continue  # taken back, or done and archived, since the timeline was read
             for operation in plan.operations:
                 place = FileSliceId(operation.partition_path or "", operation.file_id or "")
                 pending[place] = instant.requested_time

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from lakedex.config import TableConfig, keys
+from lakedex.errors import FileMissing
 from lakedex.filegroup import FileSliceId
 from lakedex.storage import split
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
@@ -170,12 +171,19 @@ def _rewritten_groups(metadata: CommitMetadata) -> Iterator[FileSliceId]:
 
 
 def _compacted_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
-    for operation in timeline.compaction_plan(instant.requested_time).operations:
+    try:
+        plan = timeline.compaction_plan(instant.requested_time)
+    except FileMissing:
+        return  # taken back since the timeline was read
+    for operation in plan.operations:
         yield FileSliceId(operation.partition_path, operation.file_id)
 
 
 def _clustered_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSliceId]:
-    plan = timeline.requested_replace(instant.requested_time).clustering
+    try:
+        plan = timeline.requested_replace(instant.requested_time).clustering
+    except FileMissing:
+        return  # the same
     for group in plan.groups if plan is not None else ():
         for part in group.slices:
             yield FileSliceId(part.partition_path, part.file_id)

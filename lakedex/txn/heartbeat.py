@@ -2,8 +2,9 @@
 
 A writer refreshes `.hoodie/.heartbeat/<T>`, an empty file as the JVM has it, and names its process
 in `.hoodie/.lakedex/writers/<T>.json`. It is dead when that process is known to have ended, or when
-it missed too many beats. A JVM that is set up as the only writer keeps no heartbeat: its instant
-counts as alive while something of it is young.
+it missed too many beats, by the clock of this machine and by that of the store. A JVM that is set
+up as the only writer keeps no heartbeat: its instant counts as alive while something of it is
+young.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lakedex.errors import FileMissing, InvalidInput, StorageError
 from lakedex.storage import Storage, split
 from lakedex.txn.places import HEARTBEATS, WRITERS, heartbeat_path, writer_path
 from lakedex.txn.process import ProcessId
+from lakedex.txn.store_clock import own_now_ms, store_now_ms
 
 _log = logging.getLogger("lakedex")
 
@@ -95,7 +97,7 @@ class Heartbeat:
                 _log.warning("no heartbeat of %s this time: %s", self._instant, error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SignsOfLife:
     """All heartbeats of a table at one moment, in milliseconds since 1970."""
 
@@ -111,7 +113,7 @@ class SignsOfLife:
         """Read what is there now."""
         beats = {split(info.path)[1]: info.modified_ms for info in storage.list(HEARTBEATS)}
         writers = (split(info.path)[1].removesuffix(".json") for info in storage.list(WRITERS))
-        return cls(storage, beats, frozenset(writers), options, time.time_ns() // 1_000_000)
+        return cls(storage, beats, frozenset(writers), options, own_now_ms())
 
     def is_alive(self, instant: str, other_signs_ms: Iterable[int] = ()) -> bool:
         """Whether the writer of a pending instant may still be at work.
@@ -136,9 +138,19 @@ class SignsOfLife:
         """Whether the process of an instant was to leave its plan on the timeline."""
         return instant in self.writers and self._writer(instant).get("keeps_plan") is True
 
+    @cached_property
+    def _store_ms(self) -> int:
+        return store_now_ms(self.storage)
+
     def _is_young(self, moment_ms: int, tolerance: float) -> bool:
-        """A moment far in the future comes from a clock that says nothing."""
-        return abs(self.now_ms - moment_ms) <= tolerance * 1000
+        """A moment far in the future comes from a clock that says nothing.
+
+        What looks old may do so because the clock of this machine is off: then the store is asked.
+        """
+        nearness = tolerance * 1000
+        if abs(self.now_ms - moment_ms) <= nearness:
+            return True
+        return abs(self._store_ms - moment_ms) <= nearness
 
     def _writer(self, instant: str) -> Mapping[str, Any]:
         try:

@@ -8,6 +8,7 @@ HEARTBEATS: Final = ".hoodie/.heartbeat"
 MARKERS: Final = ".hoodie/.temp"
 WRITERS: Final = ".hoodie/.lakedex/writers"
 SPILL: Final = ".hoodie/.lakedex/spill"
+CLOCK: Final = ".hoodie/.lakedex/clock"
 
 
 def heartbeat_path(instant: str) -> str:

@@ -201,6 +201,22 @@ class Transaction:
         except AlreadyExists:
             return  # the answer to our own request was lost, and it was repeated
 
+    def look_early(self, touched: Groups, rewritten: Groups) -> None:
+        """Give up before the work is done where others have been first already.
+
+        Args:
+            touched: The file groups that the write is about to change, new ones aside.
+            rewritten: Those of them that get a new base file.
+
+        Raises:
+            CommitConflict: another write of them has completed, or a service is to run on them.
+        """
+        timeline = Timeline.load(self._storage, self._config)
+        concurrent = commits_since(self.snapshot.timeline, timeline)
+        problem = self._group_problem(timeline, concurrent, touched, rewritten)
+        if problem is not None:
+            raise CommitConflict(f"{self.instant} was not written: {problem}")
+
     def adopt_properties(self) -> None:
         """Take the table's properties as they are now for those that this write goes by."""
         self._config = load_table_config(self._storage)

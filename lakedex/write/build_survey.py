@@ -25,6 +25,7 @@ from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.notes import PairTaker
+from lakedex.write.handles.outcome import ChangedRows
 
 _TASKS_A_CORE = 4
 _NOTES_AT_ONCE = 1_000_000
@@ -138,7 +139,8 @@ def survey_slices(task: _Task) -> Survey:
                 if wants.shards:
                     notes.add(current, context.record_keys(rows))
                 if wants.secondary:
-                    pairs.add(rows.slice(0, 0), rows)
+                    nothing = rows.slice(0, 0)
+                    pairs.add(ChangedRows(nothing, rows, place=current.id))
     return Survey(ranges.tables(), tuple(blooms), notes.finish(), pairs.finish())
 
 

@@ -12,6 +12,7 @@ from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.schema import SchemaHistory
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.early_conflicts import EarlyLook
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class TableFacts:
     note_shards: int = 1
     """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
 
+    early_look: EarlyLook | None = None
+    """How to look for other writers before a file group is written; None does not look."""
     secondary: tuple[SecondaryTarget, ...] = ()
     """The secondary indexes that are told of changed rows."""
 

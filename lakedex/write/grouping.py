@@ -33,6 +33,8 @@ def assigned_groups(
     if problem is not None:
         # It would lose at its commit; nothing is to be written for that.
         raise CommitConflict(f"{problem}; write again when that is done")
+    if facts.early_look is not None:
+        write.transaction.look_early(touched, touched - logged)
     return groups
 
 

@@ -16,6 +16,7 @@ from lakedex.format.spill import Segment
 from lakedex.index.written import KeyNote
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.notes import PairTaker
+from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
 from lakedex.write.tag.catalog import SliceCatalog, spill_slices
 from lakedex.write.tag.places import group_names
@@ -68,7 +69,7 @@ def _note_pairs(task: _Task) -> dict[str, tuple[KeyNote, ...]]:
             others = None
             if task.index is not None and catalog is not None:
                 others = _elsewhere(context, task.index, catalog, rows)
-            taker.add(rows, nothing, others)
+            taker.add(ChangedRows(rows, nothing, others))
     return taker.finish()
 
 

@@ -6,6 +6,7 @@ from lakedex.config.write_index import WriteIndex
 from lakedex.index.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.early_conflicts import EarlyLook
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.taking import Target
@@ -46,5 +47,8 @@ def table_facts(
         history=snapshot.history,
         note_buckets=buckets,
         note_shards=shards,
+        early_look=(
+            EarlyLook(instant, target.patience.heartbeat) if options.lock.looks_early else None
+        ),
         secondary=plan.secondary,
     )

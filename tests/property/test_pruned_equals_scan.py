@@ -104,10 +104,14 @@ def literal(value: object) -> str:
 def comparisons(draw):
     column = draw(st.sampled_from(list(VALUES)))
     value = st.sampled_from(VALUES[column]).map(literal)
-    kind = draw(st.sampled_from(["op", "op", "in", "null", "not null", "null-safe", "like"]))
+    kind = draw(
+        st.sampled_from(["op", "op", "in", "between", "null", "not null", "null-safe", "like"])
+    )
     if kind == "in":
         values = draw(st.lists(value, min_size=1, max_size=3))
         return f"{column} {draw(st.sampled_from(['in', 'not in']))} ({', '.join(values)})"
+    if kind == "between":
+        return f"{column} between {draw(value)} and {draw(value)}"
     if kind == "null":
         return f"{column} is null"
     if kind == "not null":
@@ -115,7 +119,7 @@ def comparisons(draw):
     if kind == "null-safe":
         return f"{column} <=> {draw(st.one_of(value, st.just('null')))}"
     if kind == "like":
-        prefix = draw(st.sampled_from(["a", "ab", "z", "\uffff", "\U0001f600", "b"]))
+        prefix = draw(st.sampled_from(["a", "ab", "a$", "$", "z", "\uffff", "\U0001f600", "b"]))
         return f"s {draw(st.sampled_from(['like', 'not like']))} {quoted(prefix + '%')}"
     return f"{column} {draw(st.sampled_from(['=', '!=', '<', '<=', '>', '>=']))} {draw(value)}"
 
@@ -170,6 +174,7 @@ INDEXES = (
     "record_index",
     SecondaryIndex("idx_s", "s"),
     SecondaryIndex("idx_l", "l"),
+    SecondaryIndex("idx_at", "at"),
     ExpressionIndex("idx_up", "s", "upper"),
 )
 

@@ -1,13 +1,15 @@
 """HFile: sorted key-value files, the base files and log blocks of the metadata table.
 
-`HFileReader` scans a file, looks up many keys at once, or all keys with some prefixes, and
-reads only the blocks that it needs. `write_hfile` makes a file from two Arrow columns.
+`HFileReader` scans a file, looks up many keys at once, or all keys with some prefixes or
+in some ranges, and reads only the blocks that it needs. `write_hfile` makes a file from two Arrow
+columns.
 """
 
 from __future__ import annotations
 
 from lakedex.format.hfile.cells import Cells
 from lakedex.format.hfile.data_blocks import ReadCounters
+from lakedex.format.hfile.lookup import KeyRange, after_prefix
 from lakedex.format.hfile.reader import HFileReader
 from lakedex.format.hfile.trailer import Codec
 from lakedex.format.hfile.writer import HFileBuilder, HFileOptions, write_hfile
@@ -18,6 +20,8 @@ __all__ = [
     "HFileBuilder",
     "HFileOptions",
     "HFileReader",
+    "KeyRange",
     "ReadCounters",
+    "after_prefix",
     "write_hfile",
 ]

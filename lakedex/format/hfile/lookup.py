@@ -1,4 +1,4 @@
-"""Finding keys and prefixes: which blocks they touch, and which cells of those blocks.
+"""Finding keys, prefixes and ranges: which blocks they touch, and which cells of those blocks.
 
 A key belongs to the last block whose index key is not greater. Index keys may be shorter
 than the first key of their block, so a key can be sent to a block and sort before all of its
@@ -20,6 +20,8 @@ from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
 from lakedex.format.hfile.words import Ints, key_column, sorted_once
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
+KeyRange = tuple[bytes, bytes | None]
+"""From a key up to, but without, another one; None stands for no end."""
 
 
 class KeyLookup:
@@ -116,27 +118,32 @@ def touched_rows(homes: Ints) -> Ints:
     return rows[rows >= 0]
 
 
-class PrefixLookup:
-    """Key prefixes whose cells are wanted, each cell once."""
+class RangeLookup:
+    """Ranges of keys whose cells are wanted."""
 
-    def __init__(self, prefixes: Sequence[bytes]) -> None:
-        """Take the prefixes; those that start with another one add nothing and are dropped."""
+    def __init__(self, ranges: Sequence[KeyRange]) -> None:
+        """Take ranges, which ascend and do not overlap; only the last one may have no end."""
+        ends = [stop for _, stop in ranges]
+        self._open_end = bool(ends) and ends[-1] is None
+        self._starts = key_column(pa.array([start for start, _ in ranges], pa.binary()))
+        self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
+
+    @classmethod
+    def of_prefixes(cls, prefixes: Sequence[bytes]) -> RangeLookup:
+        """All keys that start with a prefix; one that starts with another adds nothing."""
         kept: list[bytes] = []
         for prefix in sorted(set(prefixes)):
             if not kept or not prefix.startswith(kept[-1]):
                 kept.append(prefix)
-        ends = [_after(prefix) for prefix in kept]
-        self._open_end = bool(ends) and ends[-1] is None
-        self._starts = key_column(pa.array(kept, pa.binary()))
-        self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
+        return cls([(prefix, after_prefix(prefix)) for prefix in kept])
 
     def touched(self, index: BlockIndex) -> Ints:
-        """The rows of the index that may hold a key with one of the prefixes, ascending."""
+        """The rows of the index that may hold a key of one of the ranges, ascending."""
         first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
         return _join_ranges(first, self._close(index.keys.lower_bound(self._ends), len(index)))
 
     def find(self, groups: Iterator[CellGroup]) -> Iterator[Cells]:
-        """The cells that have one of the prefixes, in key order."""
+        """The cells that are in one of the ranges, in key order."""
         for group in groups:
             keys = group.sorted_keys()
             first = keys.lower_bound(self._starts)
@@ -145,14 +152,19 @@ class PrefixLookup:
                 yield group.cells(rows)
 
     def _close(self, bounds: Ints, count: int) -> Ints:
-        """Bounds of the ranges' ends; a prefix of 0xff bytes, or the empty one, has no end."""
+        """Bounds of the ranges' ends, of which the last may be open."""
         if self._open_end:
             bounds[-1] = count
         return bounds
 
 
-def _after(prefix: bytes) -> bytes | None:
-    """The smallest key that is greater than all keys with the prefix."""
+def after_prefix(prefix: bytes) -> bytes | None:
+    r"""The smallest key that is greater than all keys with the prefix; None when there is none.
+
+    Example:
+        >>> after_prefix(b"ab"), after_prefix(b"a\xff"), after_prefix(b"")
+        (b'ac', b'b', None)
+    """
     head = prefix.rstrip(b"\xff")
     return head[:-1] + bytes([head[-1] + 1]) if head else None
 

@@ -38,8 +38,13 @@ from lakedex.format.hfile.data_blocks import (
     ReadCounters,
     read_stored,
 )
-from lakedex.format.hfile.file_info import check_no_timestamps, decode_file_info
-from lakedex.format.hfile.lookup import KeyLookup, PrefixLookup, touched_rows
+from lakedex.format.hfile.file_info import (
+    AVERAGE_KEY_LENGTH,
+    AVERAGE_VALUE_LENGTH,
+    check_no_timestamps,
+    decode_file_info,
+)
+from lakedex.format.hfile.lookup import KeyLookup, KeyRange, RangeLookup, touched_rows
 from lakedex.format.hfile.trailer import TRAILER_SIZE, Trailer, decode_trailer
 from lakedex.format.hfile.words import Ints
 from lakedex.storage.source import ByteSource
@@ -80,6 +85,13 @@ class HFileReader:
     def entry_count(self) -> int:
         """How many cells the file says it holds."""
         return self._trailer.entry_count
+
+    @property
+    def raw_bytes(self) -> int:
+        """About how many bytes all keys and values have, by the averages that writers note."""
+        averages = (AVERAGE_KEY_LENGTH, AVERAGE_VALUE_LENGTH)
+        noted = (self._file_info.get(name, b"") for name in averages)
+        return self.entry_count * sum(int.from_bytes(each, "big") for each in noted)
 
     @property
     def trailer(self) -> Trailer:
@@ -142,9 +154,30 @@ class HFileReader:
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Cells:
         """The cells whose keys start with one of `prefixes`, each once, in key order."""
-        wanted = PrefixLookup(prefixes)
-        if not prefixes:
-            return concat_cells([])
+        return self._scan(RangeLookup.of_prefixes(prefixes)) if prefixes else concat_cells([])
+
+    def scan_ranges(self, ranges: Sequence[KeyRange]) -> Cells:
+        """The cells of ranges that ascend and do not overlap, in key order.
+
+        Example:
+            >>> from lakedex.format.hfile import write_hfile
+            >>> from lakedex.storage.source import MemorySource
+            >>> data = write_hfile(pa.array([b"a", b"b", b"c"]), pa.array([b"1", b"2", b"3"]))
+            >>> HFileReader(MemorySource(data)).scan_ranges([(b"aa", b"c")]).keys.to_pylist()
+            [b'b']
+        """
+        return self._scan(RangeLookup(ranges)) if ranges else concat_cells([])
+
+    def share_of(self, ranges: Sequence[KeyRange]) -> float:
+        """Which part of the file its blocks are that may hold keys of some ranges."""
+        if not ranges or not self.entry_count:
+            return 0.0
+        wanted = RangeLookup(ranges)
+        index = self._leaf_index(wanted.touched)
+        stored = int(index.sizes[wanted.touched(index)].sum())
+        return min(1.0, stored / max(1, self._trailer.load_on_open_offset))
+
+    def _scan(self, wanted: RangeLookup) -> Cells:
         index = self._leaf_index(wanted.touched)
         return concat_cells(list(wanted.find(self._blocks.groups(index, wanted.touched(index)))))
 

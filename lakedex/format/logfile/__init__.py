@@ -11,7 +11,13 @@ from lakedex.format.logfile.block_kind import ROLLBACK_COMMAND, BlockKind, Heade
 from lakedex.format.logfile.delete_writer import encode_delete_content
 from lakedex.format.logfile.deletes import DeleteRecords, OrderingValues, decode_delete_block
 from lakedex.format.logfile.reader import read_blocks
-from lakedex.format.logfile.records import decode_avro_block, decode_parquet_block, hfile_of
+from lakedex.format.logfile.records import (
+    count_records,
+    decode_avro_block,
+    decode_avro_blocks,
+    decode_parquet_block,
+    hfile_of,
+)
 from lakedex.format.logfile.visible import effective_blocks
 from lakedex.format.logfile.writer import (
     empty_init_block,
@@ -28,7 +34,9 @@ __all__ = [
     "HeaderKey",
     "LogBlock",
     "OrderingValues",
+    "count_records",
     "decode_avro_block",
+    "decode_avro_blocks",
     "decode_delete_block",
     "decode_parquet_block",
     "effective_blocks",

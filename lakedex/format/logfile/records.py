@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.errors import CorruptFile, InvalidInput, LakedexError, UnsupportedFeature
@@ -34,9 +35,72 @@ def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) 
 
     Of `columns` those are read that the block has: older blocks may know fewer.
     """
+    schema = _parsed_schema(block.schema_text, block.path)
+    data, bounds = _records_of(block)
+    return decode_records(
+        schema,
+        data,
+        bounds[:-1] + 4,
+        bounds[1:],
+        columns=_known(schema, columns),
+        path=block.path,
+        base_offset=block.content.base_offset,
+    )
+
+
+def decode_avro_blocks(
+    blocks: Sequence[LogBlock], *, columns: Sequence[str] | None = None
+) -> pa.RecordBatch:
+    """The records of Avro blocks of one schema, block after block, decoded all at once.
+
+    A block of few records costs hardly less to decode than one of many.
+
+    Raises:
+        InvalidInput: The blocks have different schemas.
+    """
+    if len({block.schema_text for block in blocks}) != 1:
+        raise InvalidInput("blocks that are decoded together have one schema")
+    schema = _parsed_schema(blocks[0].schema_text, blocks[0].path)
+    parts, starts, ends = [], [], []
+    size = 0
+    for block in blocks:
+        data, bounds = _records_of(block)
+        parts.append(data)
+        starts.append(bounds[:-1] + 4 + size)
+        ends.append(bounds[1:] + size)
+        size += len(data)
+    try:
+        return decode_records(
+            schema,
+            np.concatenate(parts),
+            np.concatenate(starts),
+            np.concatenate(ends),
+            columns=_known(schema, columns),
+            path=blocks[0].path,
+        )
+    except LakedexError:
+        # One by one the error names the file and the place.
+        for block in blocks:
+            decode_avro_block(block, columns=columns)
+        raise
+
+
+def count_records(block: LogBlock) -> int:
+    """How many records an Avro block says that it has."""
+    check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
+    head = block.content.read(0, min(block.content.size, _HEAD.size))
+    return int(_HEAD.unpack(head)[1]) if len(head) == _HEAD.size else 0
+
+
+def _known(schema: AvroRecord, columns: Sequence[str] | None) -> list[str] | None:
+    names = {field.name for field in schema.fields}
+    return None if columns is None else [name for name in columns if name in names]
+
+
+def _records_of(block: LogBlock) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The content of a block, and where its records begin, with the end of the last one."""
     check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
     path, base = block.path, block.content.base_offset
-    schema = _parsed_schema(block.schema_text, path)
     content = block.content.read(0, block.content.size)
     if len(content) < _HEAD.size:
         raise CorruptFile(path, base, expected="an Avro block", actual=f"{len(content)} bytes")
@@ -56,11 +120,7 @@ def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) 
             expected=f"{count} records up to the end of the block",
             actual=f"{len(found) - 1} up to here",
         )
-    names = {field.name for field in schema.fields}
-    wanted = None if columns is None else [name for name in columns if name in names]
-    return decode_records(
-        schema, data, found[:-1] + 4, found[1:], columns=wanted, path=path, base_offset=base
-    )
+    return data, found
 
 
 def hfile_of(block: LogBlock) -> HFileReader:

@@ -43,6 +43,8 @@ from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _COLUMN_STATS = Kind.COLUMN_STATS.value
 _FEW_NOTES = 25_000
+_FEW_PAIRS = 200_000
+"""Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""
 
 
 def commit_changes(
@@ -117,7 +119,7 @@ def commit_changes(
                     buckets=pairs.buckets,
                     as_base=False,
                 )
-                files += _written(engine, job, write_pairs, pairs.notes)
+                files += _written(engine, job, write_pairs, pairs.notes, few=_FEW_PAIRS)
         else:
             change = maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)
@@ -130,10 +132,12 @@ def _written(
     job: ShardJob,
     work: Callable[[ShardJob, ShardTask], list[GroupFile]],
     notes: Sequence[KeyNote],
+    *,
+    few: int = _FEW_NOTES,
 ) -> list[GroupFile]:
     """The files that workers write from notes; few notes are not worth a job."""
     noted = sum(note.segment.rows for note in notes)
-    run = engine.map_small if noted <= _FEW_NOTES else engine.map
+    run = engine.map_small if noted <= few else engine.map
     answers = run(f"write the index {job.partition}", partial(work, job), note_tasks(notes))
     return [file for answer in answers for file in answer]
 

@@ -101,11 +101,31 @@ def record_keys_of_secondary(keys: pa.Array) -> pa.Array:
         >>> record_keys_of_secondary(pa.array(["a\\$b$k\\$1"])).to_pylist()
         ['k$1']
     """
-    rest = pc.extract_regex(keys, r"(?s)^(?:\\.|[^\\$])*\$(?P<key>.*)$")
-    if rest.null_count:
-        bad = keys.filter(rest.is_null())[0].as_py()
+    return _unescaped(_parts_of_secondary(keys, "key"))
+
+
+def values_of_secondary(keys: pa.Array) -> pa.Array:
+    r"""The values of secondary keys: what stands before the first bare `$`, unescaped.
+
+    Example:
+        >>> values_of_secondary(pa.array(["a\\$b$k1", "\x00$k2", "$k3"])).to_pylist()
+        ['a$b', None, '']
+    """
+    stored = _parts_of_secondary(keys, "value")
+    is_null = pc.equal(stored, SECONDARY_NULL)
+    return pc.if_else(is_null, pa.scalar(None, pa.string()), _unescaped(stored))
+
+
+def _parts_of_secondary(keys: pa.Array, name: str) -> pa.Array:
+    parts = pc.extract_regex(keys, r"(?s)^(?P<value>(?:\\.|[^\\$])*)\$(?P<key>.*)$")
+    if parts.null_count:
+        bad = keys.filter(parts.is_null())[0].as_py()
         raise InvalidInput(f"{bad!r} is no secondary index key: it has no separator")
-    return pc.replace_substring_regex(pc.struct_field(rest, "key"), r"(?s)\\(.)", r"\1")
+    return pc.struct_field(parts, name)
+
+
+def _unescaped(text: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(text, r"(?s)\\(.)", r"\1")
 
 
 def file_ids(

@@ -1,7 +1,8 @@
 """Secondary indexes as pruners: column value to record keys, and those to file groups.
 
 The keys of the index are `escaped value $ escaped record key`, so all record keys of a value are
-one prefix scan away; where they live the record index knows.
+one prefix scan away, and those of a range of values in few ranges; where they live the record
+index knows.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakedex.expr.points import points
+from lakedex.filegroup import FileSliceId
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
 from lakedex.index.record_index import (
@@ -21,19 +23,22 @@ from lakedex.index.record_index import (
     locate,
     locate_seconds,
     row_count,
+    row_count_seconds,
 )
-from lakedex.index.secondary.coverage import groups_not_kept_up
-from lakedex.index.secondary.spelling import is_sure, spelled_literals
+from lakedex.index.record_index.locations import distinct_locations
+from lakedex.index.secondary.asked import Asked, asked_keys
+from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
-MAX_VALUES = 10_000
+MAX_ROWS_OF_RANGE = 200_000
+"""A range with more rows leaves out hardly any file, and is left to statistics."""
 _ROWS_OF_A_VALUE = 10
 """How many rows a value has shows only when it is looked up; opening the files costs more."""
 
 
 class SecondaryIndex:
-    """Prunes by `=`, IN and IS NULL on an indexed column."""
+    """Prunes by `=`, IN, IS NULL, prefixes and ranges on an indexed column."""
 
     kind = "secondary_index"
 
@@ -44,61 +49,72 @@ class SecondaryIndex:
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Reading the entries of the values, then looking their record keys up."""
         table = question.table
-        definition = table.definitions.get(name)
-        if definition is None or len(definition.source_fields) != 1:
-            return "it has no definition that names its column"
-        values = _asked_values(definition, question)
-        if isinstance(values, str):
-            return values
+        asked = _asked(name, question)
+        if isinstance(asked, str):
+            return asked
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
         checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
-        rows = _ROWS_OF_A_VALUE * len(values)
+        rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
+        if _covers(table, name):
+            once = checked + row_count_seconds(table)
+            return Estimate(once + scanned, once=once)
         once = checked + check_seconds(table)
         return Estimate(checked + scanned + locate_seconds(table, rows), once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""
         table = question.table
-        definition = table.definitions.get(name)
-        if definition is None or len(definition.source_fields) != 1:
-            return "it has no definition that names its column"
-        values = _asked_values(definition, question)
-        if isinstance(values, str):
-            return values
+        asked = _asked(name, question)
+        if isinstance(asked, str):
+            return asked
         problem = _why_unusable(name, table)
         if problem is not None:
             return problem
-        records = _entries(table, definition, values)
-        keys = record_keys_of_secondary(records["key"].combine_chunks())
-        found = locate(table, keys.unique(), question.partitions)
-        if isinstance(found, str):
-            return f"the record index that it needs cannot be used: {found}"
+        covers = _covers(table, name)
+        entries = _entries(table, table.definitions[name], asked, with_places=covers)
+        if isinstance(entries, str):
+            return entries
+        entries = asked.matching(entries, question.predicate, table.time_zone)
+        named = _places(table, entries) if covers else None
+        if named is None:
+            keys = record_keys_of_secondary(entries["key"].combine_chunks())
+            found = locate(table, keys.unique(), question.partitions)
+            if isinstance(found, str):
+                return f"the record index that it needs cannot be used: {found}"
+        else:
+            found = named
         candidates = [file_slice.id in found for file_slice in question.slices]
         stale = groups_not_kept_up(table, name)
         covered = [file_slice.id not in stale for file_slice in question.slices]
-        reason = f"{len(values)} values asked, {len(keys)} rows in {len(found)} file groups"
+        what = "a range" if asked.values is None else f"{len(asked.values)} values"
+        reason = f"{what} asked, {len(entries)} rows in {len(found)} file groups"
+        reason += "" if named is None else " that the entries name"
         if stale:
             reason += f"; {len(stale)} file groups changed without the index and are kept"
         return Answer(np.array(candidates, dtype=np.bool_), np.array(covered, np.bool_), reason)
 
 
-def _asked_values(definition: IndexDefinition, question: Question) -> list[str | None] | str:
-    column = definition.source_fields[0]
-    read = question.table.read
-    if column not in read.schema.names:
-        return f"its column {column} is not in the table"
-    data_type = read.schema.field(column).type
-    if not is_sure(data_type):
-        return f"how it spells {data_type} values is not sure"
-    asked = points(question.predicate, (column,))
-    if asked is None:
-        return f"the predicate has no =, IN or IS NULL on {column}"
-    if len(asked) > MAX_VALUES:
-        return f"{len(asked)} values are too many to look up"
-    values = spelled_literals([literal.value for literal in asked], data_type)
-    return f"a value does not fit {column} ({data_type})" if values is None else values
+def _asked(name: str, question: Question) -> Asked | str:
+    definition = question.table.definitions.get(name)
+    if definition is None or len(definition.source_fields) != 1:
+        return "it has no definition that names its column"
+    known = f"{name}_asked"
+    if known not in question.found:
+        schema = question.table.read.schema
+        question.found[known] = asked_keys(definition, question.predicate, schema)
+    asked: Asked | str = question.found[known]
+    return asked
+
+
+def _expected_rows(table: IndexedTable, name: str, asked: Asked, worth: float) -> int:
+    """How many rows a lookup will find, about; block indexes tell that for ranges."""
+    if asked.values is not None:
+        return _ROWS_OF_A_VALUE * len(asked.values)
+    if asked.ranges is None or scan_seconds(table.metadata, name, 0, share=0.0) > worth:
+        return _ROWS_OF_A_VALUE
+    return table.metadata.count_between(name, asked.ranges)
 
 
 def _why_unusable(name: str, table: IndexedTable) -> str | None:
@@ -120,12 +136,38 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
     return problem
 
 
+def _covers(table: IndexedTable, name: str) -> bool:
+    """Whether entries tell where their rows are, and all writers so far have kept that right."""
+    known = f"{name}_covers"
+    if known not in table.kept:
+        asked = table.definitions[name].is_covering
+        table.kept[known] = asked and name in covering_noted(table.timeline)
+    covers: bool = table.kept[known]
+    return covers
+
+
+def _places(table: IndexedTable, entries: pa.Table) -> set[FileSliceId] | None:
+    """The file groups that entries name; None where one names none, or one that was replaced."""
+    if entries[RECORD_INDEX_PAYLOAD].null_count:
+        return None
+    found = distinct_locations(entries)
+    return found if found <= table.slice_ids else None
+
+
 def _entries(
-    table: IndexedTable, definition: IndexDefinition, values: list[str | None]
-) -> pa.Table:
-    prefixes = [secondary_prefix(value) for value in values]
+    table: IndexedTable, definition: IndexDefinition, asked: Asked, *, with_places: bool
+) -> pa.Table | str:
+    """The entries of the index that were asked for, or why they are too many."""
+    metadata, name = table.metadata, definition.name
+    if asked.values is None:
+        ranges = asked.ranges or []
+        count = metadata.count_between(name, ranges)
+        if count > MAX_ROWS_OF_RANGE:
+            return f"the range has about {count} rows, which are too many to look up"
+        return metadata.scan_ranges(name, ranges, with_places=with_places)
+    prefixes = [secondary_prefix(value) for value in asked.values]
     shards = None
     if definition.is_placed_by_value:
-        groups = len(table.metadata.groups(definition.name))
+        groups = len(metadata.groups(name))
         shards = shards_of(pa.array(prefixes, pa.string()), groups).tolist()
-    return table.metadata.scan_prefixes(definition.name, prefixes, shards)
+    return metadata.scan_prefixes(name, prefixes, shards, with_places=with_places)

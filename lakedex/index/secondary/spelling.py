@@ -84,6 +84,46 @@ def spelled_literals(values: Sequence[object], data_type: pa.DataType) -> list[s
     return texts
 
 
+def is_ordered(data_type: pa.DataType) -> bool:
+    """Whether the values of a range can be found by their texts.
+
+    Texts compare as the bytes that they are stored as, and so do hexadecimal digits. Whole numbers,
+    days and microseconds are in order among texts of one length. Decimals are left out: their
+    texts may have exponents.
+
+    Example:
+        >>> is_ordered(pa.string()), is_ordered(pa.date32()), is_ordered(pa.decimal128(4, 2))
+        (True, True, False)
+    """
+    return _is_text(data_type) or _is_binary(data_type) or is_counted(data_type)
+
+
+def is_counted(data_type: pa.DataType) -> bool:
+    """Whether the texts are whole numbers, without exception."""
+    return (
+        pa.types.is_signed_integer(data_type)
+        or pa.types.is_date32(data_type)
+        or (pa.types.is_timestamp(data_type) and data_type.unit == "us")
+    )
+
+
+def values_of_texts(texts: pa.Array, data_type: pa.DataType) -> pa.Array:
+    r"""Values from their texts, for types that are ordered.
+
+    Example:
+        >>> values_of_texts(pa.array(["1", None]), pa.date32()).to_pylist()
+        [datetime.date(1970, 1, 2), None]
+        >>> values_of_texts(pa.array(["61ff", ""]), pa.binary()).to_pylist()
+        [b'a\xff', b'']
+    """
+    if _is_binary(data_type):
+        return _bytes_of_digits(texts).cast(data_type)
+    if not is_counted(data_type):
+        return texts.cast(data_type)
+    whole = pa.int32() if pa.types.is_date32(data_type) else pa.int64()
+    return texts.cast(whole).cast(data_type)
+
+
 def _speller(data_type: pa.DataType) -> _Speller | None:
     return next((speller for test, speller in _SPELLERS if test(data_type)), None)
 
@@ -113,6 +153,18 @@ def _hexadecimal(values: pa.Array) -> pa.Array:
     missing = pa.array(np.asarray(wide.is_null()))
     empty = pa.nulls(count, pa.large_string())
     return pa.compute.if_else(missing, empty, whole).cast(pa.string())
+
+
+def _bytes_of_digits(texts: pa.Array) -> pa.Array:
+    """The other way round."""
+    wide = texts.fill_null("").cast(pa.large_string())
+    offsets = np.frombuffer(wide.buffers()[1], np.int64)[wide.offset : wide.offset + len(wide) + 1]
+    digits = np.frombuffer(wide.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    halves = np.where(digits > ord("9"), digits - (ord("a") - 10), digits - ord("0"))
+    data = pa.py_buffer((halves[::2] << 4 | halves[1::2]).astype(np.uint8).tobytes())
+    starts = pa.py_buffer(((offsets - offsets[0]) // 2).tobytes())
+    whole = pa.Array.from_buffers(pa.large_binary(), len(wide), [None, starts, data])
+    return pa.compute.if_else(texts.is_null(), pa.scalar(None, whole.type), whole)
 
 
 def _is_text(data_type: pa.DataType) -> bool:

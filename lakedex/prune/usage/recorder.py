@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from lakedex.errors import LakedexError
-from lakedex.prune.report import Report
+from lakedex.prune.report import NO_INDEX, Report, Step
 from lakedex.prune.usage.counters import IndexUsage, PredicateUsage, TableUsage
 from lakedex.prune.usage.places import keep_usage, stored_usage
 from lakedex.storage import Storage
@@ -119,15 +119,39 @@ def flush() -> None:
 
 def _count(usage: TableUsage, report: Report) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    for step in report.steps:
-        if step.used:
-            files, pruned = step.before, step.before - step.after
-            once = IndexUsage(1, files, pruned, step.bytes_saved, step.seconds, now)
-            usage.add(TableUsage(indexes={step.index: once}))
+    indexes = {
+        step.index: _index_usage(step, now)
+        for step in report.steps
+        if step.used or step.kind not in NO_INDEX
+    }
+    read = len(report.files)
+    unanswered = not any(
+        step.after < step.before for step in report.steps if step.kind not in NO_INDEX
+    )
     seen = {
         (shape.column, shape.operator, shape.expression): PredicateUsage(
-            1, report.total, len(report.files), now
+            scans=1,
+            files_total=report.total,
+            files_read=read,
+            values=shape.values,
+            unanswered=int(unanswered),
+            files_unanswered=read if unanswered else 0,
+            last_used=now,
         )
         for shape in report.shapes
     }
-    usage.add(TableUsage(predicates=seen))
+    usage.add(TableUsage(indexes, seen, scans=1, since=now))
+
+
+def _index_usage(step: Step, now: str) -> IndexUsage:
+    if not step.used:
+        return IndexUsage(offered=1)
+    return IndexUsage(
+        scans=1,
+        offered=1,
+        files_asked=step.before,
+        files_pruned=step.before - step.after,
+        bytes_saved=step.bytes_saved,
+        seconds=step.seconds,
+        last_used=now,
+    )

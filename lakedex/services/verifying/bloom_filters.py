@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,8 +26,8 @@ class FilterCheck(Check):
     values_of: Callable[[pa.Table], pa.Array | pa.ChunkedArray] = field(kw_only=True)
     """The texts that filters are about; null and empty ones are in no filter."""
     stale_is_note: bool = field(default=False, kw_only=True)
-    _filter: BloomFilter | None = None
-    _file_number: int = -1
+    _open_filters: dict[int, tuple[int, BloomFilter | None]] = field(default_factory=dict)
+    """For each thread the file that it shows, and the filter of that."""
     _without: set[int] = field(default_factory=set)
     _lacking: dict[int, tuple[int, str]] = field(default_factory=dict)
     """How many values the filter of a file lacks, and one of them."""
@@ -35,13 +36,16 @@ class FilterCheck(Check):
         """Test some values of a base file; filters do not know of log files."""
         if part.is_log or not part.rows.num_rows:
             return
-        if part.file_number != self._file_number:
-            self._open(part.file_number)
-        if self._filter is None:
+        thread = threading.get_ident()
+        shown, found = self._open_filters.get(thread, (-1, None))
+        if part.file_number != shown:
+            found = self._filter_of(part.file_number)
+            self._open_filters[thread] = part.file_number, found
+        if found is None:
             return
         values = self.values_of(part.rows)
         flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        lacking = np.flatnonzero(~self._filter.contains(flat))
+        lacking = np.flatnonzero(~found.contains(flat))
         if len(lacking):
             known, example = self._lacking.get(part.file_number, (0, flat[lacking[0]].as_py()))
             self._lacking[part.file_number] = (known + len(lacking), example)
@@ -70,16 +74,14 @@ class FilterCheck(Check):
         for key in keys:
             self.problem(ProblemKind.STALE, key, "the table has no file with this filter")
 
-    def _open(self, file_number: int) -> None:
-        self._file_number = file_number
-        self._filter = None
+    def _filter_of(self, file_number: int) -> BloomFilter | None:
         key = self.subject.files.key_tails.slice(file_number, 1)
         records = self.subject.metadata.lookup(self.name, key)
         if not len(records):
             self._without.add(file_number)
-            return
+            return None
         payload = records[BLOOM_PAYLOAD][0]
-        self._filter = BloomFilter.decode(
+        return BloomFilter.decode(
             payload["bloomFilter"].as_py(), type_code=payload["type"].as_py(), path=self.name
         )
 

@@ -1,7 +1,8 @@
 """The contract of verifying one index: what it asks to see of the data, and its verdict.
 
-The data is read once for all indexes, slice by slice. Every check says which columns it needs, is
-shown files and merged rows as they pass by, and tells its findings at the end.
+The data is read once for all indexes, several slices at a time. Every check says which columns it
+needs, is shown files and merged rows as they pass by, and tells its findings at the end. All of one
+slice is shown by one thread, in order; other threads may show other slices at the same time.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import LakedexError
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId
 from lakedex.index.definitions import IndexDefinition
@@ -31,6 +33,8 @@ class Subject:
     metadata: MetadataTable
     findings: Findings
     time_zone: str = "UTC"
+    engine: Engine = field(default_factory=LocalEngine)
+    """Runs work on slices and on file groups of indexes, in threads of this process."""
     statistics: FileStatistics = field(default_factory=FileStatistics)
     """What the stored columns really hold, by file number; filled as the data passes by."""
     unreadable: set[int] = field(default_factory=set)
@@ -113,6 +117,18 @@ class Check:
 
     def finish(self) -> None:
         """Compare what was seen with the index, and tell what differs."""
+
+    def close(self) -> None:
+        """Give back what was kept of the data."""
+
+    def by_group(self, compare: Callable[[int, Findings], None], groups: int) -> None:
+        """Compare file groups of the index at the same time; what each finds is told in order."""
+        found = [Findings() for _ in range(groups)]
+        self.subject.engine.map(
+            f"compare {self.name}", lambda at: compare(at, found[at]), range(groups)
+        )
+        for each in found:
+            self.subject.findings.take(each)
 
     def problem(self, kind: ProblemKind, key: str, detail: str) -> None:
         """Tell one problem of this index."""

@@ -1,5 +1,7 @@
 """One pass over the data for all checks: every slice is read once, only needed columns of it.
 
+Several slices are read at a time, each by one thread and batch by batch.
+
 Checks of statistics and filters look at each file by itself, as index entries do; checks of keys
 look at merged rows. A slice without log files serves both from one read. A slice that cannot be
 read is a finding, and what it holds stays unknown to every check.
@@ -26,6 +28,7 @@ from lakedex.format.logfile import (
     read_blocks,
 )
 from lakedex.services.verifying.check import Check, FileRows, Subject
+from lakedex.services.verifying.progress import Progress
 from lakedex.services.verifying.report import ProblemKind
 
 DATA = "data"
@@ -34,9 +37,9 @@ DATA = "data"
 _BATCH_ROWS = 131_072
 
 
-def show_data(subject: Subject, checks: Sequence[Check]) -> None:
+def show_data(subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
     """Show every file and every row of the table to the checks that want them."""
-    _DataPass(subject, checks).run()
+    _DataPass(subject, checks, progress).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ class _Stored:
 
 
 class _DataPass:
-    def __init__(self, subject: Subject, checks: Sequence[Check]) -> None:
+    def __init__(self, subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
         self._subject = subject
+        self._progress = progress
         self._context: ReadContext = subject.snapshot.read_context
         self._file_checks = [check for check in checks if check.file_columns]
         self._row_checks = [check for check in checks if check.row_columns]
@@ -61,13 +65,25 @@ class _DataPass:
         self._row_columns = _union(check.row_columns & known for check in checks)
 
     def run(self) -> None:
-        file_number = 0
+        first, tasks = 0, []
         for number, file_slice in enumerate(self._subject.slices):
-            try:
-                self._slice(number, file_slice, file_number)
-            except LakedexError as error:
-                self._give_up(number, file_slice, file_number, error)
-            file_number += len(file_slice.file_names)
+            tasks.append((number, file_slice, first))
+            first += len(file_slice.file_names)
+        given_up = self._subject.engine.map("read the data", self._shown, tasks)
+        # Problems are told in the order of the slices, whichever thread was first.
+        for task, error in zip(tasks, given_up, strict=True):
+            if error is not None:
+                self._give_up(*task, error)
+
+    def _shown(self, task: tuple[int, FileSlice, int]) -> LakedexError | None:
+        number, file_slice, file_number = task
+        try:
+            self._slice(number, file_slice, file_number)
+        except LakedexError as error:
+            return error
+        finally:
+            self._progress.step()
+        return None
 
     def _slice(self, number: int, file_slice: FileSlice, file_number: int) -> None:
         one_by_one = bool(self._stored or self._file_columns)

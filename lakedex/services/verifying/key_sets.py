@@ -1,13 +1,12 @@
 """Compares the keys of rows with the keys of entries, one file group of an index at a time.
 
-Row keys are kept while the data passes by, with the number of their slice; entries are read group
-by group and dropped. An entry in another group than the one its key belongs to is found by no
-lookup, so it counts as missing there and as stale where it is.
+Entries are read group by group and dropped. An entry in another group than the one its key belongs
+to is found by no lookup, so it counts as missing there and as stale where it is.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +15,6 @@ import pyarrow.compute as pc
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(slots=True)
-class RowKeys:
-    """The keys of all rows and the slices that they stand in."""
-
-    _keys: list[pa.Array] = field(default_factory=list)
-    _slices: list[npt.NDArray[np.int32]] = field(default_factory=list)
-
-    def add(self, keys: pa.Array | pa.ChunkedArray, slice_number: int) -> None:
-        """Keep the keys of some rows of a slice."""
-        flat = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-        self._keys.append(flat.cast(pa.large_string()))
-        self._slices.append(np.full(len(flat), slice_number, dtype=np.int32))
-
-    def all(self) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-        """All keys, and the slice number of each; what was kept is given away."""
-        keys = pa.chunked_array(self._keys, pa.large_string()).combine_chunks()
-        slices = np.concatenate([np.zeros(0, dtype=np.int32), *self._slices])
-        self._keys.clear()
-        self._slices.clear()
-        return keys, slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +58,3 @@ def match(row_keys: pa.Array, entry_keys: pa.Array) -> Matched:
         repeated=counts[codes] > 1,
         key_codes=codes,
     )
-
-
-def pieces_by_group(groups: npt.NDArray[np.int32], count: int) -> list[Ints]:
-    """The rows of each group, in order."""
-    order = np.argsort(groups, kind="stable")
-    ends = np.searchsorted(groups[order], np.arange(count + 1))
-    return [order[ends[group] : ends[group + 1]] for group in range(count)]

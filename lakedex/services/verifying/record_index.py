@@ -16,8 +16,9 @@ from lakedex.index.record_index.locations import distinct_locations
 from lakedex.keys import escape_path_value
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.key_sets import RowKeys, match, pieces_by_group
-from lakedex.services.verifying.report import ProblemKind
+from lakedex.services.verifying.key_sets import Matched, match
+from lakedex.services.verifying.report import Findings, ProblemKind
+from lakedex.services.verifying.row_keys import RowKeys
 
 _NOWHERE = -1
 _PLACE = (
@@ -34,34 +35,31 @@ _PLACE = (
 class RecordIndexCheck(Check):
     """Compares keys group by group of the index."""
 
-    _rows: RowKeys = field(default_factory=RowKeys)
+    group_ids: list[str] = field(kw_only=True)
+    rows: RowKeys = field(kw_only=True)
 
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the keys of some rows."""
-        self._rows.add(self.subject.snapshot.read_context.record_keys(rows), slice_number)
+        keys = self.subject.snapshot.read_context.record_keys(rows)
+        self.rows.add(keys, slice_number, self._groups_of(keys, slice_number))
 
     def finish(self) -> None:
         """Compare every group of the index with the rows that belong to it."""
-        keys, slices = self._rows.all()
-        places = self._groups_of(keys, slices)
-        group_count = len(self.subject.metadata.groups(self.name))
-        homeless = np.flatnonzero(places == _NOWHERE)
-        self._tell(
-            ProblemKind.MISSING,
-            homeless,
-            keys,
-            "the index has no file group for its partition",
-            slices,
-        )
-        kept = np.flatnonzero(places != _NOWHERE)
-        pieces = pieces_by_group(places[kept], group_count)
-        for number, piece in enumerate(pieces):
-            rows = kept[piece]
-            self._compare(number, keys.take(pa.array(rows)), slices[rows])
+        keys, slices = self.rows.of_group(_NOWHERE)
+        detail = "the index has no file group for its partition"
+        everyone = np.arange(len(keys))
+        findings = self.subject.findings
+        self._tell(findings, ProblemKind.MISSING, everyone, keys, detail, slices)
+        self.by_group(self._compare, len(self.group_ids))
 
-    def _compare(self, number: int, keys: pa.Array, slices: npt.NDArray[np.int32]) -> None:
+    def close(self) -> None:
+        """Forget the keys."""
+        self.rows.close()
+
+    def _compare(self, number: int, findings: Findings) -> None:
+        keys, slices = self.rows.of_group(number)
         entries = group_entries(self.subject.metadata, self.name, number)
-        self.count(len(entries))
+        findings.checked[self.name] += len(entries)
         targets, locations = _locations(entries)
         numbers = np.array(
             [self.subject.slice_numbers.get(place, _NOWHERE) for place in locations], np.int64
@@ -73,12 +71,13 @@ class RecordIndexCheck(Check):
         right = np.zeros(len(keys), dtype=np.bool_)
         if len(entries):
             right = has_entry & (numbers[targets[place]] == slices)
-        self._tell(ProblemKind.MISSING, found.missing, keys, "its row has no entry", slices)
+        kind, detail = ProblemKind.MISSING, "its row has no entry"
+        self._tell(findings, kind, found.missing, keys, detail, slices)
         # Of a key that stands several times the entry can name one place only.
         right_somewhere = np.zeros(len(keys), dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
-        self.subject.findings.add_all(
+        findings.add_all(
             self.name,
             ProblemKind.WRONG,
             wrong,
@@ -89,9 +88,9 @@ class RecordIndexCheck(Check):
                 self.subject.slices[slices[row]].id,
             ),
         )
-        self._tell_repeated(keys, slices, found.repeated, found.key_codes)
+        self._tell_repeated(findings, keys, slices, found)
         unseen = np.isin(numbers[targets[found.stale]], list(self.subject.unreadable))
-        self.subject.findings.add_all(
+        findings.add_all(
             self.name,
             ProblemKind.STALE,
             found.stale[~unseen],
@@ -103,16 +102,13 @@ class RecordIndexCheck(Check):
         )
 
     def _tell_repeated(
-        self,
-        keys: pa.Array,
-        slices: npt.NDArray[np.int32],
-        repeated: npt.NDArray[np.bool_],
-        codes: npt.NDArray[np.int64],
+        self, findings: Findings, keys: pa.Array, slices: npt.NDArray[np.int32], found: Matched
     ) -> None:
-        rows = np.flatnonzero(repeated)
-        _, first, counts = np.unique(codes[rows], return_index=True, return_counts=True)
+        rows = np.flatnonzero(found.repeated)
+        codes = found.key_codes[rows]
+        _, first, counts = np.unique(codes, return_index=True, return_counts=True)
         times = dict(zip(rows[first].tolist(), counts.tolist(), strict=True))
-        self.subject.findings.add_all(
+        findings.add_all(
             self.name,
             ProblemKind.DUPLICATE,
             times,
@@ -125,43 +121,49 @@ class RecordIndexCheck(Check):
 
     def _tell(
         self,
+        findings: Findings,
         kind: ProblemKind,
         rows: npt.NDArray[np.int64],
         keys: pa.Array,
         detail: str,
         slices: npt.NDArray[np.int32],
     ) -> None:
-        self.subject.findings.add_all(
+        findings.add_all(
             self.name,
             kind,
             rows,
             lambda row: (keys[row].as_py(), detail, self.subject.slices[slices[row]].id),
         )
 
-    def _groups_of(self, keys: pa.Array, slices: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def _groups_of(self, keys: pa.Array, slice_number: int) -> npt.NDArray[np.int32]:
         """The number of the group that the entry of each key must be in."""
-        groups = [group.file_id for group in self.subject.metadata.groups(self.name)]
         definition = self.subject.definitions.get(self.name)
         if definition is None or not definition.is_partitioned:
-            return shards_of(keys, len(groups))
-        found = np.full(len(keys), _NOWHERE, dtype=np.int32)
-        partitions = [each.partition for each in self.subject.slices]
-        for partition in sorted(set(partitions)):
-            escaped = escape_path_value(partition, for_file_name=True)
-            start = f"record-index-{escaped}-"
-            own = [row for row, name in enumerate(groups) if name.startswith(start)]
-            own = [row for row in own if groups[row].count("-") == start.count("-") + 1]
-            members = np.flatnonzero([path == partition for path in partitions])
-            rows = np.flatnonzero(np.isin(slices, members))
-            if own and len(rows):
-                shards = shards_of(keys.take(pa.array(rows)), len(own))
-                found[rows] = np.array(own, np.int32)[shards]
+            return shards_of(keys, len(self.group_ids))
+        partition = self.subject.slices[slice_number].partition
+        start = f"record-index-{escape_path_value(partition, for_file_name=True)}-"
+        dashes = start.count("-") + 1
+        own = [
+            number
+            for number, name in enumerate(self.group_ids)
+            if name.startswith(start) and name.count("-") == dashes
+        ]
+        if not own:
+            return np.full(len(keys), _NOWHERE, dtype=np.int32)
+        found: npt.NDArray[np.int32] = np.array(own, np.int32)[shards_of(keys, len(own))]
         return found
 
 
 def start(name: str, subject: Subject) -> Check:
     """The check of the record index."""
-    return RecordIndexCheck(name, subject, row_columns=frozenset(subject.key_columns))
+    groups = [group.file_id for group in subject.metadata.groups(name)]
+    return RecordIndexCheck(
+        name,
+        subject,
+        row_columns=frozenset(subject.key_columns),
+        group_ids=groups,
+        rows=RowKeys(len(groups)),
+    )
 
 
 def _locations(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:

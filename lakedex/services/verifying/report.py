@@ -146,6 +146,15 @@ class Findings:
         if rest:
             self.untold[index] += rest
 
+    def take(self, other: Findings) -> None:
+        """Tell what was found apart, after all that was told before."""
+        for problems in other.problems.values():
+            for each in problems:
+                self.add(each.index, each.kind, each.key, each.detail, each.place)
+        self.untold.update(other.untold)
+        self.checked.update(other.checked)
+        self.notes += other.notes
+
     def note(self, index: str, text: str) -> None:
         """Tell an oddity that makes no answer wrong."""
         self.notes.append(f"{index}: {text}")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
-from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.windowed.store import NAME as WINDOWED
 from lakedex.index.windowed.store import open_window
 from lakedex.services.verifying import windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data
 from lakedex.services.verifying.entries import astray_groups
+from lakedex.services.verifying.progress import Listener, Progress
 from lakedex.services.verifying.registry import KINDS
 from lakedex.services.verifying.report import Findings, ProblemKind, VerifyReport
 from lakedex.table import Snapshot
@@ -21,7 +23,12 @@ _METADATA = "metadata table"
 
 
 def verify(
-    snapshot: Snapshot, indexes: Sequence[str] | None = None, *, time_zone: str = "UTC"
+    snapshot: Snapshot,
+    indexes: Sequence[str] | None = None,
+    *,
+    time_zone: str = "UTC",
+    listener: Listener | None = None,
+    threads: int | None = None,
 ) -> VerifyReport:
     """Hold every entry of the live indexes against the data.
 
@@ -29,6 +36,9 @@ def verify(
         snapshot: The newest snapshot of a table, which is what indexes describe.
         indexes: Only these indexes, such as `record_index` or `secondary_index_idx_rider`.
         time_zone: The session zone in which expressions over time are computed.
+        listener: Told how many steps are done, and how many there are: slices read and indexes
+            compared.
+        threads: How many slices are read at a time; as many as there are cores unless told.
 
     Raises:
         InvalidInput: The snapshot is an older one, or the table has no index of such a name.
@@ -51,7 +61,7 @@ def verify(
         path = str(snapshot.config.index_defs_path)
         findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
         return findings.report()
-    subject = Subject(snapshot, metadata, findings, time_zone)
+    subject = Subject(snapshot, metadata, findings, time_zone, LocalEngine(threads))
     live = [name for name in names if name in snapshot.config.metadata_partitions]
     checks = [check for name in live if (check := _started(name, subject)) is not None]
     if window is not None and WINDOWED in names:
@@ -62,9 +72,15 @@ def verify(
         state = "is still being built" if building else "is defined, but not live"
         if building or name in definitions:
             findings.note(name, f"it {state}: no query uses it, and it was not verified")
-    show_data(subject, checks)
-    for check in checks:
-        check.guarded(check.finish)
+    progress = Progress(len(subject.slices) + len(checks), listener)
+    try:
+        show_data(subject, checks, progress)
+        for check in checks:
+            check.guarded(check.finish)
+            progress.step()
+    finally:
+        for check in checks:
+            check.close()
     return findings.report()
 
 
@@ -90,7 +106,7 @@ def _started(name: str, subject: Subject) -> Check | None:
     findings.checked[name] += 0
     try:
         kind = metadata_partition(name).kind
-        _look_at_groups(name, subject.metadata, findings)
+        _look_at_groups(name, subject)
         start = next(each.start for each in KINDS if each.kind is kind)
         return start(name, subject)
     except LakedexError as error:
@@ -98,10 +114,13 @@ def _started(name: str, subject: Subject) -> Check | None:
         return None
 
 
-def _look_at_groups(name: str, metadata: MetadataTable, findings: Findings) -> None:
-    if not metadata.groups(name):
+def _look_at_groups(name: str, subject: Subject) -> None:
+    definition = subject.definitions.get(name)
+    # One that has file groups for each partition has none where there is no partition.
+    may_be_empty = definition is not None and definition.is_partitioned and not subject.slices
+    if not subject.metadata.groups(name) and not may_be_empty:
         raise InvalidInput("it is live, but has no file groups")
-    astray = astray_groups(metadata, name)
+    astray = astray_groups(subject.metadata, name)
     if astray:
         listed = ", ".join(astray)
-        findings.note(name, f"file groups of another index are in its folder: {listed}")
+        subject.findings.note(name, f"file groups of another index are in its folder: {listed}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,8 +14,9 @@ from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondar
 from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.key_sets import Matched, RowKeys, match, pieces_by_group
-from lakedex.services.verifying.report import ProblemKind
+from lakedex.services.verifying.key_sets import Matched, match
+from lakedex.services.verifying.report import Findings, ProblemKind
+from lakedex.services.verifying.row_keys import RowKeys
 
 _VALUE_PART = r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)"
 
@@ -27,7 +29,8 @@ class SecondaryIndexCheck(Check):
     spelling_is_sure: bool = field(kw_only=True)
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
-    _rows: RowKeys = field(default_factory=RowKeys)
+    group_count: int = field(kw_only=True)
+    rows: RowKeys = field(kw_only=True)
 
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the pairs of some rows."""
@@ -36,34 +39,40 @@ class SecondaryIndexCheck(Check):
             chunked = pa.chunked_array([keys.cast(pa.string())])
             values = pa.chunked_array([spelled(rows[self.column])])
             keys = secondary_keys(values, chunked)
-        self._rows.add(keys, slice_number)
+            groups = shards_of(self._placed(keys), self.group_count)
+        else:
+            groups = np.zeros(len(keys), dtype=np.int32)
+        self.rows.add(keys, slice_number, groups)
 
     def finish(self) -> None:
         """Compare every group of the index with the pairs that belong to it."""
-        keys, _ = self._rows.all()
-        group_count = len(self.subject.metadata.groups(self.name))
-        if not self.spelling_is_sure:
-            self._compare_record_keys(keys, group_count)
-            return
-        pieces = pieces_by_group(shards_of(self._placed(keys), group_count), group_count)
-        for number, piece in enumerate(pieces):
-            entries = group_entries(self.subject.metadata, self.name, number)
-            self.count(len(entries))
-            own = keys.take(pa.array(piece))
-            stored = entries["key"].combine_chunks()
-            self._tell(own, stored, match(own, stored))
+        if self.spelling_is_sure:
+            self.by_group(self._compare, self.group_count)
+        else:
+            self._compare_record_keys(self.rows.of_group(0)[0])
 
-    def _compare_record_keys(self, keys: pa.Array, group_count: int) -> None:
+    def close(self) -> None:
+        """Forget the pairs."""
+        self.rows.close()
+
+    def _compare(self, number: int, findings: Findings) -> None:
+        keys, _ = self.rows.of_group(number)
+        entries = group_entries(self.subject.metadata, self.name, number)
+        findings.checked[self.name] += len(entries)
+        stored = entries["key"].combine_chunks()
+        self._tell(findings, keys, stored, match(keys, stored))
+
+    def _compare_record_keys(self, keys: pa.Array) -> None:
         parts = [
             group_entries(self.subject.metadata, self.name, number)["key"]
-            for number in range(group_count)
+            for number in range(self.group_count)
         ]
         stored = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
         self.count(len(stored))
         kind = self.subject.snapshot.schema.field(self.column).type
         self.note(f"how it spells {kind} values is not sure; only its record keys were compared")
         record_keys = record_keys_of_secondary(stored.combine_chunks())
-        self._tell(keys, record_keys, match(keys, record_keys))
+        self._tell(self.subject.findings, keys, record_keys, match(keys, record_keys))
 
     def _placed(self, keys: pa.Array) -> pa.Array:
         """What decides on the group of each key."""
@@ -71,8 +80,7 @@ class SecondaryIndexCheck(Check):
             return keys
         return pc.struct_field(pc.extract_regex(keys, _VALUE_PART), "value")
 
-    def _tell(self, keys: pa.Array, stored: pa.Array, found: Matched) -> None:
-        findings = self.subject.findings
+    def _tell(self, findings: Findings, keys: pa.Array, stored: pa.Array, found: Matched) -> None:
         findings.add_all(
             self.name,
             ProblemKind.MISSING,
@@ -80,7 +88,8 @@ class SecondaryIndexCheck(Check):
             lambda row: (keys[row].as_py(), f"a row has this {self.column} and key, no entry does"),
         )
         if self.subject.unreadable and len(found.stale):
-            self.note(f"{len(found.stale)} entries may be of rows that could not be read")
+            text = f"{len(found.stale)} entries may be of rows that could not be read"
+            findings.note(self.name, text)
             return
         findings.add_all(
             self.name,
@@ -99,6 +108,7 @@ def start(name: str, subject: Subject) -> Check:
     if column not in subject.snapshot.schema.names:
         raise IndexUnusable(f"its column {column} is not in the table")
     kind = subject.snapshot.schema.field(column).type
+    group_count = len(subject.metadata.groups(name))
     return SecondaryIndexCheck(
         name,
         subject,
@@ -106,4 +116,6 @@ def start(name: str, subject: Subject) -> Check:
         column=column,
         spelling_is_sure=is_sure(kind),
         by_value=definition.is_placed_by_value,
+        group_count=group_count,
+        rows=RowKeys(group_count),
     )

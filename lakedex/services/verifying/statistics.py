@@ -109,7 +109,9 @@ class FileStatistics:
         if form_of(kind) is None and not is_bytes(kind):
             return
         by_type = self._folds.setdefault(column, {})
-        if any(file_number in folds for known, folds in by_type.items() if known != kind):
+        # Other threads add types of other files meanwhile.
+        others = [folds for known, folds in list(by_type.items()) if known != kind]
+        if any(file_number in folds for folds in others):
             self._uncounted.add(file_number)
         nothing = pa.scalar(None, kind)
         fold = by_type.setdefault(kind, {}).setdefault(file_number, _Fold(nothing, nothing))

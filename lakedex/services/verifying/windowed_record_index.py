@@ -16,8 +16,8 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.windowed.lookup import GROUPS, find_keys, open_run
 from lakedex.index.windowed.state import WindowState, digest_of
 from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.key_sets import RowKeys
 from lakedex.services.verifying.report import ProblemKind
+from lakedex.services.verifying.row_keys import RowKeys
 from lakedex.write.tag.lookup import stored_keys
 
 _Ints = npt.NDArray[np.int64]
@@ -31,17 +31,18 @@ class WindowedRecordIndexCheck(Check):
     state: WindowState = field(default_factory=lambda: WindowState(0, "", 1))
     covered: dict[int, int] = field(default_factory=dict)
     """The slices that the index knows as they are, with their numbers in entries."""
-    _rows: RowKeys = field(default_factory=RowKeys)
+    _rows: RowKeys = field(default_factory=lambda: RowKeys(1))
 
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the keys of a covered slice."""
         if slice_number in self.covered:
-            self._rows.add(self.subject.snapshot.read_context.record_keys(rows), slice_number)
+            keys = self.subject.snapshot.read_context.record_keys(rows)
+            self._rows.add(keys, slice_number, np.zeros(len(keys), dtype=np.int32))
 
     def finish(self) -> None:
         """Compare what the index finds with the rows, and with deleted rows in base files."""
         slices = [number for number in self.covered if number not in self.subject.unreadable]
-        row_keys, seen_in = self._rows.all()
+        row_keys, seen_in = self._rows.of_group(0)
         kept = np.isin(seen_in, slices)
         row_keys, row_slices = row_keys.filter(pa.array(kept)), seen_in[kept].astype(np.int64)
         deleted = self._deleted(slices)
@@ -65,6 +66,10 @@ class WindowedRecordIndexCheck(Check):
             base = self._codes(keys, gone, np.full(len(gone), number, dtype=np.int64))
             detail = "a deleted record in the base file has no entry"
             self._tell(ProblemKind.MISSING, keys, base, codes[~found.is_live], detail)
+
+    def close(self) -> None:
+        """Forget the keys."""
+        self._rows.close()
 
     def _tell(
         self, kind: ProblemKind, keys: pa.Array, ones: _Ints, others: _Ints, detail: str

@@ -73,6 +73,17 @@ class Names:
             return None
         return NamedTable(parts, location(entry), entry)
 
+    def own_tables(self) -> list[NamedTable]:
+        """All tables of ours in the session's catalog."""
+        found = []
+        for database in listed(self.catalog.listDatabases()):
+            for identifier in listed(self.catalog.listTables(str(database))):
+                parts = (str(database), str(identifier.table()))
+                table = self.find(parts) if identifier.database().isDefined() else None
+                if table is not None:
+                    found.append(table)
+        return found
+
     def named(self, text: str) -> NamedTable:
         """The table that a name in a text stands for, such as `db.trips`.
 

@@ -2,7 +2,7 @@
 
 A log file takes whatever is given; a reader finds out which version wins. What indexes are told is
 about the winners, so where that is not plain the group is read as a reader would, before and after.
-Secondary indexes must know the old values too: for these the group's indexed columns are read.
+Secondary indexes must know the old values too; `old_values` reads those of many groups together.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from lakedex.format.logfile import (
 from lakedex.schema import AvroRecord
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.facts import TableFacts
-from lakedex.write.handles.base_group import merged_numbers
-from lakedex.write.handles.incoming import Incoming, Mask, one_array, with_file_name
+from lakedex.write.handles.incoming import Incoming, Mask, with_file_name
 from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork, WrittenFile
@@ -64,10 +63,11 @@ def write_log(
     size = publisher.publish(group, data)
     is_new = incoming.is_new
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
-        changed = _plain_changes(facts, context, group, incoming)
-        effect = _Effect(is_new, is_row & ~is_new, is_delete, changed)
+        effect = _Effect(is_new, is_row & ~is_new, is_delete, None)
+        unread = incoming if facts.secondary else None
     else:
         effect = _read_effect(facts, context, group, incoming, size)
+        unread = None
     file = WrittenFile(
         partition=group.partition,
         file_id=group.file_id,
@@ -82,7 +82,7 @@ def write_log(
         num_deletes=int(effect.deletes.sum()),
     )
     added, gone = (keys.filter(pa.array(mask)) for mask in (effect.adds, effect.deletes))
-    return Outcome(file, rows, {}, added, gone, changed=effect.changed)
+    return Outcome(file, rows, {}, added, gone, changed=effect.changed, unread=unread)
 
 
 def _encode(
@@ -98,26 +98,6 @@ def _encode(
         content = encode_delete_content(deletes, places, None)
         blocks.append(encode_block(BlockKind.DELETE, header, content))
     return b"".join(blocks)
-
-
-def _plain_changes(
-    facts: TableFacts, context: ReadContext, group: GroupWork, incoming: Incoming
-) -> ChangedRows | None:
-    """What becomes of the values of rows that are all in the group now, or all new to it."""
-    if not facts.secondary:
-        return None
-    columns = _told_columns(facts)
-    new = incoming.rows.select(columns).filter(pa.array(incoming.is_new))
-    here = incoming.is_here & incoming.is_live
-    if group.current is None or not here.any():
-        return ChangedRows(new.slice(0, 0), new)
-    touched = incoming.keys.filter(pa.array(here))
-    needed = list(dict.fromkeys([*columns, *context.ordering_fields]))
-    before = _rows_of(context, group.current, touched, needed)
-    merged, inserted = merged_numbers(context, before, one_array(before[KEY]), incoming)
-    both = pa.concat_tables([before.select(columns), incoming.rows.select(columns)])
-    after = both.take(pa.array(np.concatenate([merged, inserted])))
-    return ChangedRows(before.select(columns), pa.concat_tables([after, new]))
 
 
 def _read_effect(

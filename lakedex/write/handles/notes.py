@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -12,9 +13,10 @@ from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts
+from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import GroupWork, WriteTask
 
-_PAIRS_AT_ONCE = 1_000_000
+_ROWS_AT_ONCE = 1_000_000
 
 
 class NoteTaker:
@@ -52,30 +54,56 @@ class PairTaker:
         """Start without pairs."""
         self._targets = facts.secondary
         self._writer = SpillWriter(storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}")
-        self._parts: dict[str, list[pa.Table]] = {each.name: [] for each in self._targets}
+        self._changed: list[ChangedRows] = []
+        self._rows = 0
         self._notes: dict[str, list[KeyNote]] = {each.name: [] for each in self._targets}
 
-    def add(self, before: pa.Table, after: pa.Table, others: pa.Table | None = None) -> None:
+    def add(self, changed: ChangedRows) -> None:
         """Rows as they were and as they are, with record key and indexed columns."""
-        for target in self._targets:
-            parts = self._parts[target.name]
-            parts.append(pair_changes(target, before, after, others))
-            if sum(part.num_rows for part in parts) >= _PAIRS_AT_ONCE:
-                self._put_out(target)
+        self._changed.append(changed)
+        self._rows += changed.before.num_rows + changed.after.num_rows
+        if self._rows >= _ROWS_AT_ONCE:
+            self._put_out_all()
+
+    def add_all(self, changed: Iterable[ChangedRows]) -> None:
+        """Take in several."""
+        for each in changed:
+            self.add(each)
 
     def finish(self) -> dict[str, tuple[KeyNote, ...]]:
         """Put out what is left, and answer where the pairs of each index are."""
-        for target in self._targets:
-            self._put_out(target)
+        self._put_out_all()
         self._writer.finish()
         return {name: tuple(notes) for name, notes in self._notes.items() if notes}
 
-    def _put_out(self, target: SecondaryTarget) -> None:
-        parts, self._parts[target.name] = self._parts[target.name], []
-        if not any(part.num_rows for part in parts):
+    def _put_out_all(self) -> None:
+        parts, self._changed, self._rows = self._changed, [], 0
+        if not parts:
             return
-        pairs = pa.concat_tables(parts).combine_chunks()
+        together = _joined(parts)
+        for target in self._targets:
+            # Entries that name a file group are told group by group: a row that moved is new.
+            told = parts if target.covers else [together]
+            self._put_out(target, pa.concat_tables([_changes(target, each) for each in told]))
+
+    def _put_out(self, target: SecondaryTarget, changes: pa.Table) -> None:
+        if not changes.num_rows:
+            return
+        pairs = changes.combine_chunks()
         hashes = pairs["hash"].combine_chunks().to_numpy()
         buckets = shard_numbers(hashes, target.shards) % target.buckets
         put = self._writer.add_by_number(pairs, buckets)
         self._notes[target.name] += [KeyNote(bucket, segment) for bucket, segment in put]
+
+
+def _joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """All rows at once, so that a pair which one group lost to another stays."""
+    before, after = (
+        pa.concat_tables([getattr(part, when) for part in parts]) for when in ("before", "after")
+    )
+    others = [part.others for part in parts if part.others is not None]
+    return ChangedRows(before, after, pa.concat_tables(others) if others else None)
+
+
+def _changes(target: SecondaryTarget, changed: ChangedRows) -> pa.Table:
+    return pair_changes(target, changed.before, changed.after, changed.others, changed.place)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.written import BloomText
+from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.work import ColumnSizes, WrittenFile
 
 
@@ -18,6 +20,8 @@ class ChangedRows:
     after: pa.Table
     others: pa.Table | None = None
     """Rows that stayed, of keys that stand in `before` too."""
+    place: FileSliceId | None = None
+    """The file group that they are in, where all of them are in one."""
 
 
 @dataclass(frozen=True)
@@ -31,4 +35,6 @@ class Outcome:
     gone: pa.Array
     bloom: BloomText | None = None
     changed: ChangedRows | None = None
-    """What secondary indexes are told; None where there are none."""
+    """What secondary indexes are told; None where there are none, or it is to be read yet."""
+    unread: Incoming | None = None
+    """Rows that secondary indexes are told of, once what they replace was read."""

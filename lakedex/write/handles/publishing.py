@@ -45,8 +45,26 @@ class Publisher:
         ]
         self._known_partitions: set[str] = set()
         self._published: list[str] = []
+        self._reserved: set[str] = set()
         self._require_pending()
         self._require_writer()
+
+    def reserve(self, group: GroupWork) -> None:
+        """Mark a group before any work on it, unless another writer has; where options say so.
+
+        Raises:
+            CommitConflict: the writer of another write, which lives, has marked the group.
+        """
+        look = self._facts.early_look
+        if look is None or group.current is None:
+            return
+        place = group.id
+        problem = look.conflict(self._storage, self._facts.config, place, rewrites=not group.is_log)
+        if problem is not None:
+            raise CommitConflict(f"{self._facts.instant} was not written: {problem}")
+        marker = self._marker(group)
+        if self._create(marker, b"", durable=False):
+            self._reserved.add(marker)
 
     def publish(self, group: GroupWork, data: bytes) -> int:
         """Put a group's file into the table and answer its size.
@@ -56,7 +74,7 @@ class Publisher:
         """
         self._require_writer()
         marker = self._marker(group)
-        is_own = self._create(marker, b"", durable=False)
+        is_own = self._create(marker, b"", durable=False) or marker in self._reserved
         try:
             if group.current is None:
                 self._mark_partition(group)

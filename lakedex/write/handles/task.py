@@ -6,6 +6,7 @@ A task may be run again: it then writes the same files once more, byte by byte.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.schema import parse_avro_record
@@ -13,6 +14,7 @@ from lakedex.write.handles.base_group import write_base
 from lakedex.write.handles.incoming import IncomingReader
 from lakedex.write.handles.log_group import write_log
 from lakedex.write.handles.notes import NoteTaker, PairTaker
+from lakedex.write.handles.old_values import OldValues
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import TaskResult, WriteTask
 
@@ -32,8 +34,10 @@ def write_groups(task: WriteTask) -> TaskResult:
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
+    old = OldValues(facts, context)
     files, blooms = [], []
     for group in task.groups:
+        publisher.reserve(group)
         incoming = reader.read(group)
         if group.is_log:
             outcome = write_log(facts, avro, context, publisher, group, incoming)
@@ -46,10 +50,12 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
-            changed = outcome.changed
-            pairs.add(changed.before, changed.after, changed.others)
+            pairs.add(replace(outcome.changed, place=group.id))
+        if outcome.unread is not None:
+            pairs.add_all(old.add(group, outcome.unread))
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
+    pairs.add_all(old.finish())
     publisher.finish()
     return TaskResult(
         files=tuple(files),

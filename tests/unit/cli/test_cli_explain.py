@@ -80,3 +80,17 @@ def test_other_wrong_questions_are_one_line(trips, lakedex, arguments, words):
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
+
+
+def test_an_assumed_index_is_shown_and_marked(trips, lakedex):
+    asked = ["explain", trips, "rider = 'rider-0'", "--assuming", "rider", "--without", "all"]
+    answer = json.loads(lakedex(*asked, "--json").stdout)
+    (step,) = [each for each in answer["steps"] if each["assumed"]]
+    assert (step["before"], step["after"]) == (answer["total"], answer["expected"])
+    printed = lakedex(*asked).stdout
+    assert "secondary index on rider (assumed)" in printed
+    last = f"with the assumed indexes it would read {answer['expected']} of {answer['total']}"
+    assert printed.splitlines()[-1] == last
+    wrong = lakedex("explain", trips, "rider = 'x'", "--assuming", "nothing")
+    assert wrong.exit_code == 2
+    assert "no column 'nothing' to assume an index on" in wrong.stderr

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import lakedex
 from lakedex.api import Table
 from lakedex.cli.main import app
-from lakedex.prune.usage import IndexUsage, TableUsage, flush
+from lakedex.prune.usage import IndexUsage, PredicateUsage, TableUsage, flush
 from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
 from lakedex.storage import open_storage
 from lakedex.storage.memory import memory_storage
@@ -208,3 +208,42 @@ def test_counting_can_be_switched_off(path, monkeypatch, by):
     flush()
     assert used(path, "record_index").scans == 0
     assert not Path(path, USAGE_PATH).exists()
+
+
+def test_what_no_index_answered_is_counted_apart(path):
+    table = lakedex.open(path)
+    table.to_arrow("id in ('k3', 'k4')")
+    table.to_arrow("x > 0D and x < 100D")
+    usage = lakedex.open(path).usage()
+    answered, scanned = usage.predicates["id", "in", ""], usage.predicates["x", "range", ""]
+    assert (answered.values, answered.unanswered, answered.files_unanswered) == (2, 0, 0)
+    assert (scanned.values, scanned.unanswered, scanned.files_unanswered) == (2, 1, 3)
+    assert usage.scans == 2
+    assert usage.since <= scanned.last_used
+    record_index = usage.indexes["record_index"]
+    assert (record_index.scans, record_index.offered) == (1, 2)
+
+
+def test_constants_are_never_kept(path):
+    table = lakedex.open(path)
+    table.to_arrow("concat(id, 'secret-1') = 'secret-2' and id like 'secret-3%'")
+    table.to_arrow("coalesce(id, 'secret-4') = 'secret' or id in ('secret-5')")
+    table.to_arrow("substr(id, 1, 2) = 'secret-6'")
+    flush()
+    text = Path(path, USAGE_PATH).read_text()
+    assert "secret" not in text
+    assert '"substr(id, 1, 2)"' in text
+    assert '"concat(id, ?)"' in text
+
+
+def test_comparisons_that_nobody_makes_any_more_give_way():
+    usage = TableUsage()
+    for number in range(1_200):
+        seen = PredicateUsage(
+            scans=1, last_used=f"2026-01-01T00:{number // 60:02d}:{number % 60:02d}Z"
+        )
+        usage.add(TableUsage(predicates={(f"c{number}", "equal", ""): seen}))
+    assert len(usage.predicates) == 1_000
+    assert ("c1199", "equal", "") in usage.predicates
+    assert ("c0", "equal", "") not in usage.predicates
+    assert len(usage.encode()) < 4 << 20

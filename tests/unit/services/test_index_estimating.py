@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakedex.errors import InvalidInput
@@ -59,6 +60,42 @@ def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column
     values = ROWS / ROWS_A_RIDER if column == "rider" else ROWS / 3
     assert told.values == pytest.approx(values, rel=0.25)
     assert told.build_seconds > 0
+
+
+@pytest.mark.parametrize("changed", [300, 12_000])
+def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, monkeypatch, changed):
+    monkeypatch.setattr(index_estimating, "_SMALLEST_GROUPS", 2)
+    told = estimate_index(trips.table().snapshot, "rider")
+    own = trips.copied(tmp_path / "t")
+    own.index("rider")
+
+    def index_bytes() -> int:
+        (made,) = [each for each in own.table().indexes() if each.kind == "secondary_index"]
+        return made.size_bytes
+
+    before = index_bytes()
+    rows = own.table().to_arrow(columns=own.schema.names).slice(0, changed)
+    # As long as the others, so that entries are as large.
+    moved = pc.utf8_reverse(rows["rider"])
+    newer = rows.set_column(2, "rider", moved).set_column(1, "ts", pc.add(rows["ts"], 1))
+    own.writer.upsert(ArrowRowSource(newer.cast(own.schema)))
+    expected = told.bytes_per_write + changed * told.bytes_per_change
+    assert index_bytes() - before == pytest.approx(expected, rel=0.25)
+
+
+def test_growth_is_that_of_a_larger_table(trips, tmp_path):
+    """A table of a tenth of the rows, asked for ten times as many."""
+    small = Trips(tmp_path / "t", "cow", schema=trips.schema)
+    rows = trips.table().to_arrow(columns=trips.schema.names).sort_by("rider")
+    chosen = [number for number in range(ROWS) if number // ROWS_A_RIDER % 10 == 0]
+    small.writer.bulk_insert(ArrowRowSource(rows.take(chosen)))
+    now = estimate_index(trips.table().snapshot, "rider")
+    told = estimate_index(small.table().snapshot, "rider", growth=10)
+    assert told.rows == pytest.approx(now.rows, rel=0.05)
+    assert told.values == pytest.approx(now.values, rel=0.25)
+    assert told.size_bytes == pytest.approx(now.size_bytes, rel=0.25)
+    assert told.bytes_per_change == pytest.approx(now.bytes_per_change, rel=0.25)
+    assert told.files_per_value == pytest.approx(now.files_per_value, rel=0.25)
 
 
 def test_growth_is_taken_into_account(trips):

@@ -1,0 +1,214 @@
+"""Indexes that would have helped the queries that were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.filegroup import META_COLUMNS
+from lakedex.index.secondary.spelling import is_sure
+from lakedex.services.advising.advice import Proposal
+from lakedex.services.advising.demand import (
+    POINTS,
+    RANGES,
+    AdvisedTable,
+    Demand,
+    demands,
+    key_demand,
+)
+from lakedex.services.advising.sizes import Cost, column_stats_cost, record_index_cost
+from lakedex.services.index_estimating import estimate_index
+from lakedex.services.index_names import existing_index, find_index
+
+_MOST_COLUMNS = 8
+_LEAST_FILES = 1.0
+_LEAST_SHARE = 0.2
+"""An index must save a query so many of the files that it reads."""
+_Told = TypeVar("_Told")
+_WITH_RECORD_INDEX = " OPTIONS ('hoodie.metadata.global.record.level.index.enable'='true')"
+
+
+def create_proposals(table: AdvisedTable) -> Iterator[Proposal | str]:
+    """What to create; a text says of a column that was looked at why not."""
+    if not table.snapshot.slices:
+        return
+    asked = key_demand(table)
+    if asked is not None and not table.has("record_index"):
+        yield from _guarded(_record_index, table, asked)
+    columns = [each for each in demands(table, POINTS) if _is_candidate(table, each.column)]
+    for demand in columns[:_MOST_COLUMNS]:
+        yield from _guarded(_secondary, table, demand)
+    if not table.has("column_stats"):
+        yield from _all_ranges(table)
+
+
+def _guarded(
+    propose: Callable[[AdvisedTable, Demand], _Told], table: AdvisedTable, demand: Demand
+) -> Iterator[_Told | str]:
+    """One proposal; a part of the table that cannot be read spoils no other."""
+    try:
+        yield propose(table, demand)
+    except LakedexError as error:
+        yield f"{table.name}.{demand.column}: {error}"
+
+
+def _is_candidate(table: AdvisedTable, column: str) -> bool:
+    """Whether a secondary index on the column would be asked, and is not there."""
+    if column in META_COLUMNS or table.key_columns == (column,):
+        return False
+    is_spelled = is_sure(table.snapshot.schema.field(column).type)
+    return is_spelled and existing_index(table.snapshot, column) is None
+
+
+def _secondary(table: AdvisedTable, demand: Demand) -> Proposal | str:
+    told = estimate_index(table.snapshot, demand.column)
+    left = max(1.0, demand.values_a_scan * told.files_per_value)
+    if not _pays(demand, left):
+        return _too_little(table, demand, left, "a secondary index")
+    cost = Cost(told.size_bytes, told.bytes_per_change, told.build_seconds)
+    name, more, why = _free_name(table, demand.column), "", ""
+    if not table.has("record_index"):
+        needed = record_index_cost(table.snapshot)
+        if needed is None:
+            raise InvalidInput(f"table {table.name} has no rows")
+        cost = Cost(
+            cost.size_bytes + needed.size_bytes,
+            cost.bytes_per_change + needed.bytes_per_change,
+            cost.build_seconds + needed.build_seconds,
+        )
+        more, why = _WITH_RECORD_INDEX, "; the record index that it needs is built with it"
+    return _proposal(
+        table,
+        demand,
+        left,
+        cost,
+        index=name,
+        kind="secondary_index",
+        statement=f"CREATE INDEX {name} ON {table.name} ({demand.column}){more}",
+        reason=f"{demand}; a value is in about {told.files_per_value:,.1f} of "
+        f"{told.files:,} files{why}",
+    )
+
+
+def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
+    left = demand.values_a_scan
+    if not _pays(demand, left):
+        return _too_little(table, demand, left, "the record index")
+    cost = record_index_cost(table.snapshot)
+    if cost is None:
+        raise InvalidInput(f"table {table.name} has no rows")
+    keys = ", ".join(table.key_columns)
+    return _proposal(
+        table,
+        demand,
+        left,
+        cost,
+        index="record_index",
+        kind="record_index",
+        statement=f"CREATE INDEX record_index ON {table.name} ({keys})",
+        reason=f"{demand}; a key is in one file",
+    )
+
+
+def _all_ranges(table: AdvisedTable) -> Iterator[Proposal | str]:
+    """Column stats of all columns that they pay for: a table has them once."""
+    asked = [each for each in demands(table, RANGES) if each.column not in META_COLUMNS]
+    whole: Proposal | None = None
+    for demand in asked[:_MOST_COLUMNS]:
+        for found in _guarded(_column_stats, table, demand):
+            if isinstance(found, str):
+                yield found
+            else:
+                whole = found if whole is None else _joined(table, whole, found)
+    if whole is not None:
+        yield whole
+
+
+def _joined(table: AdvisedTable, one: Proposal, more: Proposal) -> Proposal:
+    columns = (*one.columns, *more.columns)
+    return replace(
+        one,
+        columns=columns,
+        statement=_stats_statement(table, columns),
+        queries=one.queries + more.queries,
+        files_saved=one.files_saved + more.files_saved,
+        bytes_saved=one.bytes_saved + more.bytes_saved,
+        size_bytes=one.size_bytes + more.size_bytes,
+        bytes_per_change=one.bytes_per_change + more.bytes_per_change,
+        build_seconds=one.build_seconds + more.build_seconds,
+        reason=f"{one.reason}. {more.reason}",
+    )
+
+
+def _stats_statement(table: AdvisedTable, columns: Sequence[str]) -> str:
+    return f"CREATE INDEX column_stats ON {table.name} ({', '.join(columns)})"
+
+
+def _column_stats(table: AdvisedTable, demand: Demand) -> Proposal | str:
+    told = column_stats_cost(table.snapshot, demand.column)
+    if told is None:
+        return f"{table.name}.{demand.column}: files have no ranges of it"
+    if not _pays(demand, told.files_a_value):
+        return _too_little(table, demand, told.files_a_value, "column stats")
+    return _proposal(
+        table,
+        demand,
+        told.files_a_value,
+        told.cost,
+        index="column_stats",
+        kind="column_stats",
+        statement=_stats_statement(table, [demand.column]),
+        reason=f"{demand}; a value lies in the ranges of about {told.files_a_value:,.1f} of "
+        f"{len(table.snapshot.slices):,} files, a range of values in more",
+    )
+
+
+def _proposal(
+    table: AdvisedTable,
+    demand: Demand,
+    left: float,
+    cost: Cost,
+    *,
+    index: str,
+    kind: str,
+    statement: str,
+    reason: str,
+) -> Proposal:
+    saved = demand.saved(left)
+    columns = table.key_columns if kind == "record_index" else (demand.column,)
+    return Proposal(
+        action="create",
+        table=table.name,
+        index=index,
+        kind=kind,
+        columns=columns,
+        statement=statement,
+        queries=demand.scans,
+        files_saved=saved,
+        bytes_saved=saved * table.mean_bytes,
+        size_bytes=cost.size_bytes,
+        bytes_per_change=cost.bytes_per_change,
+        build_seconds=cost.build_seconds,
+        reason=reason,
+    )
+
+
+def _pays(demand: Demand, left: float) -> bool:
+    saved = demand.files_a_scan - left
+    return saved >= _LEAST_FILES and saved >= _LEAST_SHARE * demand.files_a_scan
+
+
+def _too_little(table: AdvisedTable, demand: Demand, left: float, what: str) -> str:
+    return (
+        f"{table.name}.{demand.column}: {what} would leave about {left:,.1f} of the "
+        f"{demand.files_a_scan:,.1f} files that a query reads"
+    )
+
+
+def _free_name(table: AdvisedTable, column: str) -> str:
+    name, number = f"idx_{column}", 2
+    while find_index(table.snapshot, name) is not None:
+        name, number = f"idx_{column}_{number}", number + 1
+    return name

@@ -1,0 +1,66 @@
+"""Indexes that cost writes and that no query was helped by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from lakedex.errors import LakedexError
+from lakedex.index.catalog import IndexInfo, list_indexes
+from lakedex.prune.usage import IndexUsage
+from lakedex.services.advising.advice import Proposal
+from lakedex.services.advising.demand import AdvisedTable
+from lakedex.services.index_estimating import estimate_index
+from lakedex.services.index_names import PREFIXES
+
+_ENOUGH_QUERIES = 10
+"""An index that was there for fewer queries may still be needed."""
+
+
+def drop_proposals(table: AdvisedTable) -> Iterator[Proposal]:
+    """What to drop: secondary and expression indexes that never left out a file.
+
+    Other kinds serve writes as well, so how queries used them does not tell.
+    """
+    view = table.snapshot
+    covered: dict[tuple[str, tuple[str, ...], str], str] = {}
+    for info in list_indexes(view.config, view.definitions, view.metadata):
+        if not info.name.startswith(PREFIXES) or info.state != "live":
+            continue
+        same = covered.setdefault((info.kind, info.columns, info.function), info.name)
+        reason = f"{same} is on the same column" if same != info.name else _why(table, info)
+        if reason is not None:
+            yield _proposal(table, info, reason)
+
+
+def _why(table: AdvisedTable, info: IndexInfo) -> str | None:
+    used = table.usage.indexes.get(info.name, IndexUsage())
+    if used.offered < _ENOUGH_QUERIES or used.files_pruned:
+        return None
+    if not used.scans:
+        return f"none of {used.offered:,} queries asked it"
+    return f"{used.scans:,} of {used.offered:,} queries asked it, and it left out no file"
+
+
+def _proposal(table: AdvisedTable, info: IndexInfo, reason: str) -> Proposal:
+    per_change = 0.0
+    if len(info.columns) == 1:
+        with suppress(LakedexError):
+            per_change = estimate_index(table.snapshot, info.columns[0]).bytes_per_change
+    used = table.usage.indexes.get(info.name, IndexUsage())
+    own = next(info.name.removeprefix(each) for each in PREFIXES if info.name.startswith(each))
+    return Proposal(
+        action="drop",
+        table=table.name,
+        index=own,
+        kind=info.kind,
+        columns=info.columns,
+        statement=f"DROP INDEX {own} ON {table.name}",
+        queries=used.offered,
+        files_saved=0.0,
+        bytes_saved=0.0,
+        size_bytes=info.size_bytes,
+        bytes_per_change=per_change,
+        build_seconds=0.0,
+        reason=f"{reason}; every write keeps it up to date",
+    )

@@ -1,0 +1,240 @@
+"""Indexes that do not exist: which file slices each would leave, told from the data itself.
+
+The data of slices is read where an index would have been asked. So an answer is that of the real
+index, at the price of reading one column, and it is given for as many slices as are handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.expr.bounds import ColumnBounds, merge_by_group
+from lakedex.expr.evaluate import evaluate
+from lakedex.expr.may_match import may_match
+from lakedex.expr.one_column import about
+from lakedex.expr.tree import Column, Expr, columns_of
+from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
+from lakedex.index.answer import NEWEST_ONLY, Mask
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.record_index.lookup import record_keys
+from lakedex.index.secondary.asked import Asked as AskedKeys
+from lakedex.index.secondary.asked import asked_keys
+from lakedex.services.index_estimating import files_per_value
+from lakedex.services.index_names import existing_index
+from lakedex.table import Snapshot
+from lakedex.write.build_ranges import StoredRanges
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question: a predicate, bound and in normal form, of a table."""
+
+    snapshot: Snapshot
+    predicate: Expr
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What was seen in some slices."""
+
+    keep: Mask
+    """Those that the index would leave."""
+    typical: float | None
+    """How many of all slices a question like this one leaves, as far as the sample tells."""
+    reason: str
+
+
+class AssumedIndex(Protocol):
+    """An index that is only thought of."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of index."""
+
+    def why_not(self, asked: Asked) -> str | None:
+        """Why it would not be asked, if so."""
+
+    def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
+        """Look into slices, which are such a share of those that are left."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedSecondary:
+    """A secondary index on a column."""
+
+    column: str
+    kind: str = "secondary_index"
+
+    @property
+    def name(self) -> str:
+        """The kind and the column."""
+        return f"secondary index on {self.column}"
+
+    def why_not(self, asked: Asked) -> str | None:
+        """It answers what the real one would, on the newest snapshot."""
+        there = existing_index(asked.snapshot, self.column)
+        if there is not None:
+            return f"the table has {there} already"
+        found = self._asked(asked)
+        if isinstance(found, str):
+            return found
+        return None if asked.snapshot.is_latest else NEWEST_ONLY
+
+    def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
+        """The slices that hold a row with one of the values."""
+        own = about(asked.predicate, (self.column,))
+        keep = np.zeros(len(slices), dtype=np.bool_)
+        seen: list[pa.Array] = []
+        rows = incidences = 0
+        for number, found in enumerate(_columns(asked.snapshot, slices, self.column)):
+            values = found.unique()
+            batch = pa.record_batch([values], names=[self.column])
+            hits = evaluate(own, batch, time_zone=asked.time_zone)
+            keep[number] = bool(pc.any(hits).as_py())
+            rows += len(found)
+            incidences += len(values)
+            if share < 1:
+                seen.append(values)
+        question = self._asked(asked)
+        values_asked = None if isinstance(question, str) else question.values
+        typical = None
+        if seen and values_asked is not None:
+            distinct = len(pa.chunked_array(seen).unique())
+            files = round(len(slices) / share)
+            typical = len(values_asked) * files_per_value(incidences, distinct, share, files)
+        what = "a range" if values_asked is None else f"{len(values_asked)} values"
+        reason = f"{what} asked, {rows:,} rows of {len(slices)} file slices read"
+        if "record_index" not in asked.snapshot.config.metadata_partitions:
+            reason += "; it needs the record index, which has to be built first"
+        return Sight(keep, typical, reason)
+
+    def _asked(self, asked: Asked) -> AskedKeys | str:
+        name = f"secondary_index_{self.column}"
+        definition = IndexDefinition(name, self.kind, "identity", (self.column,), {}, 2)
+        return asked_keys(definition, asked.predicate, asked.snapshot.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedKeys:
+    """A record index, or bloom filters of record keys."""
+
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The kind, as tables have it once."""
+        return self.kind
+
+    def why_not(self, asked: Asked) -> str | None:
+        """They answer `=` and IN on the record key."""
+        if self.kind in asked.snapshot.config.metadata_partitions:
+            return "the table has it already"
+        keys = record_keys(asked.predicate, asked.snapshot.read_context)
+        if isinstance(keys, str):
+            return keys
+        is_located = self.kind == "bloom_filters" or asked.snapshot.is_latest
+        return None if is_located else NEWEST_ONLY
+
+    def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
+        """The slices that hold one of the keys; a filter says nothing about log files."""
+        keys = record_keys(asked.predicate, asked.snapshot.read_context)
+        wanted = pa.array([] if isinstance(keys, str) else keys, pa.string())
+        keep = np.zeros(len(slices), dtype=np.bool_)
+        for number, found in enumerate(_columns(asked.snapshot, slices, RECORD_KEY)):
+            keep[number] = bool(pc.any(pc.is_in(found, value_set=wanted)).as_py())
+        typical = float(len(wanted))
+        if self.kind == "bloom_filters":
+            logged = np.array([bool(each.logs) for each in slices], dtype=np.bool_)
+            keep |= logged
+            typical += int(logged.sum()) / share
+        reason = f"{len(wanted)} keys asked"
+        return Sight(keep, typical if share < 1 else None, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedStats:
+    """Column stats of every column that the predicate names."""
+
+    kind: str = "column_stats"
+    name: str = "column_stats"
+
+    def why_not(self, asked: Asked) -> str | None:
+        """They answer comparisons of columns that have no statistics yet."""
+        return None if self._columns(asked) else "the table has statistics of these columns already"
+
+    def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
+        """The slices whose ranges allow the predicate."""
+        del share  # What is left of a part is taken for the whole.
+        columns = self._columns(asked)
+        ranges = StoredRanges(asked.snapshot.read_context, [each.name for each in columns])
+        for each in slices:
+            ranges.add(each)
+        places = {
+            (each.partition, file.name): number
+            for number, each in enumerate(slices)
+            for file in (each.base, *each.logs)
+            if file is not None
+        }
+        stats = ranges.tables()
+        bounds: dict[Expr, ColumnBounds] = {
+            column: _bounds(column, stats[column.name], places, len(slices))
+            for column in columns
+            if column.name in stats
+        }
+        keep = may_match(asked.predicate, bounds, len(slices), time_zone=asked.time_zone)
+        return Sight(keep, None, f"ranges of {', '.join(each.name for each in columns)}")
+
+    @staticmethod
+    def _columns(asked: Asked) -> list[Column]:
+        snapshot = asked.snapshot
+        definition = snapshot.definitions.get("column_stats")
+        known: tuple[str, ...] | None = ()
+        if "column_stats" in snapshot.config.metadata_partitions:
+            known = definition.source_fields if definition else None
+        return [
+            column
+            for column in columns_of(asked.predicate)
+            if column.type is not None and len(column.path) == 1
+            if known is not None and column.name not in known
+        ]
+
+
+def _columns(
+    snapshot: Snapshot, slices: Sequence[FileSlice], column: str
+) -> Iterator[pa.ChunkedArray]:
+    """One column of each slice, log files merged."""
+    data_type = snapshot.read_context.target([column]).field(column).type
+    for each in slices:
+        parts = read_slice(snapshot.read_context, each, [column])
+        chunks = [chunk for part in parts for chunk in part[column].chunks]
+        yield pa.chunked_array(chunks, data_type)
+
+
+def _bounds(
+    column: Column, stats: pa.Table, places: dict[tuple[str, str], int], count: int
+) -> ColumnBounds:
+    """Ranges of files as bounds of slices; a slice with a file of no range has none."""
+    names = zip(stats["partition"].to_pylist(), stats["file"].to_pylist(), strict=True)
+    slice_of = np.array([places[name] for name in names], dtype=np.int64)
+    told = np.bincount(slice_of, minlength=count)
+    wanted = np.bincount(np.array(list(places.values()), dtype=np.int64), minlength=count)
+    files = ColumnBounds(
+        stats["minimum"].type,
+        stats["minimum"].combine_chunks(),
+        stats["maximum"].combine_chunks(),
+        stats["null_count"].to_numpy(),
+        stats["value_count"].to_numpy(),
+        (told == wanted)[slice_of],
+    )
+    return merge_by_group(files, slice_of, count)

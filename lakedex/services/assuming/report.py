@@ -1,0 +1,156 @@
+"""Adds assumed indexes to the report of a query: what each would leave, marked as assumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.expr.tree import Expr, Unknown
+from lakedex.filegroup import META_COLUMNS, FileSlice
+from lakedex.index.cost import LEAST_S
+from lakedex.index.secondary.spelling import is_indexable
+from lakedex.prune import Report, Step
+from lakedex.services.assuming.kinds import (
+    Asked,
+    AssumedIndex,
+    AssumedKeys,
+    AssumedSecondary,
+    AssumedStats,
+    Sight,
+)
+from lakedex.services.index_estimating import spread_slices
+from lakedex.table import Snapshot
+
+_KINDS: Final = ("record_index", "column_stats", "bloom_filters")
+_MOST_SLICES = 256
+_MOST_BYTES = 512 << 20
+"""Up to so many slices and bytes are all looked into; of more, some."""
+_SAMPLED_SLICES = 48
+_ENOUGH_HITS = 3
+"""From so many sampled slices on, their share is that of all."""
+_LOOKUPS: Final = {"secondary_index": 2}
+"""A secondary index is read, and then the record index."""
+
+
+def with_assumed(
+    snapshot: Snapshot,
+    predicate: Expr | None,
+    report: Report,
+    names: Sequence[str],
+    *,
+    time_zone: str = "UTC",
+) -> Report:
+    """A report with the steps of indexes that do not exist yet, after those that do.
+
+    Args:
+        snapshot: The table.
+        predicate: Bound and in normal form.
+        report: What is read today; its files stay as they are.
+        names: Columns that would have a secondary index, or `record_index`, `column_stats` and
+            `bloom_filters`.
+        time_zone: The session zone.
+
+    Raises:
+        InvalidInput: There is no such column, or it cannot be indexed.
+    """
+    indexes = [_index(snapshot, name) for name in names]
+    if not indexes:
+        return report
+    if predicate is None or isinstance(predicate, Unknown):
+        note = "indexes are assumed, but there is no predicate that they could answer"
+        return replace(report, expected=len(report.files), notes=(*report.notes, note))
+    view = _View.of(report.files)
+    steps = [view.take(each, Asked(snapshot, predicate, time_zone)) for each in indexes]
+    notes = [*report.notes]
+    if view.share < 1 and any(step.used for step in steps):
+        notes.append(
+            f"assumed indexes are told from {view.seen} of {len(report.files):,} file slices, "
+            "so their figures are estimates"
+        )
+    return replace(
+        report, steps=(*report.steps, *steps), expected=round(view.left), notes=tuple(notes)
+    )
+
+
+@dataclass
+class _View:
+    """The slices that are looked into, and how many they stand for."""
+
+    slices: list[FileSlice]
+    share: float
+    seen: int
+    left: float
+
+    @classmethod
+    def of(cls, files: tuple[FileSlice, ...]) -> _View:
+        few = len(files) <= _MOST_SLICES
+        if few and sum(each.size_bytes for each in files) <= _MOST_BYTES:
+            return cls(list(files), 1.0, len(files), len(files))
+        chosen = spread_slices(files, _SAMPLED_SLICES)
+        return cls(chosen, len(chosen) / len(files), len(chosen), len(files))
+
+    def take(self, index: AssumedIndex, asked: Asked) -> Step:
+        """What an index would leave of what is left."""
+        started = time.perf_counter()
+        before = round(self.left)
+        try:
+            why_not = index.why_not(asked)
+            sight = None if why_not else index.look(asked, self.slices, self.share)
+        except LakedexError as error:
+            why_not, sight = f"the data could not be read: {error}", None
+        seconds = time.perf_counter() - started
+        name = f"{index.name} (assumed)"
+        if sight is None:
+            reason = f"assumed, but would not be asked: {why_not}"
+            return Step(
+                name, index.kind, before, before, 0, seconds, reason, used=False, assumed=True
+            )
+        size = self._mean_bytes()
+        self._narrow(sight)
+        after = round(self.left)
+        return Step(
+            name,
+            index.kind,
+            before,
+            after,
+            round((before - after) * size),
+            seconds,
+            f"assumed: {sight.reason}",
+            estimated_seconds=LEAST_S * _LOOKUPS.get(index.kind, 1),
+            assumed=True,
+        )
+
+    def _narrow(self, sight: Sight) -> None:
+        hits = int(sight.keep.sum())
+        expected = hits / self.share
+        if sight.typical is not None and hits < _ENOUGH_HITS:
+            expected = sight.typical
+        if self.slices or self.share == 1:
+            self.left = min(self.left, expected)
+        self.slices = [self.slices[number] for number in np.flatnonzero(sight.keep).tolist()]
+
+    def _mean_bytes(self) -> float:
+        return sum(each.size_bytes for each in self.slices) / max(1, len(self.slices))
+
+
+def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
+    names = snapshot.schema.names
+    if name in names and name not in META_COLUMNS:
+        if not is_indexable(snapshot.schema.field(name).type):
+            kind = snapshot.schema.field(name).type
+            raise InvalidInput(f"column {name} ({kind}) cannot have a secondary index")
+        return AssumedSecondary(name)
+    if name == "column_stats":
+        return AssumedStats()
+    if name in _KINDS:
+        return AssumedKeys(name)
+    columns = ", ".join(each for each in names if each not in META_COLUMNS)
+    raise InvalidInput(
+        f"table {snapshot.config.name} has no column {name!r} to assume an index on; it has "
+        f"{columns}, and {', '.join(_KINDS)} can be assumed too"
+    )

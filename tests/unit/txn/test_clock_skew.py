@@ -1,0 +1,92 @@
+"""Writers on machines whose clocks are minutes apart: times grow, and who lives is let live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+from lakedex.storage import open_storage
+from lakedex.txn import heartbeat, store_clock, times
+from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive
+from lakedex.txn.places import CLOCK
+from lakedex.upkeep.cleaning import clean_table
+from tests.support.write_lab import Lab, row, source
+
+MINUTE_MS = 60_000
+SKEWS = [0, 5 * MINUTE_MS, -7 * MINUTE_MS, 2 * MINUTE_MS, 0, -MINUTE_MS]
+T = "20261115183005287"
+
+
+@contextmanager
+def clock_off_by(skew_ms: int) -> Iterator[None]:
+    """What is done here is done on a machine whose clock is off."""
+    right = store_clock.own_now_ms
+
+    def wrong() -> int:
+        return right() + skew_ms
+
+    with (
+        mock.patch.object(times, "_now_ms", wrong),
+        mock.patch.object(heartbeat, "own_now_ms", wrong),
+    ):
+        yield
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_writers_minutes_apart_neither_share_nor_reorder_times(tmp_path, kind):
+    # traps: B56
+    lab = Lab(tmp_path, kind, "GLOBAL_RECORD_LEVEL_INDEX")
+    written: list[str] = []
+    for number, skew in enumerate(SKEWS * 2):
+        with clock_off_by(skew):
+            result = lab.writer.upsert(source([row("a", "p", number), row(f"k{number}", "p", 1)]))
+            clean_table(lab.address, {"hoodie.clean.commits.retained": "3"})
+        assert result.instant is not None
+        written.append(result.instant)
+    timeline = lab.writer.snapshot().timeline
+    moments = [
+        moment
+        for each in timeline.write_instants()
+        for moment in (each.requested_time, each.completion_time)
+    ]
+    assert moments == sorted(set(moments))
+    assert [each.requested_time for each in timeline.write_instants()] == written
+    others = [row(f"k{number}", "p", 1) for number in range(len(written))]
+    lab.holds([row("a", "p", len(written) - 1), *others], "id = 'a'")
+
+
+@pytest.mark.parametrize("skew", [-9 * MINUTE_MS, 9 * MINUTE_MS])
+def test_two_writers_at_once_with_clocks_apart_both_commit(tmp_path, skew):
+    lab = Lab(tmp_path, "cow", "SIMPLE")
+    lab.writer.upsert(source([row("a", "p", 1), row("b", "q", 1)]))
+
+    def other() -> None:
+        with clock_off_by(skew):
+            lab.writer.upsert(source([row("b", "q", 2)]))
+
+    # Without a look at the store's clock the one would take the other for dead, and undo it.
+    lab.meanwhile(other).upsert(source([row("a", "p", 2)]))
+    lab.holds([row("a", "p", 2), row("b", "q", 2)])
+
+
+def test_a_beat_that_is_old_by_every_clock_is_of_the_dead(table):
+    storage = open_storage(str(table))
+    options = HeartbeatOptions(interval_seconds=20)
+    beat = Heartbeat(storage, T, options)
+    beat.start()
+    try:
+        for skew in (-10 * MINUTE_MS, 0, 10 * MINUTE_MS):
+            with clock_off_by(skew):
+                assert is_alive(storage, T, options)
+        later = store_clock.own_now_ms() + 10 * MINUTE_MS
+        with (
+            clock_off_by(10 * MINUTE_MS),
+            mock.patch.object(heartbeat, "store_now_ms", return_value=later),
+        ):
+            assert not is_alive(storage, T, options)
+    finally:
+        beat.stop()
+    assert not storage.exists(CLOCK)
