@@ -4,13 +4,14 @@ A compressor that knows nothing of cells looks for matches in the digits of keys
 ones far away, which cost as much as the digits and more time. Here the bytes of keys are literals,
 and all the rest is one match in most cells (`even_matches`).
 
-Blocks are made some thousand cells at a time; the codes of the first serve all.
+Blocks are made some thousand cells at a time.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -38,17 +39,32 @@ _TRAILER = struct.Struct("<II")
 _WORD_BITS = 64
 
 
-def deflate_blocks(cells: EvenCells, cuts: Ints) -> Iterator[bytes] | None:
-    """One gzip member for each block, the cells from `cuts[i]` to `cuts[i + 1]`.
+class EvenDeflater:
+    """Deflates the blocks of one file; the codes that its first cells ask for serve all."""
 
-    None when too few values are seen again.
-    """
-    slices = _slices(cuts)
-    first = CellMatches(cells, cuts[slices[0][0] : slices[0][1] + 1])
-    if first.seen.mean() < _LEAST_SEEN:
-        return None
-    tables = CodeTables(_weights(first))
-    return _members(cells, cuts, slices, tables)
+    def __init__(self) -> None:
+        """Know no codes yet."""
+        self._tables: CodeTables | None = None
+
+    def members(self, cells: EvenCells, cuts: Ints) -> Iterator[bytes] | None:
+        """One gzip member for each block, the cells from `cuts[i]` to `cuts[i + 1]`.
+
+        None when too few values are seen again.
+        """
+        slices = _slices(cuts)
+        first = CellMatches(cells, cuts[slices[0][0] : slices[0][1] + 1])
+        if first.seen.mean() < _LEAST_SEEN:
+            return None
+        if self._tables is None:
+            self._tables = CodeTables(_weights(first))
+        rest = (CellMatches(cells, cuts[low : high + 1]) for low, high in slices[1:])
+        return _members(chain([first], rest), self._tables)
+
+
+def _members(slices: Iterable[CellMatches], tables: CodeTables) -> Iterator[bytes]:
+    """The gzip members of all slices."""
+    for cells in slices:
+        yield from _deflate(cells, tables)
 
 
 def _slices(cuts: Ints) -> list[tuple[int, int]]:
@@ -57,14 +73,6 @@ def _slices(cuts: Ints) -> list[tuple[int, int]]:
     starts = np.unique(np.searchsorted(cuts[:-1], wanted, "right") - 1)
     stops = np.append(starts[1:], len(cuts) - 1)
     return list(zip(starts.tolist(), stops.tolist(), strict=True))
-
-
-def _members(
-    cells: EvenCells, cuts: Ints, slices: list[tuple[int, int]], tables: CodeTables
-) -> Iterator[bytes]:
-    """The gzip members of all slices."""
-    for low, high in slices:
-        yield from _deflate(CellMatches(cells, cuts[low : high + 1]), tables)
 
 
 def _weights(cells: CellMatches) -> Weights:

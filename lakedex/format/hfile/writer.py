@@ -29,7 +29,7 @@ from lakedex.format.hfile.block import (
     encode_block,
 )
 from lakedex.format.hfile.block_index import encode_root_index
-from lakedex.format.hfile.even_blocks import deflate_blocks
+from lakedex.format.hfile.even_blocks import EvenDeflater
 from lakedex.format.hfile.even_matches import as_even_cells
 from lakedex.format.hfile.file_info import (
     AVERAGE_KEY_LENGTH,
@@ -124,6 +124,7 @@ class HFileBuilder:
             BlockFormat(options.codec, options.level, options.bytes_per_checksum),
             self._parts.append if sink is None else sink.write,
         )
+        self._deflater = EvenDeflater()
         self._raw_bytes = self._key_bytes = self._value_bytes = 0
         self.entry_count = 0
         self.first_key: bytes | None = None
@@ -175,7 +176,7 @@ class HFileBuilder:
         if self._options.codec is not Codec.GZIP:
             return None
         even = as_even_cells(cells, bounds, keys, values)
-        return None if even is None else deflate_blocks(even, cuts)
+        return None if even is None else self._deflater.members(even, cuts)
 
     def _own_info(self) -> dict[str, bytes]:
         """The entries that every file has."""

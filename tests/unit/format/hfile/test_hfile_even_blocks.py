@@ -16,13 +16,14 @@ from lakedex.format.deflate.bit_rows import BitRows
 from lakedex.format.deflate.codes import CodeTables, Weights, code_lengths
 from lakedex.format.hfile import (
     Codec,
+    HFileBuilder,
     HFileOptions,
     HFileReader,
     even_blocks,
     even_matches,
     write_hfile,
 )
-from lakedex.format.hfile.even_blocks import deflate_blocks
+from lakedex.format.hfile.even_blocks import EvenDeflater
 from lakedex.format.hfile.even_matches import as_even_cells
 from lakedex.format.hfile.writer import _cut_blocks, _lay_out
 from lakedex.storage.source import MemorySource
@@ -43,7 +44,7 @@ def deflated(keys: list[bytes], values: list[bytes], block_size: int) -> list[tu
     duplicate = np.append(False, np.array(keys[1:]) == np.array(keys[:-1]))
     cuts = _cut_blocks(bounds, duplicate, block_size)
     cells = as_even_cells(data, bounds, *stored)
-    members = None if cells is None else deflate_blocks(cells, cuts)
+    members = None if cells is None else EvenDeflater().members(cells, cuts)
     if members is None:
         return []
     limits = bounds[cuts].tolist()
@@ -144,6 +145,17 @@ def test_files_hold_their_cells(codec):
     cells = reader.scan()
     assert (cells.keys.to_pylist(), cells.values.to_pylist()) == (keys, values)
     assert reader.lookup(pa.array(keys[::-7])).values.to_pylist() == values[::-7]
+
+
+def test_codes_of_the_first_cells_serve_quite_other_ones():
+    keys, values = record_index(600)
+    builder = HFileBuilder(HFileOptions(block_size=5000))
+    builder.add(pa.array(keys), pa.array(values))
+    others = [b"\xf0" * 20 + bytes([n, 255 - n]) for n in range(100)]
+    builder.add(pa.array(others), pa.array([bytes(range(n, n + 90)) for n in range(100)]))
+    cells = HFileReader(MemorySource(builder.finish())).scan()
+    assert cells.keys.to_pylist() == keys + others
+    assert cells.values[-1].as_py() == bytes(range(99, 189))
 
 
 def test_parts_of_arrays_are_taken_where_they_lie():
