@@ -95,7 +95,7 @@ def print_table(snapshot: Snapshot, answer: dict[str, Any]) -> None:
         pairs.append(("being built", ", ".join(facts["metadata_partitions_inflight"])))
     if facts["metadata_problem"]:
         pairs.append(("problem", facts["metadata_problem"]))
-    if not snapshot.is_latest:
+    if snapshot.as_of is not None:
         pairs.append(("as of", facts["as_of"]))
     screen.facts(pairs, title=facts["name"])
 

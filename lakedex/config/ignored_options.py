@@ -134,7 +134,6 @@ _SERVICES: Final = """
     hoodie.commits.archival.batch
     hoodie.archive.async hoodie.archive.merge.enable
     hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
-    hoodie.archive.beyond.savepoint
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
     hoodie.clustering.updates.strategy
     hoodie.clustering.rollback.pending.replacecommit.on.conflict

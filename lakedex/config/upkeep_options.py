@@ -76,6 +76,8 @@ class ArchivingOptions:
     """With more commits than that archiving is due."""
     files_a_level: int = 10
     """So many files of one level of the history are merged into one of the next."""
+    beyond_savepoints: bool = False
+    """Whether commits after a savepoint may go; the commit that it keeps stays."""
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> ArchivingOptions:
@@ -95,4 +97,5 @@ class ArchivingOptions:
             least=least,
             most=most,
             files_a_level=options.HISTORY_BATCH.value(settings),
+            beyond_savepoints=options.ARCHIVE_BEYOND_SAVEPOINT.value(settings),
         )

@@ -178,6 +178,7 @@ CLEAN_INCREMENTAL: Final = FlagOption(
 ARCHIVE_AUTOMATIC: Final = FlagOption("hoodie.archive.automatic", "true")
 KEEP_LEAST: Final = NumberOption("hoodie.keep.min.commits", "20", most=1_000_000)
 KEEP_MOST: Final = NumberOption("hoodie.keep.max.commits", "30", most=1_000_000)
+ARCHIVE_BEYOND_SAVEPOINT: Final = FlagOption("hoodie.archive.beyond.savepoint", "false")
 HISTORY_BATCH: Final = NumberOption(
     "hoodie.timeline.compaction.batch.size", "10", least=2, most=10_000
 )

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from lakedex.errors import CorruptFile
 
 _FIRST_VERSION_PLACED_BY_VALUE = 2
+COVERING = "lakedex.covering"
+"""The option by which the entries of a secondary index name their file groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class IndexDefinition:
     def is_placed_by_value(self) -> bool:
         """Whether a secondary key's file group is that of its value, not of the whole key."""
         return self.version >= _FIRST_VERSION_PLACED_BY_VALUE
+
+    @property
+    def is_covering(self) -> bool:
+        """Whether the entries of a secondary index name the file groups of their rows."""
+        return self.options.get(COVERING, "false").lower() == "true"
 
 
 def parse_definitions(data: bytes, *, path: str) -> dict[str, IndexDefinition]:

@@ -15,7 +15,7 @@ from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
 from lakedex.services.index_dropping import drop_index
@@ -53,7 +53,9 @@ def create_index(
             indexes that a table has at most once.
         columns: The column, or the columns.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
-        options: Hudi's write options for the build and all later writes.
+        options: Hudi's write options for the build and all later writes. With
+            `lakedex.covering=true` the entries of a secondary index name the file groups of their
+            rows, so that a lookup takes one step; other engines do not see that.
         if_missing: Do nothing when the index is there already.
         wait: Whether to build it now, which is the only way so far.
 
@@ -69,7 +71,10 @@ def create_index(
     if not wait:
         raise UnsupportedFeature("building an index in the background (wait=False)")
     chosen = dict(options or {})
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using, chosen)
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
     wanted = [str(each) for each in column_names(columns)]
     asked = writer.with_options(chosen | _flags(kind, wanted))
     if kind != SECONDARY_INDEX:
@@ -80,7 +85,7 @@ def create_index(
         if if_missing:
             return None
         raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
-    return asked.add_index(_definition(asked, snapshot, name, wanted))
+    return asked.add_index(_definition(asked, snapshot, name, wanted, own))
 
 
 def refresh_index(writer: TableWriter, name: str) -> None:
@@ -107,7 +112,7 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     (column,) = definition.source_fields
     own = there.removeprefix(PREFIX)
     # What could not be built again must not be dropped.
-    made = _definition(writer, snapshot, own, [column])
+    made = _definition(writer, snapshot, own, [column], definition.options)
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
 
@@ -115,7 +120,8 @@ def refresh_index(writer: TableWriter, name: str) -> None:
 def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition) -> None:
     columns = list(gone.source_fields)
     if gone.name.startswith(PREFIX):
-        writer.add_index(_definition(writer, snapshot, gone.name.removeprefix(PREFIX), columns))
+        own = gone.name.removeprefix(PREFIX)
+        writer.add_index(_definition(writer, snapshot, own, columns, gone.options))
         return
     flags = _flags(gone.name, columns)
     if gone.is_partitioned:
@@ -165,14 +171,18 @@ def _create_once(
 
 
 def _definition(
-    writer: TableWriter, snapshot: Snapshot, name: str, columns: list[str]
+    writer: TableWriter,
+    snapshot: Snapshot,
+    name: str,
+    columns: list[str],
+    options: Mapping[str, str],
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
     _check_name(name)
     column = _column(snapshot, name, columns)
     _check_record_index(writer, snapshot, name)
     full = PREFIX + name
-    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), {}, _VERSION)
+    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), options, _VERSION)
 
 
 def _check_name(name: str) -> None:

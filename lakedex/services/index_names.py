@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
@@ -40,8 +41,8 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
 
 
 def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
-    """What is left of an index that another engine dropped, by either of its names."""
-    gone = snapshot.dropped_indexes
+    """What is left of an index that is defined and not there, by either of its names."""
+    gone = dropped_names(snapshot.config, snapshot.definitions)
     found = next((each for each in _spellings(name) if each in gone), None)
     return None if found is None else snapshot.definitions[found]
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
+
 from lakedex.config import TableConfig
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.secondary.pairs import PREFIX
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.table.own_properties import read_own_properties
+from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.metadata_undoing import GIVEN_UP
 from lakedex.txn.rollback import LockedTable
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.scratch import Scratch
 from lakedex.write.target import StoredSchema
+
+log = logging.getLogger("lakedex")
 
 
 def rebuild_metadata(
@@ -34,7 +42,8 @@ def rebuild_metadata(
     partitioned = None if definition is None else definition.is_partitioned
     options = WriteOptions.resolve(snapshot.config, kept, {}, record_index_partitioned=partitioned)
     columns = StoredSchema.of(snapshot).columns
-    plan = plan_metadata(snapshot, options.metadata, columns, rows=0)
+    secondary = _buildable(snapshot, before, columns.names)
+    plan = plan_metadata(snapshot, options.metadata, columns, rows=0, new_indexes=secondary)
     with Scratch(address) as scratch:
         facts = TableFacts(
             address=address,
@@ -47,4 +56,21 @@ def rebuild_metadata(
         )
         forget_resharding(address)
         ensure_metadata(engine, facts, snapshot, plan, next_time=table.next_time)
+    write_own_properties(storage, {name: kept[name] for name in kept if name != GIVEN_UP})
     return tuple(sorted(plan.wanted))
+
+
+def _buildable(
+    snapshot: Snapshot, before: TableConfig, columns: Collection[str]
+) -> list[IndexDefinition]:
+    """The secondary indexes that there were, without those whose column is not there any more."""
+    found = []
+    for name in before.metadata_partitions:
+        definition = snapshot.definitions.get(name)
+        if definition is None or not name.startswith(PREFIX):
+            continue
+        if set(definition.source_fields) <= set(columns):
+            found.append(definition)
+        else:
+            log.warning("the index %s is gone with its column", name)
+    return found

@@ -103,11 +103,26 @@ def instants_after(snapshot: Snapshot, instant: str) -> list[Instant]:
             f"the later commit {min(saved)} has a savepoint: delete that before a restore to "
             f"{instant}"
         )
+    _check_archived(timeline, target)
     later.sort(key=lambda each: instant_key(each.completion_time or each.requested_time))
     plans = [
         each for each in timeline.pending_of(*_PLANS) if instant_key(each.requested_time) > done
     ]
     return [*reversed(plans), *reversed(later)]
+
+
+def _check_archived(timeline: Timeline, target: Instant) -> None:
+    """Refuse where archiving went past a savepoint: what is archived cannot be undone."""
+    first = timeline.first_active
+    if first is None or first <= target:
+        return
+    for each in timeline.archived.instants(target.requested_time, first.requested_time):
+        if each.action.is_write and each > target:
+            raise InvalidInput(
+                f"{each.requested_time} was committed after {target.requested_time} and is "
+                "archived (hoodie.archive.beyond.savepoint), so that it cannot be undone; the "
+                "table can still be read as of the savepoint"
+            )
 
 
 def _target(timeline: Timeline, instant: str) -> Instant:

@@ -94,7 +94,7 @@ class ArrowStorage:
         """Ranged reads of a file."""
         return ObjectSource(normalise(path), size, self)
 
-    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write a new file; see the module for what can go wrong."""
         del durable
         temp = self._write_temp(path, data)
@@ -179,7 +179,7 @@ class ArrowStorage:
         skip = len(self._folder) + 1
         return [(normalise(info.path[skip:]), info) for info in found]
 
-    def _write_temp(self, path: str, data: bytes) -> str:
+    def _write_temp(self, path: str, data: bytes | memoryview) -> str:
         located = self._located(path)
         folder = split(located)[0]
         temp = f"{folder}/{TEMP_PREFIX}{secrets.token_hex(8)}{TEMP_SUFFIX}"

@@ -114,7 +114,7 @@ class LocalStorage:
         length = self.size(path) if size is None else size
         return LocalSource(normalise(path), length, self._open)
 
-    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write a new file, wholly or not at all; without `durable` a power cut may lose it."""
         target = self._target(path, durable=durable)
         with self._writing("create", path):

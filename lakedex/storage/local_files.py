@@ -42,7 +42,7 @@ def make_folders(folder: str, *, durable: bool = True) -> None:
 
 @contextmanager
 def temp_file(
-    folder: str, data: bytes, *, mode: int | None = None
+    folder: str, data: bytes | memoryview, *, mode: int | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
     """A temporary file in a folder: its path, and its state as it will be published.
 
@@ -82,7 +82,7 @@ def remove_dead_temps(folder: str) -> None:
             os.close(handle)
 
 
-def publish_new(temp: str, target: str, data: bytes) -> None:
+def publish_new(temp: str, target: str, data: bytes | memoryview) -> None:
     """Give a temporary file a name nobody has yet, else `FileExistsError`.
 
     Where the file system has no hard links the target is made exclusively and written in
@@ -97,7 +97,7 @@ def publish_new(temp: str, target: str, data: bytes) -> None:
     sync_folder(str(Path(target).parent))
 
 
-def create_nameless(target: str, data: bytes, *, durable: bool) -> bool:
+def create_nameless(target: str, data: bytes | memoryview, *, durable: bool) -> bool:
     """Write a file that has no name, then give it one nobody has yet, else `FileExistsError`.
 
     A process that dies in between leaves nothing behind. Answers False, with nothing done, where
@@ -242,7 +242,7 @@ def _locked_temp(folder: str) -> tuple[str, int]:
         os.close(handle)
 
 
-def _write_exclusive(path: str, data: bytes) -> None:
+def _write_exclusive(path: str, data: bytes | memoryview) -> None:
     handle = os.open(path, _EXCLUSIVE, 0o666)
     try:
         _fill(handle, data, None)
@@ -250,7 +250,7 @@ def _write_exclusive(path: str, data: bytes) -> None:
         os.close(handle)
 
 
-def _fill(handle: int, data: bytes, mode: int | None) -> os.stat_result:
+def _fill(handle: int, data: bytes | memoryview, mode: int | None) -> os.stat_result:
     if mode is not None:
         os.fchmod(handle, mode)
     _write_all(handle, data)
@@ -258,7 +258,7 @@ def _fill(handle: int, data: bytes, mode: int | None) -> os.stat_result:
     return os.fstat(handle)
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def _write_all(handle: int, data: bytes | memoryview) -> None:
     rest = memoryview(data)
     while len(rest) > 0:
         rest = rest[os.write(handle, rest) :]

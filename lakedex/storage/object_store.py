@@ -104,7 +104,7 @@ class ObjectStorage:
         """Ranged reads of an object; near ranges become one request."""
         return ObjectSource(normalise(path), size, self)
 
-    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write a new object, which is always durable."""
         del durable
         key = self._key(path)

@@ -71,7 +71,7 @@ class Storage(Protocol):
         `size` raises `CorruptFile` where bytes lack.
         """
 
-    def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
+    def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
         """Write a new file, wholly or not at all; `AlreadyExists` when there is one.
 
         A file that is not `durable` may be gone after a power cut, and is made faster where

@@ -223,12 +223,16 @@ class Timeline:
         )
 
     def read(self, instant: Instant) -> bytes:
-        """The bytes of an instant's file in the active timeline.
+        """The bytes of an instant's file, also where it was archived since the listing.
 
         Raises:
-            FileMissing: the instant was archived or rolled back since the listing.
+            FileMissing: the instant was rolled back since the listing, or its plan archived.
         """
-        return self.storage.read(self._path(instant))
+        path = self._path(instant)
+        # A savepoint has the time of the commit that it keeps, and is never archived.
+        if instant.is_completed and instant.action is not Action.SAVEPOINT:
+            return self._completed_bytes(instant.requested_time, path)
+        return self.storage.read(path)
 
     def commit_metadata(self, instant: Instant) -> CommitMetadata:
         """The commit metadata of a completed write, active or archived; read once.

@@ -4,18 +4,21 @@ The changes of an instant lie in log files of its own. Without them the indexes 
 before, record locations included, as long as nothing was made of these files since. A compaction
 takes them in, and an index that was built later knows the rows of that time. Then the metadata
 table is given up: a table without one is whole, and the next write builds the same indexes from
-the data, as the table's own properties say.
+the data, as the table's own properties say. Secondary indexes are built by whoever gave the
+metadata table up; should that be cut short, their definitions stay, for REFRESH INDEX.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import Final
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.config.option_values import flag_text
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.deltacommit import load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
@@ -33,6 +36,8 @@ _BUILT_ANEW = (
 )
 _NO_WRITES = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
 _ON = "true"
+GIVEN_UP: Final = "lakedex.indexes.given.up"
+"""The own property that names secondary indexes to be built again."""
 _log = logging.getLogger("lakedex")
 
 
@@ -83,8 +88,9 @@ def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]
     """
     if can_forget(storage, data, times):
         return
+    definitions = load_definitions(storage, data.config)
     for name in data.config.metadata_partitions:
-        if not _is_built_anew(name):
+        if not _is_built_anew(name, definitions.get(name)):
             raise UnsupportedFeature(
                 f"taking commits back that the index {name} has taken in: drop the index first, "
                 "and create it again afterwards; that"
@@ -122,11 +128,17 @@ def _note_wanted(storage: Storage) -> None:
         if options.INDEX_TYPE.given(kept) is None:
             index = "RECORD_LEVEL_INDEX" if by_partition else "GLOBAL_RECORD_LEVEL_INDEX"
             wanted[options.INDEX_TYPE.name] = index
+    secondary = sorted(name for name in present if name.startswith(Kind.SECONDARY_INDEX.value))
+    if secondary:
+        wanted[GIVEN_UP] = ",".join(secondary)
     write_own_properties(storage, {**kept, **wanted})
 
 
-def _is_built_anew(name: str) -> bool:
+def _is_built_anew(name: str, definition: IndexDefinition | None) -> bool:
     try:
-        return metadata_partition(name).kind in _BUILT_ANEW
+        kind = metadata_partition(name).kind
     except InvalidInput:
         return False
+    if kind is Kind.SECONDARY_INDEX:
+        return definition is not None and len(definition.source_fields) == 1
+    return kind in _BUILT_ANEW

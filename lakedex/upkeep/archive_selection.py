@@ -1,7 +1,8 @@
 """Which instants may leave the active timeline.
 
 The oldest ones, in one piece, while enough stay: what is older than the active timeline counts as
-committed. Nothing goes that somebody asks the active timeline for: a write that goes on, a
+committed. A commit with a savepoint may be left behind, as it does not tell where the timeline
+begins. Nothing goes that somebody asks the active timeline for: a write that goes on, a
 savepoint, the next clean, readers that must know which file groups were replaced, and the metadata
 table, whose log files are judged by the instants of the data table until they are compacted.
 """
@@ -40,11 +41,13 @@ def data_instants_to_archive(
             least, most = needed, most + needed - least
     if len(commits) <= most:
         return []
-    bounds = [_before_pending(timeline), *timeline.savepoints()]
-    bounds += [_cleaned_up_to(timeline), _metadata_bound(snapshot)]
+    saved = timeline.savepoints()
+    bounds = [_before_pending(timeline), _cleaned_up_to(timeline), _metadata_bound(snapshot)]
+    if not archiving.beyond_savepoints:
+        bounds += saved
     candidates = _before(commits[: len(commits) - least], bounds)
     candidates = _before(candidates, [_first_uncleaned(snapshot, candidates)])
-    return _with_services(timeline, candidates)
+    return _with_services(timeline, [c for c in candidates if c.requested_time not in saved])
 
 
 def metadata_instants_to_archive(
@@ -67,7 +70,7 @@ def metadata_instants_to_archive(
         compactions[-_SPARE].requested_time,
         None if first is None else first.requested_time,
         *(each.requested_time for each in data.pending()[:1]),
-        *data.savepoints(),
+        *(() if options.beyond_savepoints else data.savepoints()),
     ]
     candidates = _before(commits[: len(commits) - options.least], bounds)
     return _with_services(timeline, candidates)

@@ -24,7 +24,7 @@ from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Action, Instant, State, Timeline, parse_instant_file
+from lakedex.timeline import Action, Instant, State, Timeline, instant_key, parse_instant_file
 from lakedex.timeline.history_writer import (
     ArchivedInstant,
     append_history,
@@ -109,6 +109,22 @@ def archive(
     else:
         _in_vain[storage.root] = len(snapshot.timeline.write_instants())
     return ArchiveResult(moved, archive_metadata(table, archiving))
+
+
+def archive_left_behind(table: LockedTable, instant: str) -> int:
+    """Archive a commit that archiving passed by for its savepoint; before that is deleted.
+
+    Without the savepoint the active timeline would seem to begin with it, and whatever was archived
+    since would seem uncommitted.
+    """
+    timeline = table.timeline()
+    left, first = timeline.find(instant), timeline.first_active
+    if left is None or first is None or first <= left:
+        return 0
+    passed = timeline.archived.instants(instant, first.requested_time)
+    if all(instant_key(each.requested_time) <= instant_key(instant) for each in passed):
+        return 0
+    return _move(table, table.storage, timeline, [left], ArchivingOptions())
 
 
 def archive_metadata(table: LockedTable, options: ArchivingOptions) -> int:

@@ -23,6 +23,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.archiving import archive_left_behind
 
 log = logging.getLogger("lakedex")
 
@@ -100,6 +101,7 @@ def delete_savepoint(
         if instant not in known:
             shown = ", ".join(sorted(known)) or "none"
             raise InvalidInput(f"there is no savepoint {instant!r}; there are {shown}")
+        archive_left_behind(table, instant)
         table.check()
         remove_instant(storage, table.config, instant, Action.SAVEPOINT)
 

@@ -139,7 +139,7 @@ def survey_slices(task: _Task) -> Survey:
                 if wants.shards:
                     notes.add(current, context.record_keys(rows))
                 if wants.secondary:
-                    pairs.add(ChangedRows(rows.slice(0, 0), rows))
+                    pairs.add(ChangedRows(rows.slice(0, 0), rows, place=current.id))
     return Survey(ranges.tables(), tuple(blooms), notes.finish(), pairs.finish())
 
 

@@ -14,7 +14,7 @@ from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.secondary.coverage import kept_up_note
+from lakedex.index.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.written import CommitChanges, FileStatistics, KeyNote, PairNotes
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
@@ -110,6 +110,7 @@ def commit_outcome(
                 **_said_of_keys(scope, outcome),
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
+                **covering_note(outcome.plan.secondary, outcome.plan.new_secondary, scope.timeline),
                 **({} if history is None else said_of_columns(history)),
             },
         )

@@ -31,8 +31,10 @@ from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.metadata_undoing import GIVEN_UP
 from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
@@ -225,6 +227,8 @@ def _definitions(
     # A definition alone is what a build left that was cut short, and other engines stumble over it.
     # That of an index that was there once is kept, so that it can be built again.
     live.update(snapshot.dropped_indexes)
+    if not snapshot.config.metadata_enabled:
+        live.update(read_own_properties(snapshot.storage).get(GIVEN_UP, "").split(","))
     found = {
         name: each
         for name, each in snapshot.definitions.items()

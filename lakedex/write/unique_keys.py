@@ -14,34 +14,20 @@ from dataclasses import dataclass
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, ReadContext, count_rows
 from lakedex.format.parquet.footer import read_footer
+from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
-from lakedex.timeline import Timeline, instant_key
+from lakedex.timeline import Timeline, newest_note
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.record_places import FOLDER, RECORD_INDEX, RecordIndexAccess
 
 _NOTE = "lakedex.keys.unique"
 _UNIQUE = "true"
-_LOG_COMPACT = "LOG_COMPACT"
 
 
 def noted_unique(timeline: Timeline) -> bool:
-    """Whether the newest write says that keys are unique; compactions and clusterings say nothing.
-
-    They move rows and neither add nor remove any.
-    """
-    done = sorted(
-        timeline.write_instants(),
-        key=lambda instant: instant_key(instant.completion_time or instant.requested_time),
-    )
-    for instant in reversed(done):
-        summary = timeline.commit_summary(instant)
-        if _NOTE in summary.extra:
-            return summary.extra[_NOTE] == _UNIQUE
-        moves_only = summary.compacted or summary.operation_type == _LOG_COMPACT
-        if not (moves_only or summary.is_clustering):
-            return False
-    return False
+    """Whether the newest write says that keys are unique."""
+    return newest_note(timeline, _NOTE) == _UNIQUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,7 @@ def _count(task: _Task) -> tuple[int, int]:
     folder, described = context.storage.sub(FOLDER), metadata_partition(RECORD_INDEX)
     readers = (GroupReader(folder, described, group, task.index.visible) for group in task.groups)
     return (
-        sum(reader.live_count() for reader in readers),
+        sum(live_count(reader) for reader in readers),
         sum(_rows(context, current) for current in task.slices),
     )
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.services.index_creating import create_index
+from lakedex.services.index_creating import create_index, refresh_index
 from tests.interop.handing_over import (
     assert_holds,
     by_lakedex,
@@ -58,3 +58,30 @@ def test_either_builds_it_and_both_keep_it_up(spark, tmp_path, kind, built_by):
     writer_of(path).delete(source(rows(7, 9, 6)))
     assert_both_prune(spark, path, "s8-1", [], 0)
     assert_holds(spark, path, merged(first, mine, theirs, last, without=["k007", "k008"]))
+
+
+def test_a_covering_index_is_to_hudi_as_any_other(spark, tmp_path):
+    """Hudi prunes by it and keeps it up, and lakedex then trusts the record index again."""
+    path = str(tmp_path / "t")
+    writer = make_table(path, "mor")
+    first = rows(0, 40, 1)
+    writer.upsert(source(first))
+    create_index(writer, "on_s", "s", options={"lakedex.covering": "true"})
+    mine, theirs = with_values(rows(5, 7, 2), "by us"), with_values(rows(6, 8, 3), "by them")
+    writer_of(path).upsert(source(mine))
+    assert_both_prune(spark, path, "by us", ["k005", "k006"], 2)
+    assert "that the entries name" in said_of(path, "by us")
+    hudi_writes(spark, path, theirs, tmp_path)
+    assert lakedex.open(path).verify().ok
+    assert_both_prune(spark, path, "by them", ["k006", "k007"], 2)
+    assert "that the entries name" not in said_of(path, "by them")
+    refresh_index(writer_of(path), "on_s")
+    assert "that the entries name" in said_of(path, "by them")
+    assert_both_prune(spark, path, "by us", ["k005"], 1)
+    assert_holds(spark, path, merged(first, mine, theirs))
+
+
+def said_of(path: str, value: str) -> str:
+    """What the index says of a lookup."""
+    steps = lakedex.open(path).explain(f"s = '{value}'").steps
+    return next(step.reason for step in steps if step.index == INDEX)

@@ -104,7 +104,7 @@ class SimStorage:
 
     def create(self, path: str, data: bytes, *, durable: bool = True) -> None:
         """Only if absent."""
-        self._change("create", path, lambda: self._create(path, data))
+        self._change("create", path, lambda: self._create(path, bytes(data)))
 
     def make_durable(self, paths: Collection[str]) -> None:
         """All is."""

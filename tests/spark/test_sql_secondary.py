@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from tests.spark.test_pruning_shown import shown
 
 PROPERTIES = (
     "primaryKey='uuid', orderingFields='ts', type='mor', "
@@ -59,3 +60,75 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     sql("DROP INDEX IF EXISTS idx_rider ON trips_si")
     assert not [each.name for each in trips.indexes() if each.kind == "secondary_index"]
     assert found("rider = 'ann'") == ["a2", "c1"]
+
+
+CITIES = ("bergen", "lima", "oslo", "rio", "rome", "seoul", "tunis", "vaduz")
+
+
+@pytest.fixture(scope="module")
+def rides(lake, spark, tmp_path_factory):
+    """A file for each of eight cities, with a rider and a number that only it has."""
+    folder = tmp_path_factory.mktemp("rides")
+    properties = PROPERTIES.replace("type='mor'", "type='cow'")
+    spark.sql(
+        "CREATE TABLE rides_si (uuid string, ts bigint, rider string, day date, city string) "
+        f"USING hudi TBLPROPERTIES ({properties}) PARTITIONED BY (city) LOCATION '{folder}/t'"
+    )
+    rows = ", ".join(
+        f"('k{at}', 1, 'r{at}-{city}', date'2024-01-0{at + 1}', '{city}')"
+        for at, city in enumerate(CITIES)
+    )
+    spark.sql(f"INSERT INTO rides_si VALUES {rows}, ('k9', 1, null, null, 'oslo')")
+    spark.sql("CREATE INDEX idx_rider ON rides_si (rider)")
+    spark.sql("CREATE INDEX idx_day ON rides_si (day)")
+    spark.sql("CREATE OR REPLACE TEMP VIEW wanted AS SELECT 'r3-rio' AS rider, 'rio' AS city")
+    return lake.table("rides_si")
+
+
+WHERE = {
+    "rider LIKE 'r3%'": ["k3"],
+    "startswith(rider, 'r5')": ["k5"],
+    "rider BETWEEN 'r1' AND 'r3'": ["k1", "k2"],
+    "rider >= 'r6'": ["k6", "k7"],
+    "rider IS NULL": ["k9"],
+    "rider <=> null": ["k9"],
+    "day < date'2024-01-03'": ["k0", "k1"],
+    "rider = 'r0-bergen' OR day = date'2024-01-08'": ["k0", "k7"],
+    "rider LIKE 'r1%' OR (day > date'2024-01-06' AND day < date'2024-01-08')": ["k1", "k6"],
+    "rider = (SELECT max(rider) FROM wanted)": ["k3"],
+}
+
+
+@pytest.mark.parametrize("condition", WHERE)
+def test_spark_reads_the_files_that_the_index_leaves(spark, rides, condition):
+    frame = spark.sql(f"SELECT uuid FROM rides_si WHERE {condition}")
+    metrics = shown(spark, frame)
+    read = sum(int(each["files of the table"]) - int(each["files pruned"]) for each in metrics)
+    assert read == len(WHERE[condition]), metrics
+    assert sorted(row["uuid"] for row in frame.collect()) == WHERE[condition]
+
+
+def test_values_that_arrive_while_a_query_runs(spark, rides):
+    """Join keys that Spark hands over, as lists of values or as filters that name none."""
+    query = "SELECT rides_si.uuid FROM rides_si JOIN wanted USING ({})"
+    for column in ("rider", "city"):
+        rows = spark.sql(query.format(column)).collect()
+        assert [row["uuid"] for row in rows] == ["k3"]
+    rows = spark.sql("SELECT uuid FROM rides_si WHERE rider IN (SELECT rider FROM wanted)")
+    assert [row["uuid"] for row in rows.collect()] == ["k3"]
+
+
+def test_older_states_and_changes_are_read_without_the_newest_index(spark, rides):
+    # traps: B18
+    before = rides.timeline.write_instants()[-1].requested_time
+    spark.sql("UPDATE rides_si SET rider = 'r9', day = date'2024-02-01' WHERE uuid = 'k3'")
+    old = "SELECT uuid FROM rides_si TIMESTAMP AS OF '{}' WHERE {}"
+    for condition, wanted in (
+        ("rider LIKE 'r3%'", ["k3"]),
+        ("rider > 'r8'", []),
+        ("rider = 'r9' OR day = date'2024-01-04'", ["k3"]),
+    ):
+        rows = spark.sql(old.format(before, condition)).collect()
+        assert [row["uuid"] for row in rows] == wanted, condition
+    rows = spark.sql("SELECT uuid FROM rides_si WHERE rider > 'r8' OR rider LIKE 'r3%'").collect()
+    assert [row["uuid"] for row in rows] == ["k3"]

@@ -15,6 +15,7 @@ from lakedex.engine import Engine, LocalEngine
 from lakedex.services.clustering import cluster_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
+from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.row_model import Model, Row, arrow_rows, at_noon
@@ -44,17 +45,17 @@ class Commit:
     kind: str = ""
     strategy: str = ""
 
-    def write(self, shape: Shape, writer: TableWriter) -> None:
+    def write(self, shape: Shape, writer: TableWriter) -> WriteResult:
         """Do it."""
         if self.verb == "cluster":
-            cluster_table(writer, self.columns, self.strategy)
-        elif self.verb == "delete_where":
-            writer.delete_where(self.condition)
-        elif self.verb == "delete_partitions":
-            writer.delete_partitions(list(self.partitions))
-        else:
-            source = ArrowRowSource(arrow_rows(shape, self.rows, self.columns))
-            getattr(writer, self.verb)(source)
+            return cluster_table(writer, self.columns, self.strategy)
+        if self.verb == "delete_where":
+            return writer.delete_where(self.condition)
+        if self.verb == "delete_partitions":
+            return writer.delete_partitions(list(self.partitions))
+        source = ArrowRowSource(arrow_rows(shape, self.rows, self.columns))
+        result: WriteResult = getattr(writer, self.verb)(source)
+        return result
 
 
 def create(

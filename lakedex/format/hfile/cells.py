@@ -84,17 +84,25 @@ class CellGroup:
 
     def values(self, rows: Ints | None = None) -> pa.BinaryArray:
         """The values of the cells at `rows`, or of all."""
-        starts = self.starts
-        ends = np.append(starts[1:], self.end)
-        if rows is not None:
-            starts, ends = starts[rows], ends[rows]
+        if rows is None:
+            starts = self.starts
+            ends = np.append(starts[1:], self.end)
+        else:
+            starts = self.starts[rows]
+            last = rows == len(self) - 1
+            ends = self.starts.take(rows + 1, mode="clip")
+            ends[last] = self.end
         return _gather(self.data, self._key_ends(starts) + len(KEY_SUFFIX), ends - 1)
 
     def _key_ends(self, starts: Ints) -> Ints:
         """Where the contents of the keys end, of the cells at `starts`."""
+        ends: Ints
+        if self.found.even is not None:
+            ends = starts + (CONTENT_START + self.found.even.length)
+            return ends
         data = np.frombuffer(self.data, np.uint8)
         lengths = (data[starts + 8].astype(np.int64) << 8) | data[starts + 9]
-        ends: Ints = starts + CONTENT_START + lengths
+        ends = starts + CONTENT_START + lengths
         return ends
 
 

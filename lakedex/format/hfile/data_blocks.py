@@ -26,7 +26,7 @@ from lakedex.format.hfile.walk import BrokenCell, FoundCells, find_cells
 from lakedex.format.hfile.words import PADDING, Ints
 from lakedex.storage.source import ByteSource
 
-GROUP_BYTES = 8 * 1024 * 1024
+GROUP_BYTES = 5 * 1024 * 1024
 """How many raw bytes are decoded at a time; a single larger block makes a larger group."""
 
 _READ_BYTES = 4 * 1024 * 1024
@@ -135,7 +135,8 @@ class DataBlocks:
             raw = decode_payload(block.view, block.header, self._codec, block.place)
             if len(self._buffer) < position + size + PADDING:
                 self._grow(position, int(bounds[-1]))
-            self._buffer[position : position + size] = raw
+            # A bytearray makes a copy of bytes before it takes them in; a view of it does not.
+            memoryview(self._buffer)[position : position + size] = raw
             position += size
         try:
             found = self._find(bounds)

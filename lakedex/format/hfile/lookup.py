@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
-from lakedex.format.hfile.words import Ints, key_column, sorted_once
+from lakedex.format.hfile.even_keys import find_rows, key_matrix
+from lakedex.format.hfile.words import Ints, KeyColumn, key_column, sorted_once
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 KeyRange = tuple[bytes, bytes | None]
@@ -36,10 +37,11 @@ class KeyLookup:
         if array.null_count:
             self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
             self._keys = self._keys.drop_null()
-        self._column = key_column(self._keys)
+        column = key_column(self._keys)
         # Neighbours in the file are looked for one after the other: kinder to the caches.
-        self._order = np.argsort(self._column.words(0))
-        self._sorted = self._column.take(self._order)
+        self._order = np.argsort(column.words(0))
+        self._sorted = column.take(self._order)
+        self._matrix = key_matrix(column)
 
     def homes(self, index: BlockIndex) -> Ints:
         """For each key, in the order of the search, the row of the index that may hold it."""
@@ -66,18 +68,33 @@ class KeyLookup:
             at[asked] = np.arange(count, count + len(asked))
             count += len(asked)
             values.append(part)
-        rows = np.flatnonzero(at >= 0)
-        found = pa.concat_arrays(values).take(pa.array(at[rows]))
-        return Cells(self._keys.take(pa.array(rows)), found, self._row_of[rows])
+        if count == len(at):
+            keys, query = self._keys, self._row_of
+        else:
+            rows = np.flatnonzero(at >= 0)
+            keys, query, at = self._keys.take(pa.array(rows)), self._row_of[rows], at[rows]
+        return Cells(keys, pa.concat_arrays(values).take(pa.array(at)), query)
 
     def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
         """Which keys, of those at `mine`, are in the group, and their values."""
-        rows = group.sorted_keys().candidates(self._sorted.take(mine))
+        column, asked = self._sorted.take(mine), self._order[mine]
+        rows = None
+        if self._matrix is not None:
+            rows = find_rows(group, self._matrix[asked], column)
+        if rows is None:
+            rows = self._find_any(group, column, asked)
+        if len(rows) and int(rows.min()) < 0:
+            there = np.flatnonzero(rows >= 0)
+            asked, rows = asked[there], rows[there]
+        return asked, group.values(rows)
+
+    def _find_any(self, group: CellGroup, column: KeyColumn, asked: Ints) -> Ints:
+        """For each of some keys, of any length, the row of its cell or -1."""
+        rows = group.sorted_keys().candidates(column)
         possible = np.flatnonzero(rows >= 0)
-        asked, rows = self._order[mine[possible]], rows[possible]
-        equal = pc.equal(group.keys(rows), self._keys.take(pa.array(asked)))
-        same = np.flatnonzero(equal.to_numpy(zero_copy_only=False))
-        return asked[same], group.values(rows[same])
+        equal = pc.equal(group.keys(rows[possible]), self._keys.take(pa.array(asked[possible])))
+        rows[possible[~equal.to_numpy(zero_copy_only=False)]] = -1
+        return rows
 
 
 def touched_rows(homes: Ints) -> Ints:

@@ -38,7 +38,12 @@ from lakedex.format.hfile.data_blocks import (
     ReadCounters,
     read_stored,
 )
-from lakedex.format.hfile.file_info import check_no_timestamps, decode_file_info
+from lakedex.format.hfile.file_info import (
+    AVERAGE_KEY_LENGTH,
+    AVERAGE_VALUE_LENGTH,
+    check_no_timestamps,
+    decode_file_info,
+)
 from lakedex.format.hfile.lookup import KeyLookup, KeyRange, RangeLookup, touched_rows
 from lakedex.format.hfile.trailer import TRAILER_SIZE, Trailer, decode_trailer
 from lakedex.format.hfile.words import Ints
@@ -80,6 +85,13 @@ class HFileReader:
     def entry_count(self) -> int:
         """How many cells the file says it holds."""
         return self._trailer.entry_count
+
+    @property
+    def raw_bytes(self) -> int:
+        """About how many bytes all keys and values have, by the averages that writers note."""
+        averages = (AVERAGE_KEY_LENGTH, AVERAGE_VALUE_LENGTH)
+        noted = (self._file_info.get(name, b"") for name in averages)
+        return self.entry_count * sum(int.from_bytes(each, "big") for each in noted)
 
     @property
     def trailer(self) -> Trailer:

@@ -19,7 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lakedex.format.hfile.words import Bytes, Ints, load_words, sorted_once
+from lakedex.format.hfile.words import (
+    WORD_SIZE,
+    Bytes,
+    Ints,
+    Words,
+    load_words,
+    sorted_once,
+)
 
 KEY_SUFFIX = b"\0\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
 """What ends every key: no column family, the latest timestamp, type Put."""
@@ -56,11 +63,33 @@ class BrokenCell(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class EvenKeys:
+    """Keys of one length, with the first 24 bytes of their cells as three little-endian words."""
+
+    length: int
+    heads: Words
+
+    def words(self, skip: int) -> Words | None:
+        """The 8 bytes of each key that follow its first `skip`; None when they are not in here."""
+        at = CONTENT_START + skip - WORD_SIZE
+        if at > WORD_SIZE or skip + WORD_SIZE > self.length:
+            return None
+        if at == WORD_SIZE:
+            return self.heads[:, 2].byteswap()
+        bits = np.uint64(8 * at)
+        joined = self.heads[:, 1] >> bits
+        joined |= self.heads[:, 2] << (np.uint64(64) - bits)
+        return joined.byteswap(inplace=True)
+
+
+@dataclass(frozen=True, slots=True)
 class FoundCells:
     """The start of every cell, ascending, and a length that no key is shorter than."""
 
     starts: Ints
     shortest_key: int
+    even: EvenKeys | None = None
+    """What is known when all keys are equally long."""
 
 
 def find_cells(data: bytearray, bounds: Ints) -> FoundCells:

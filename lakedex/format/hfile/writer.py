@@ -8,8 +8,9 @@ search them too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import IO
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,8 @@ def write_hfile(
 class HFileBuilder:
     """Makes an HFile of batches of cells, so that only one batch is in memory unpacked.
 
+    With a `sink` what is packed is not kept in memory either.
+
     Example:
         >>> builder = HFileBuilder()
         >>> builder.add(pa.array(["k1"]), pa.array([b"v"]))
@@ -108,11 +111,15 @@ class HFileBuilder:
         (2, True)
     """
 
-    def __init__(self, options: HFileOptions = _DEFAULT_OPTIONS) -> None:
-        """Start an empty file."""
+    def __init__(
+        self, options: HFileOptions = _DEFAULT_OPTIONS, *, sink: IO[bytes] | None = None
+    ) -> None:
+        """Start an empty file, in memory or in a sink."""
         self._options = options
+        self._parts: list[bytes] = []
         self._file = _FileBuilder(
-            BlockFormat(options.codec, options.level, options.bytes_per_checksum)
+            BlockFormat(options.codec, options.level, options.bytes_per_checksum),
+            self._parts.append if sink is None else sink.write,
         )
         self._raw_bytes = self._key_bytes = self._value_bytes = 0
         self.entry_count = 0
@@ -149,11 +156,12 @@ class HFileBuilder:
         file_info: Mapping[str, bytes] | None = None,
         meta_blocks: Mapping[str, bytes] | None = None,
     ) -> bytes:
-        """The bytes of the file, as `write_hfile` gives them."""
+        """The bytes of the file, as `write_hfile` gives them; none where a sink has got them."""
         for name in sorted(meta_blocks or {}):
             self._file.add_meta(name, (meta_blocks or {})[name])
         info = self._own_info() | dict(file_info or {})
-        return self._file.finish(info, entry_count=self.entry_count, raw_bytes=self._raw_bytes)
+        self._file.finish(info, entry_count=self.entry_count, raw_bytes=self._raw_bytes)
+        return b"".join(self._parts)
 
     def _own_info(self) -> dict[str, bytes]:
         """The entries that every file has."""
@@ -173,12 +181,12 @@ class HFileBuilder:
 
 
 class _FileBuilder:
-    """Collects blocks and remembers where each one starts."""
+    """Writes blocks and remembers where each one starts."""
 
-    def __init__(self, form: BlockFormat) -> None:
+    def __init__(self, form: BlockFormat, write: Callable[[bytes], object]) -> None:
         """Start an empty file."""
         self._form = form
-        self._parts: list[bytes] = []
+        self._write = write
         self._size = 0
         self._data: list[tuple[int, int, bytes]] = []
         self._meta: list[tuple[int, int, bytes]] = []
@@ -197,8 +205,8 @@ class _FileBuilder:
         offset, size = self._add(META_MAGIC, memoryview(content))
         self._meta.append((offset, size, name.encode()))
 
-    def finish(self, info: Mapping[str, bytes], *, entry_count: int, raw_bytes: int) -> bytes:
-        """Add indexes, file info and trailer; return the file."""
+    def finish(self, info: Mapping[str, bytes], *, entry_count: int, raw_bytes: int) -> None:
+        """Add indexes, file info and trailer."""
         load_on_open, _ = self._add(ROOT_INDEX_MAGIC, _index_payload(self._data))
         self._add(ROOT_INDEX_MAGIC, _index_payload(self._meta))
         file_info, _ = self._add(FILE_INFO_MAGIC, memoryview(encode_file_info(info)))
@@ -213,12 +221,12 @@ class _FileBuilder:
             first_data_block_offset=self._data[0][0] if self._data else 0,
             last_data_block_offset=self._data[-1][0] if self._data else 0,
         )
-        return b"".join([*self._parts, encode_trailer(trailer)])
+        self._write(encode_trailer(trailer))
 
     def _add(self, magic: bytes, raw: memoryview, previous: int = -1) -> tuple[int, int]:
         """Append one block; return its offset and size."""
         block = encode_block(magic, raw, previous, self._form)
-        self._parts.append(block)
+        self._write(block)
         self._size += len(block)
         return self._size - len(block), len(block)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from tempfile import TemporaryFile
 
 from lakedex.config import keys as names
 from lakedex.filegroup.names import base_file_name
@@ -46,20 +48,24 @@ def compact_groups(job: CompactionJob, groups: Sequence[FileSlice]) -> list[Grou
 
 
 def _compact(storage: Storage, job: CompactionJob, group: FileSlice) -> GroupFile:
+    """Merge a group into a file of this machine, then put that in its place in one step."""
     described = metadata_partition(group.partition)
     reader = GroupReader(storage, described, group, job.committed.__contains__)
-    builder = HFileBuilder(HFILE_OPTIONS)
-    for records in merged_records(described, reader):
-        builder.add(records.keys, records.values)
-    info = {"schema": METADATA_RECORD_SCHEMA.encode()}
-    if builder.first_key is not None and builder.last_key is not None:
-        info |= {MIN_KEY: builder.first_key, MAX_KEY: builder.last_key}
-    data = builder.finish(file_info=info)
-    name = base_file_name(group.file_id, TOKEN, job.instant, EXTENSION)
+    with TemporaryFile(prefix="lakedex-base-") as file:
+        builder = HFileBuilder(HFILE_OPTIONS, sink=file)
+        for records in merged_records(described, reader):
+            builder.add(records.keys, records.values)
+        info = {"schema": METADATA_RECORD_SCHEMA.encode()}
+        if builder.first_key is not None and builder.last_key is not None:
+            info |= {MIN_KEY: builder.first_key, MAX_KEY: builder.last_key}
+        builder.finish(file_info=info)
+        file.flush()
+        name = base_file_name(group.file_id, TOKEN, job.instant, EXTENSION)
 
-    def write() -> GroupFile:
-        size = publish(storage, f"{group.partition}/{name}", data)
-        counts = size, builder.entry_count
-        return GroupFile(group.partition, group.file_id, name, *counts, is_log=False)
+        def write() -> GroupFile:
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as data, memoryview(data) as view:
+                size = publish(storage, f"{group.partition}/{name}", view)
+            counts = size, builder.entry_count
+            return GroupFile(group.partition, group.file_id, name, *counts, is_log=False)
 
-    return write_while_pending(storage, job.instant, job.pending_path, write)
+        return write_while_pending(storage, job.instant, job.pending_path, write)

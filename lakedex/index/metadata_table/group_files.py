@@ -149,7 +149,7 @@ def write_base(storage: Storage, partition: str, instant: str, change: GroupChan
     return GroupFile(partition, change.file_id, name, size, len(change.keys), is_log=False)
 
 
-def publish(storage: Storage, path: str, data: bytes) -> int:
+def publish(storage: Storage, path: str, data: bytes | memoryview) -> int:
     """Create a file unless another attempt was first; answer its size."""
     try:
         storage.create(path, data)

@@ -1,23 +1,21 @@
 """The merged content of one metadata file group, as a stream of encoded records.
 
-What log blocks say of a key is found first and kept; the base HFile then streams past and is
-copied as it is, but for those keys. So memory is bounded by the log blocks, and nothing is decoded
-but records that have to be joined (`files` and statistics) or have an older schema.
+The cells of log blocks become sorted runs, on disk where they are many; the base HFile streams past
+them and is copied as it is, but for the keys that they name. So neither base file nor log files are
+ever in memory whole, and nothing is decoded but records that have to be joined (`files` and
+statistics) or have an older schema.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import CorruptFile
 from lakedex.format.avro import METADATA_RECORD, decode_distinct, encode_distinct, encode_records
-from lakedex.format.logfile import BlockKind, LogBlock, decode_delete_block, hfile_of
+from lakedex.format.hfile import HFileReader
 from lakedex.index.metadata_table.group_reader import (
     GroupReader,
     Selection,
@@ -30,42 +28,50 @@ from lakedex.index.metadata_table.partitions import (
     STATS_PAYLOAD,
     MetadataPartition,
 )
+from lakedex.index.metadata_table.sorted_runs import (
+    Records,
+    SortedRuns,
+    merge_sorted,
+    newest_of,
+)
 from lakedex.schema import project
 
-_BATCH_BYTES = 32 << 20
+MERGE_BYTES = 16 << 20
+"""How much of the base file, and how much of all log files, is in memory at a time."""
 _FLAGS = ("isDeleted", "isTightBound")
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """Keys in ascending order with their encoded records (large_binary both)."""
-
-    keys: pa.Array
-    values: pa.Array
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def slice(self, start: int, stop: int) -> Records:
-        """The records from one row to another."""
-        return Records(self.keys.slice(start, stop - start), self.values.slice(start, stop - start))
 
 
 def merged_records(partition: MetadataPartition, reader: GroupReader) -> Iterator[Records]:
     """The live records of a group, in ascending order of their keys, in batches."""
-    changed = _changed(partition, reader)
-    done = 0
-    if reader.base is not None:
-        text = reader.base.file_info.get("schema", b"").decode("utf-8", "replace")
-        for cells in reader.base.scan_batches(max_bytes=_BATCH_BYTES):
-            values = _current(partition, cells.values, text, reader.base_path)
-            batch = Records(cells.keys.cast(pa.large_binary()), values)
-            upto = bisect_right(
-                range(len(changed)), batch.keys[-1].as_py(), key=lambda n: changed.keys[n].as_py()
-            )
-            yield from _over(batch, changed.slice(done, upto))
-            done = upto
-    yield from _over(None, changed.slice(done, len(changed)))
+    with SortedRuns(MERGE_BYTES) as runs:
+        if _joins(partition):
+            runs.add(_joined(partition, reader))
+        else:
+            for cells in _log_cells(partition, reader):
+                runs.add(cells)
+        streams = runs.streams()
+        if reader.base is not None:
+            streams.insert(0, _base_records(partition, reader, reader.base))
+        for merged in merge_sorted(streams):
+            live = merged.live()
+            if len(live):
+                yield live
+
+
+def live_count(reader: GroupReader) -> int:
+    """How many keys a group holds: those of its base file, and what log blocks change of that."""
+    base = reader.base
+    count = base.entry_count if base else 0
+    with SortedRuns(MERGE_BYTES) as runs:
+        for _, keys, values in reader.log_cells(MERGE_BYTES):
+            runs.add(Records(keys, _marks(keys, values)))
+        for changed in merge_sorted(runs.streams()):
+            stored = np.zeros(len(changed), dtype=np.bool_)
+            if base is not None:
+                stored[base.lookup(changed.keys).query] = True
+            alive = changed.values.is_valid().to_numpy(zero_copy_only=False)
+            count += int((alive & ~stored).sum()) - int((~alive & stored).sum())
+    return count
 
 
 def log_changes(partition: MetadataPartition, logs: GroupReader) -> Records:
@@ -73,7 +79,10 @@ def log_changes(partition: MetadataPartition, logs: GroupReader) -> Records:
 
     Whatever takes something out of the base file stays: `files` keep their marks of deleted files.
     """
-    return _changed(partition, logs, keeps_deleted=True)
+    if _joins(partition):
+        return _joined(partition, logs, keeps_deleted=True)
+    nothing = pa.array([], pa.large_binary())
+    return newest_of([Records(nothing, nothing), *_log_cells(partition, logs)])
 
 
 def encode_rows(rows: pa.Table) -> pa.Array:
@@ -87,52 +96,51 @@ def encode_rows(rows: pa.Table) -> pa.Array:
     return encode(METADATA_RECORD, batch).as_binary()
 
 
-def _changed(
+def _joins(partition: MetadataPartition) -> bool:
+    """Whether the records of a key are put together; such partitions are small."""
+    return FILES_PAYLOAD in partition.payloads or STATS_PAYLOAD in partition.payloads
+
+
+def _joined(
     partition: MetadataPartition, reader: GroupReader, *, keeps_deleted: bool = False
 ) -> Records:
-    """What log blocks make of the keys that they name; null for a deleted key."""
-    joins = FILES_PAYLOAD in partition.payloads or STATS_PAYLOAD in partition.payloads
-    keys: list[pa.Array] = [pa.array([], pa.large_binary())]
-    values: list[pa.Array] = [pa.array([], pa.large_binary())]
-    for block in reader.log_blocks:
-        for some_keys, some_values in _block_cells(partition, block, with_values=not joins):
-            keys.append(some_keys)
-            values.append(some_values)
-    named = pa.concat_arrays(keys)
-    if joins:
-        touched = named.unique()
-        touched = touched.take(pc.sort_indices(touched))
-        schema = record_schema(partition)
-        batches = reader.batches(Selection(keys=touched.cast(pa.string())))
-        merged = merge_batches(partition, schema, batches, keeps_deleted=keeps_deleted)
-        encoded = encode_rows(merged.drop_columns("key"))
-        found = merged["key"].combine_chunks().cast(pa.large_binary())
-        return Records(touched, encoded.take(pc.index_in(touched, value_set=found)))
-    order = pc.sort_indices(named)
-    named = named.take(order)
-    # The sort is stable, so the last of equal keys is the newest.
-    newest = np.ones(len(named), dtype=np.bool_)
-    newest[:-1] = pc.not_equal(named[1:], named[:-1]).to_numpy(zero_copy_only=False)
-    rows = order.filter(pa.array(newest))
-    return Records(named.filter(pa.array(newest)), pa.concat_arrays(values).take(rows))
+    """What the records of log blocks and base file make of the keys that log blocks name."""
+    named = [cells.keys for cells in _log_cells(partition, reader)]
+    touched = pa.concat_arrays([pa.array([], pa.large_binary()), *named]).unique()
+    touched = touched.take(pc.sort_indices(touched))
+    schema = record_schema(partition)
+    batches = reader.batches(Selection(keys=touched.cast(pa.string())))
+    merged = merge_batches(partition, schema, batches, keeps_deleted=keeps_deleted)
+    encoded = encode_rows(merged.drop_columns("key"))
+    found = merged["key"].combine_chunks().cast(pa.large_binary())
+    return Records(touched, encoded.take(pc.index_in(touched, value_set=found)))
 
 
-def _block_cells(
-    partition: MetadataPartition, block: LogBlock, *, with_values: bool
-) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """The cells of a log block; the value of a deleted key is null."""
-    if block.kind is BlockKind.DELETE:
-        keys = decode_delete_block(block).keys.cast(pa.large_binary())
-        yield keys, pa.nulls(len(keys), pa.large_binary())
-        return
-    if block.kind is not BlockKind.HFILE_DATA:
-        raise CorruptFile(block.path, block.offset, expected="HFile block", actual=block.kind)
-    for cells in hfile_of(block).scan_batches(max_bytes=_BATCH_BYTES):
-        keys = cells.keys.cast(pa.large_binary())
-        if with_values:
-            yield keys, _current(partition, cells.values, block.schema_text, block.path)
+def _base_records(
+    partition: MetadataPartition, reader: GroupReader, base: HFileReader
+) -> Iterator[Records]:
+    text = base.file_info.get("schema", b"").decode("utf-8", "replace")
+    for cells in base.scan_batches(max_bytes=MERGE_BYTES):
+        values = _current(partition, cells.values, text, reader.base_path)
+        yield Records(cells.keys.cast(pa.large_binary()), values)
+
+
+def _log_cells(partition: MetadataPartition, reader: GroupReader) -> Iterator[Records]:
+    """The cells of log blocks, oldest first; the value of a deleted key is null."""
+    for block, keys, values in reader.log_cells(MERGE_BYTES):
+        if values is None or _joins(partition):
+            yield Records(keys, _marks(keys, values))
         else:
-            yield keys, pa.nulls(len(keys), pa.large_binary())
+            yield Records(keys, _current(partition, values, block.schema_text, block.path))
+
+
+def _marks(keys: pa.Array, values: pa.Array | None) -> pa.Array:
+    """Null for a deleted key, and nothing for one that is there."""
+    nothing = pa.nulls(len(keys), pa.large_binary())
+    if values is None:
+        return nothing
+    is_gone = pc.equal(pc.binary_length(values), 0)
+    return pc.if_else(is_gone, nothing, pa.scalar(b"", pa.large_binary()))
 
 
 def _current(
@@ -154,25 +162,6 @@ def _current(
     elif pc.any(empty).as_py():
         kept = pc.if_else(empty, pa.scalar(None, pa.large_binary()), kept)
     return kept
-
-
-def _over(below: Records | None, changed: Records) -> Iterator[Records]:
-    """Records of the base file with what log blocks changed laid over them; no deleted ones."""
-    if below is None:
-        merged = changed
-    elif len(changed):
-        kept = pc.invert(pc.is_in(below.keys, value_set=changed.keys))
-        keys = pa.concat_arrays([below.keys.filter(kept), changed.keys])
-        values = pa.concat_arrays([below.values.filter(kept), changed.values])
-        order = pc.sort_indices(keys)
-        merged = Records(keys.take(order), values.take(order))
-    else:
-        merged = below
-    if merged.values.null_count:
-        live = merged.values.is_valid()
-        merged = Records(merged.keys.filter(live), merged.values.filter(live))
-    if len(merged):
-        yield merged
 
 
 def _with_flags(payload: pa.StructArray) -> pa.StructArray:

@@ -6,11 +6,10 @@ blocks that the selection touches are read; delete blocks are small and always r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +29,9 @@ from lakedex.index.metadata_table.merging import CellBatch
 from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
 from lakedex.storage import Storage
+
+_KEPT_BYTES = 4 << 20
+"""So much of the log blocks is kept; what goes beyond is read again for each selection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class GroupReader:
         self._blocks: list[LogBlock] | None = None
         self._hfiles: dict[int, HFileReader] = {}
         self._deletes: dict[int, pa.Array] = {}
+        self._kept_bytes = 0
 
     @property
     def base(self) -> HFileReader | None:
@@ -138,39 +141,38 @@ class GroupReader:
         readers += [self.base] if self.base is not None else []
         return round(sum(each.share_of(ranges) * each.entry_count for each in readers))
 
-    def live_count(self) -> int:
-        """How many keys the group holds, counted without decoding its records."""
-        keys, alive = [], []
+    def log_cells(self, max_bytes: int) -> Iterator[tuple[LogBlock, pa.Array, pa.Array | None]]:
+        """The cells of all log blocks, oldest first: keys, and values unless they are deleted."""
         for number, block in enumerate(self.log_blocks):
             if block.kind is BlockKind.DELETE:
-                keys.append(self._deleted_keys(number, block).cast(pa.binary()))
-                alive.append(np.zeros(len(keys[-1]), dtype=np.bool_))
+                yield block, self._deleted_keys(number, block).cast(pa.large_binary()), None
             else:
-                cells = self._block_reader(number, block).scan()
-                keys.append(cells.keys)
-                alive.append(pc.binary_length(cells.values).to_numpy() > 0)
-        stored = self.base.entry_count if self.base else 0
-        if not keys:
-            return stored
-        encoded = pa.concat_arrays(keys).dictionary_encode()
-        state = np.zeros(len(encoded.dictionary), dtype=np.bool_)
-        state[encoded.indices.to_numpy()] = np.concatenate(alive)
-        in_base = np.zeros(len(state), dtype=np.bool_)
-        if self.base:
-            in_base[self.base.lookup(encoded.dictionary).query] = True
-        return stored + int((state & ~in_base).sum()) - int((~state & in_base).sum())
+                for cells in self._block_reader(number, block).scan_batches(max_bytes=max_bytes):
+                    yield block, cells.keys.cast(pa.large_binary()), cells.values
 
     def _deleted_keys(self, number: int, block: LogBlock) -> pa.Array:
-        if number not in self._deletes:
-            self._deletes[number] = decode_delete_block(block).keys
-        return self._deletes[number]
+        if number in self._deletes:
+            return self._deletes[number]
+        keys = decode_delete_block(block).keys
+        if self._may_keep(keys.nbytes):
+            self._deletes[number] = keys
+        return keys
 
     def _block_reader(self, number: int, block: LogBlock) -> HFileReader:
         if block.kind is not BlockKind.HFILE_DATA:
             raise CorruptFile(block.path, block.offset, expected="HFile block", actual=block.kind)
-        if number not in self._hfiles:
-            self._hfiles[number] = hfile_of(block)
-        return self._hfiles[number]
+        if number in self._hfiles:
+            return self._hfiles[number]
+        reader = hfile_of(block)
+        if self._may_keep(reader.raw_bytes):
+            self._hfiles[number] = reader
+        return reader
+
+    def _may_keep(self, size: int) -> bool:
+        """Whether so many bytes more may stay in memory for the next selection."""
+        fits = self._kept_bytes + size <= _KEPT_BYTES
+        self._kept_bytes += size if fits else 0
+        return fits
 
 
 def _in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> pa.Array:

@@ -43,6 +43,8 @@ from lakedex.timeline import (
 
 _COMPACTOR = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
 _OPERATION = "LOG_COMPACT"
+_MOST_BYTES = 64 << 20
+"""A block is made in memory, so groups with more bytes in log files wait for a compaction."""
 
 
 def log_compact_if_due(
@@ -77,6 +79,7 @@ def log_compact_if_due(
         for name in config.metadata_partitions
         for group in store.slices(name, data)
         if _fresh_logs(store.timeline, group) >= most_blocks
+        and sum(log.size_bytes for log in group.logs) <= _MOST_BYTES
     ]
     if not slices:
         return None

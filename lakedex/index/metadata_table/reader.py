@@ -8,6 +8,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -28,6 +29,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
+    RECORD_INDEX_PAYLOAD,
     MetadataPartition,
     metadata_partition,
 )
@@ -120,17 +122,28 @@ class MetadataTable:
         return self._read(partition, {file_id: Selection(keys=keys)})
 
     def scan_prefixes(
-        self, partition: str, prefixes: Sequence[str], shards: Sequence[int] | None = None
+        self,
+        partition: str,
+        prefixes: Sequence[str],
+        shards: Sequence[int] | None = None,
+        *,
+        with_places: bool = False,
     ) -> pa.Table:
-        """The records whose keys start with one of the prefixes, from all groups or some."""
+        """The records whose keys start with one of the prefixes, from all groups or some.
+
+        Those of a covering index `with_places` have the payload of the record index, too.
+        """
         file_ids = self._file_ids(partition)
         chosen = file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]
-        return self._read(partition, dict.fromkeys(chosen, Selection(prefixes=tuple(prefixes))))
+        wanted = dict.fromkeys(chosen, Selection(prefixes=tuple(prefixes)))
+        return self._read(partition, wanted, with_places=with_places)
 
-    def scan_ranges(self, partition: str, ranges: Sequence[KeyRange]) -> pa.Table:
+    def scan_ranges(
+        self, partition: str, ranges: Sequence[KeyRange], *, with_places: bool = False
+    ) -> pa.Table:
         """The records whose keys lie in ranges that ascend and do not overlap, of all groups."""
-        wanted = Selection(ranges=tuple(ranges))
-        return self._read(partition, dict.fromkeys(self._file_ids(partition), wanted))
+        wanted = dict.fromkeys(self._file_ids(partition), Selection(ranges=tuple(ranges)))
+        return self._read(partition, wanted, with_places=with_places)
 
     def count_between(self, partition: str, ranges: Sequence[KeyRange]) -> int:
         """About how many records `scan_ranges` would give; reads no records."""
@@ -154,8 +167,12 @@ class MetadataTable:
             raise IndexUnusable(f"metadata partition {partition} has no file groups")
         return file_ids
 
-    def _read(self, partition: str, selections: dict[str, Selection]) -> pa.Table:
+    def _read(
+        self, partition: str, selections: dict[str, Selection], *, with_places: bool = False
+    ) -> pa.Table:
         described: MetadataPartition = metadata_partition(partition)
+        if with_places:
+            described = replace(described, payloads=(*described.payloads, RECORD_INDEX_PAYLOAD))
         schema = record_schema(described)
         merged: list[pa.Table] = []
         waiting: list[list[RawCells]] = []

@@ -12,7 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
-from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, RecordType
+from lakedex.index.metadata_table.partitions import (
+    RECORD_INDEX_PAYLOAD,
+    SECONDARY_PAYLOAD,
+    RecordType,
+)
 
 _FILE_ID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?")
 _AS_UUID, _AS_TEXT = 0, 1
@@ -20,7 +24,11 @@ _MISSING = -1
 
 
 def place_values(
-    partitions: pa.ChunkedArray, file_ids: pa.ChunkedArray, instant_ms: int
+    partitions: pa.ChunkedArray,
+    file_ids: pa.ChunkedArray,
+    instant_ms: int,
+    *,
+    kind: RecordType = RecordType.RECORD_INDEX,
 ) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """The records of all distinct places, and which of them each row has.
 
@@ -36,11 +44,18 @@ def place_values(
     pairs, numbers = np.unique(folder_of * max(1, len(ids)) + id_of, return_inverse=True)
     folder_names = [folders[pair] for pair in (pairs // max(1, len(ids))).tolist()]
     names = [ids[pair] for pair in (pairs % max(1, len(ids))).tolist()]
-    return encode_places(folder_names, names, instant_ms), numbers.reshape(-1).astype(np.int64)
+    values = encode_places(folder_names, names, instant_ms, kind=kind)
+    return values, numbers.reshape(-1).astype(np.int64)
 
 
-def encode_places(partitions: Sequence[str], file_ids: Sequence[str], instant_ms: int) -> pa.Array:
-    """One record for each partition path and file id."""
+def encode_places(
+    partitions: Sequence[str],
+    file_ids: Sequence[str],
+    instant_ms: int,
+    *,
+    kind: RecordType = RecordType.RECORD_INDEX,
+) -> pa.Array:
+    """One record for each partition path and file id, of the record index or a covering one."""
     halves = [_split(file_id) for file_id in file_ids]
     count = len(halves)
     columns = {
@@ -55,11 +70,12 @@ def encode_places(partitions: Sequence[str], file_ids: Sequence[str], instant_ms
         ),
     }
     payload = pa.StructArray.from_arrays(list(columns.values()), list(columns))
-    kind = pa.repeat(pa.scalar(RecordType.RECORD_INDEX.value, pa.int32()), count)
-    batch = pa.record_batch(
-        {"key": pa.repeat("", count), "type": kind, RECORD_INDEX_PAYLOAD: payload}
-    )
-    return encode_records(METADATA_RECORD, batch).as_binary()
+    kinds = pa.repeat(pa.scalar(kind.value, pa.int32()), count)
+    record = {"key": pa.repeat("", count), "type": kinds, RECORD_INDEX_PAYLOAD: payload}
+    if kind is RecordType.SECONDARY_INDEX:
+        alive = pa.repeat(pa.scalar(value=False), count)
+        record[SECONDARY_PAYLOAD] = pa.StructArray.from_arrays([alive], ["isDeleted"])
+    return encode_records(METADATA_RECORD, pa.record_batch(record)).as_binary()
 
 
 def _split(file_id: str) -> tuple[int, int, int, str]:

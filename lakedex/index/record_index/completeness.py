@@ -20,6 +20,7 @@ from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
 from lakedex.index.cost import Amount, count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.keys import column_stats_key
 
 PARTITION = "record_index"
@@ -80,7 +81,7 @@ def live_entries(table: IndexedTable, partition: str) -> int:
     """How many keys a partition of the metadata table holds, without decoding its records."""
     groups = table.metadata.groups(partition)
     readers = (table.metadata.group_reader(partition, group.file_id) for group in groups)
-    return sum(reader.live_count() for reader in readers)
+    return sum(live_count(reader) for reader in readers)
 
 
 def row_count(table: IndexedTable) -> int:

@@ -53,18 +53,19 @@ class Asked:
     values: list[str | None] | None = None
     ranges: KeyRanges | None = None
 
-    def matching(self, keys: pa.Array, predicate: Expr, time_zone: str) -> pa.Array:
-        """Those of the keys found in ranges whose values the predicate can be true for."""
-        if self.ranges is None or not len(keys):
-            return keys
+    def matching(self, entries: pa.Table, predicate: Expr, time_zone: str) -> pa.Table:
+        """Those of the entries found in ranges whose values the predicate can be true for."""
+        if self.ranges is None or not len(entries):
+            return entries
+        keys = entries["key"].combine_chunks()
         own = about(predicate, (self.column,))
         try:
             values = values_of_texts(values_of_secondary(keys), self.type)
             rows = pa.record_batch([values], names=[self.column])
-            return keys.filter(evaluate(own, rows, time_zone=time_zone))
+            return entries.filter(evaluate(own, rows, time_zone=time_zone))
         except (InvalidInput, UnsupportedFeature, ValueError):
             # A text that is none of its type, or a condition that is not evaluated: all may match.
-            return keys
+            return entries
 
 
 def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) -> Asked | str:

@@ -21,11 +21,12 @@ from lakedex.index.metadata_table.keys import secondary_keys
 from lakedex.index.placement import find_records
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.secondary.spelling import spelled
-from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key
+from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key, newest_note
 
 _PREFIX = "secondary_index_"
 _COMPARABLE_BYTES = 64 << 20
 _KEPT_UP = "lakedex.secondary.indexes"
+_COVERING = "lakedex.secondary.covering"
 
 
 def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
@@ -36,6 +37,30 @@ def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
         {'lakedex.secondary.indexes': 'secondary_index_i'}
     """
     return {_KEPT_UP: ",".join(each.name for each in targets)} if targets else {}
+
+
+def covering_note(
+    targets: Sequence[SecondaryTarget], new: Sequence[SecondaryTarget], timeline: Timeline
+) -> dict[str, str]:
+    """What a commit says of the covering indexes whose entries all name the right file groups.
+
+    Those are the ones that it builds, and those of which the write before said the same. Another
+    engine says nothing: it may have moved rows without their entries.
+
+    Args:
+        targets: The indexes that the commit keeps up to date.
+        new: Those that it builds.
+        timeline: The table's timeline just before the commit.
+    """
+    covering = [each.name for each in targets if each.covers]
+    kept = covering_noted(timeline).intersection(covering) if covering else frozenset()
+    right = sorted({*kept, *(each.name for each in new if each.covers)})
+    return {_COVERING: ",".join(right)} if right else {}
+
+
+def covering_noted(timeline: Timeline) -> frozenset[str]:
+    """The covering indexes whose entries all name the right file groups, by the newest write."""
+    return frozenset((newest_note(timeline, _COVERING) or "").split(","))
 
 
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:

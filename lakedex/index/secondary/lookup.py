@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
 from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
 from lakedex.index.record_index import (
@@ -21,9 +23,11 @@ from lakedex.index.record_index import (
     locate,
     locate_seconds,
     row_count,
+    row_count_seconds,
 )
+from lakedex.index.record_index.locations import distinct_locations
 from lakedex.index.secondary.asked import Asked, asked_keys
-from lakedex.index.secondary.coverage import groups_not_kept_up
+from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
@@ -51,9 +55,12 @@ class SecondaryIndex:
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
         checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
-        once = checked + check_seconds(table)
         rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
+        if _covers(table, name):
+            once = checked + row_count_seconds(table)
+            return Estimate(once + scanned, once=once)
+        once = checked + check_seconds(table)
         return Estimate(checked + scanned + locate_seconds(table, rows), once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
@@ -65,19 +72,25 @@ class SecondaryIndex:
         problem = _why_unusable(name, table)
         if problem is not None:
             return problem
-        entries = _entries(table, table.definitions[name], asked)
+        covers = _covers(table, name)
+        entries = _entries(table, table.definitions[name], asked, with_places=covers)
         if isinstance(entries, str):
             return entries
         entries = asked.matching(entries, question.predicate, table.time_zone)
-        keys = record_keys_of_secondary(entries)
-        found = locate(table, keys.unique(), question.partitions)
-        if isinstance(found, str):
-            return f"the record index that it needs cannot be used: {found}"
+        named = _places(table, entries) if covers else None
+        if named is None:
+            keys = record_keys_of_secondary(entries["key"].combine_chunks())
+            found = locate(table, keys.unique(), question.partitions)
+            if isinstance(found, str):
+                return f"the record index that it needs cannot be used: {found}"
+        else:
+            found = named
         candidates = [file_slice.id in found for file_slice in question.slices]
         stale = groups_not_kept_up(table, name)
         covered = [file_slice.id not in stale for file_slice in question.slices]
         what = "a range" if asked.values is None else f"{len(asked.values)} values"
-        reason = f"{what} asked, {len(keys)} rows in {len(found)} file groups"
+        reason = f"{what} asked, {len(entries)} rows in {len(found)} file groups"
+        reason += "" if named is None else " that the entries name"
         if stale:
             reason += f"; {len(stale)} file groups changed without the index and are kept"
         return Answer(np.array(candidates, dtype=np.bool_), np.array(covered, np.bool_), reason)
@@ -123,18 +136,38 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
     return problem
 
 
-def _entries(table: IndexedTable, definition: IndexDefinition, asked: Asked) -> pa.Array | str:
-    """The keys of the index that were asked for, or why they are too many."""
+def _covers(table: IndexedTable, name: str) -> bool:
+    """Whether entries tell where their rows are, and all writers so far have kept that right."""
+    known = f"{name}_covers"
+    if known not in table.kept:
+        asked = table.definitions[name].is_covering
+        table.kept[known] = asked and name in covering_noted(table.timeline)
+    covers: bool = table.kept[known]
+    return covers
+
+
+def _places(table: IndexedTable, entries: pa.Table) -> set[FileSliceId] | None:
+    """The file groups that entries name; None where one names none, or one that was replaced."""
+    if entries[RECORD_INDEX_PAYLOAD].null_count:
+        return None
+    found = distinct_locations(entries)
+    return found if found <= table.slice_ids else None
+
+
+def _entries(
+    table: IndexedTable, definition: IndexDefinition, asked: Asked, *, with_places: bool
+) -> pa.Table | str:
+    """The entries of the index that were asked for, or why they are too many."""
     metadata, name = table.metadata, definition.name
     if asked.values is None:
         ranges = asked.ranges or []
         count = metadata.count_between(name, ranges)
         if count > MAX_ROWS_OF_RANGE:
             return f"the range has about {count} rows, which are too many to look up"
-        return metadata.scan_ranges(name, ranges)["key"].combine_chunks()
+        return metadata.scan_ranges(name, ranges, with_places=with_places)
     prefixes = [secondary_prefix(value) for value in asked.values]
     shards = None
     if definition.is_placed_by_value:
         groups = len(metadata.groups(name))
         shards = shards_of(pa.array(prefixes, pa.string()), groups).tolist()
-    return metadata.scan_prefixes(name, prefixes, shards)["key"].combine_chunks()
+    return metadata.scan_prefixes(name, prefixes, shards, with_places=with_places)

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.filegroup import RECORD_KEY
+from lakedex.filegroup import RECORD_KEY, FileSliceId
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import (
@@ -21,7 +21,7 @@ from lakedex.index.metadata_table.keys import (
     SECONDARY_SEPARATOR,
     escaped_secondary,
 )
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.index.secondary.spelling import spelled
 
 PREFIX: Final = "secondary_index_"
@@ -39,16 +39,23 @@ class SecondaryTarget:
     """Into how many buckets its pairs are put: a pair's bucket is its shard modulo this."""
     by_value: bool = True
     """Whether a pair's file group follows from the value alone, not from the whole key."""
+    covers: bool = False
+    """Whether entries name the file group of their rows."""
 
     @classmethod
     def of(cls, definition: IndexDefinition, shards: int, buckets: int) -> SecondaryTarget:
         """The target that a definition describes."""
         column, by_value = definition.source_fields[0], definition.is_placed_by_value
-        return cls(definition.name, column, shards, min(shards, buckets), by_value)
+        buckets = min(shards, buckets)
+        return cls(definition.name, column, shards, buckets, by_value, definition.is_covering)
 
 
-def pair_rows(target: SecondaryTarget, rows: pa.Table, *, is_delete: bool) -> pa.Table:
+def pair_rows(
+    target: SecondaryTarget, rows: pa.Table, *, is_delete: bool, place: FileSliceId | None = None
+) -> pa.Table:
     r"""The pairs of rows that have a record key and the index's column, in `PAIR_SCHEMA`.
+
+    Those of a covering index have the `place` of the rows, too (`PLACED_PAIR_SCHEMA`).
 
     Example:
         >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
@@ -65,11 +72,19 @@ def pair_rows(target: SecondaryTarget, rows: pa.Table, *, is_delete: bool) -> pa
         hashed = pc.binary_join_element_wise(values, "", SECONDARY_SEPARATOR)
     marks = pa.repeat(pa.scalar(is_delete), len(joined))
     hashes = pa.array(java_hashes(hashed), pa.int32())
-    return pa.Table.from_arrays([joined, hashes, marks], schema=PAIR_SCHEMA)
+    if not target.covers:
+        return pa.Table.from_arrays([joined, hashes, marks], schema=PAIR_SCHEMA)
+    where = (None, None) if place is None else (place.partition, place.file_id)
+    places = [pa.repeat(pa.scalar(each, pa.string()), len(joined)) for each in where]
+    return pa.Table.from_arrays([joined, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
 
 
 def pair_changes(
-    target: SecondaryTarget, before: pa.Table, after: pa.Table, others: pa.Table | None = None
+    target: SecondaryTarget,
+    before: pa.Table,
+    after: pa.Table,
+    others: pa.Table | None = None,
+    place: FileSliceId | None = None,
 ) -> pa.Table:
     """What becomes of the pairs of some rows that a write changed.
 
@@ -78,6 +93,7 @@ def pair_changes(
         before: The rows as they were.
         after: The same rows as they are now; rows that went are missing, new ones are there.
         others: Rows that were not touched, though they have a record key in common with those.
+        place: The file group that all of them are in.
 
     Example:
         >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
@@ -86,7 +102,7 @@ def pair_changes(
         >>> pair_changes(target, old, new).select(["key", "is_delete"]).to_pylist()
         [{'key': 'c$k2', 'is_delete': False}, {'key': 'b$k2', 'is_delete': True}]
     """
-    came = pair_rows(target, after, is_delete=False)
+    came = pair_rows(target, after, is_delete=False, place=place)
     went = pair_rows(target, before, is_delete=True)
     kept = _flat(came["key"])
     if others is not None and others.num_rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +13,9 @@ from lakedex.format.logfile import read_blocks
 from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD, NON_PARTITIONED_KEY
 from lakedex.services.verifying.check import Check
 from lakedex.services.verifying.report import ProblemKind
+from lakedex.storage import join
+from lakedex.timeline import Action
+from lakedex.upkeep.cleaning import read_clean_plan
 
 _META_FOLDER = ".hoodie/"
 
@@ -48,7 +52,7 @@ class FilesCheck(Check):
         place = pc.index_in(listed["path"], value_set=stored["path"].combine_chunks())
         real = stored["size"].take(place)
         paths, sizes = listed["path"], listed["size"]
-        gone = np.flatnonzero(place.is_null().to_numpy())
+        gone = self._without_cleaned(np.flatnonzero(place.is_null().to_numpy()), paths)
         wrong = pc.not_equal(real, sizes).fill_null(pa.scalar(value=False)).to_numpy()
         findings = self.subject.findings
         findings.add_all(
@@ -68,6 +72,31 @@ class FilesCheck(Check):
         )
         is_listed = pc.is_in(stored["path"], value_set=listed["path"].combine_chunks())
         self._judge_unlisted(stored["path"].filter(pc.invert(is_listed)).to_pylist())
+
+    def _without_cleaned(
+        self, gone: npt.NDArray[np.int64], paths: pa.ChunkedArray
+    ) -> npt.NDArray[np.int64]:
+        """Leave aside files that a clean was removing when it was cut short."""
+        planned = pa.array(sorted(self._being_cleaned()), pa.string())
+        is_planned = pc.is_in(paths.take(pa.array(gone)), value_set=planned).to_numpy()
+        if is_planned.any():
+            self.note(
+                f"{int(is_planned.sum())} listed files were removed by a clean that has not come "
+                "to its end; the next clean ends it"
+            )
+        kept: npt.NDArray[np.int64] = gone[~is_planned.astype(np.bool_)]
+        return kept
+
+    def _being_cleaned(self) -> set[str]:
+        timeline = self.subject.snapshot.timeline
+        found: set[str] = set()
+        for clean in timeline.pending_of(Action.CLEAN):
+            try:
+                plan = read_clean_plan(timeline, clean.requested_time)
+            except LakedexError:
+                continue
+            found.update(join(path, name) for path, names in plan.files.items() for name in names)
+        return found
 
     def _judge_unlisted(self, paths: list[str]) -> None:
         """Files of completed writes must be listed; what failed writes left behind need not."""

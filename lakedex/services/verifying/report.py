@@ -151,8 +151,8 @@ class Findings:
         for problems in other.problems.values():
             for each in problems:
                 self.add(each.index, each.kind, each.key, each.detail, each.place)
-        self.untold += other.untold
-        self.checked += other.checked
+        self.untold.update(other.untold)
+        self.checked.update(other.checked)
         self.notes += other.notes
 
     def note(self, index: str, text: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
-from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.windowed.store import NAME as WINDOWED
 from lakedex.index.windowed.store import open_window
 from lakedex.services.verifying import windowed_record_index
@@ -106,7 +106,7 @@ def _started(name: str, subject: Subject) -> Check | None:
     findings.checked[name] += 0
     try:
         kind = metadata_partition(name).kind
-        _look_at_groups(name, subject.metadata, findings)
+        _look_at_groups(name, subject)
         start = next(each.start for each in KINDS if each.kind is kind)
         return start(name, subject)
     except LakedexError as error:
@@ -114,10 +114,13 @@ def _started(name: str, subject: Subject) -> Check | None:
         return None
 
 
-def _look_at_groups(name: str, metadata: MetadataTable, findings: Findings) -> None:
-    if not metadata.groups(name):
+def _look_at_groups(name: str, subject: Subject) -> None:
+    definition = subject.definitions.get(name)
+    # One that has file groups for each partition has none where there is no partition.
+    may_be_empty = definition is not None and definition.is_partitioned and not subject.slices
+    if not subject.metadata.groups(name) and not may_be_empty:
         raise InvalidInput("it is live, but has no file groups")
-    astray = astray_groups(metadata, name)
+    astray = astray_groups(subject.metadata, name)
     if astray:
         listed = ", ".join(astray)
-        findings.note(name, f"file groups of another index are in its folder: {listed}")
+        subject.findings.note(name, f"file groups of another index are in its folder: {listed}")

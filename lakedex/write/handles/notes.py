@@ -77,7 +77,11 @@ class PairTaker:
         return {name: tuple(notes) for name, notes in self._notes.items() if notes}
 
     def _put_out_all(self) -> None:
-        """Spell the pairs of all rows at once: a pair that one group lost to another stays."""
+        """Spell the pairs of all rows.
+
+        Those of all groups are spelled at once: a pair that one lost to another stays as it is. In
+        a covering index it gets another place, so there each group is looked at by itself.
+        """
         parts, self._changed, self._rows = self._changed, [], 0
         if not parts:
             return
@@ -88,7 +92,14 @@ class PairTaker:
         others = [part.others for part in parts if part.others is not None]
         staying = pa.concat_tables(others) if others else None
         for target in self._targets:
-            self._put_out(target, pair_changes(target, before, after, staying))
+            if target.covers:
+                own = [
+                    pair_changes(target, part.before, part.after, part.others, part.place)
+                    for part in parts
+                ]
+                self._put_out(target, pa.concat_tables(own))
+            else:
+                self._put_out(target, pair_changes(target, before, after, staying))
 
     def _put_out(self, target: SecondaryTarget, changes: pa.Table) -> None:
         if not changes.num_rows:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.written import BloomText
 from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.work import ColumnSizes, WrittenFile
@@ -19,6 +20,8 @@ class ChangedRows:
     after: pa.Table
     others: pa.Table | None = None
     """Rows that stayed, of keys that stand in `before` too."""
+    place: FileSliceId | None = None
+    """The file group that the rows are in now; None for several, or none."""
 
 
 @dataclass(frozen=True)

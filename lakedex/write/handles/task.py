@@ -6,7 +6,9 @@ A task may be run again: it then writes the same files once more, byte by byte.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
@@ -49,9 +51,10 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
-            pairs.add(outcome.changed)
+            place = FileSliceId(group.partition, group.file_id)
+            pairs.add(replace(outcome.changed, place=place))
         if outcome.unread is not None:
-            pairs.add_all(old.add(group.current, outcome.unread))
+            pairs.add_all(old.add(group, outcome.unread))
         if outcome.bloom is not None:
             blooms.append(outcome.bloom)
     pairs.add_all(old.finish())

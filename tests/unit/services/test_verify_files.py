@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lakedex
+from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.index.metadata_table import FILES_PAYLOAD
 from lakedex.services.verifying import ProblemKind
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import clean_table, read_clean_plan, schedule_clean
+from tests.support.upkeep_lab import make_past
 
 TABLE = "cow_trips_all_indexes"
 
@@ -145,3 +150,24 @@ def test_a_metadata_table_that_cannot_be_opened_is_a_problem(damage):
     (table.metadata_root / ".hoodie" / "hoodie.properties").write_text("")
     (problem,) = table.open().verify().problems
     assert (problem.index, problem.kind) == ("metadata table", ProblemKind.UNREADABLE)
+
+
+def test_files_that_a_killed_clean_removed_are_no_problem(tmp_path):
+    past = make_past(tmp_path, "cow")
+    address = past.lab.address
+    instant = schedule_clean(address, CleaningOptions(commits=2), TransactionOptions())
+    plan = read_clean_plan(lakedex.open(past.path).timeline, str(instant))
+    gone = [Path(past.path, path, name) for path, names in plan.files.items() for name in names]
+    for path in gone:
+        path.unlink()
+    report = lakedex.open(past.path).verify()
+    assert report.ok, report
+    assert any(f"{len(gone)} listed files were removed by a clean" in each for each in report.notes)
+    clean_table(address, {"hoodie.clean.commits.retained": "2"})
+    assert lakedex.open(past.path).verify().notes == ()
+    # A file that no plan names is missed as before.
+    (partition, name), *_ = [
+        (each.partition, each.base.name) for each in lakedex.open(past.path).snapshot.slices
+    ]
+    Path(past.path, partition, name).unlink()
+    assert not lakedex.open(past.path).verify(["files"]).ok

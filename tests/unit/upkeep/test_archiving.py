@@ -194,3 +194,21 @@ def test_what_an_attempt_left_that_was_cut_short_is_written_over(tmp_path):
     assert len(LsmHistory(storage, HISTORY).instants(None, None)) == 2
     manifest = json.loads((tmp_path / HISTORY / "manifest_2").read_text(encoding="utf-8"))
     assert {entry["fileName"] for entry in manifest["files"]} >= {name}
+
+
+def test_who_looked_before_an_archiving_reads_what_went_all_the_same(table):
+    clean_table(table.lab.address, {"hoodie.clean.commits.retained": "4"})
+    seen = lakedex.open(table.path)
+    (clean,) = [each for each in seen.timeline.completed() if each.action is Action.CLEAN]
+    said = seen.timeline.read(clean)
+    storage = table.lab.address.open()
+    moved = ArchivedInstant(
+        clean.requested_time, str(clean.completion_time), Action.CLEAN, said, None
+    )
+    append_history(storage, HISTORY, [moved])
+    storage.delete(f".hoodie/timeline/{clean.requested_time}_{clean.completion_time}.clean")
+    assert seen.timeline.read(clean) == said
+    newest = table.times[-1]
+    assert seen.to_arrow(as_of=newest).num_rows == len(table.states[newest])
+    with pytest.raises(InvalidInput, match="older file versions were cleaned"):
+        seen.to_arrow(as_of=table.times[0])
