@@ -243,8 +243,14 @@ class Table:
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
-        gone = view.dropped_indexes
-        found = list_indexes(view.config, view.definitions, view.metadata, gone)
+        found = list_indexes(
+            view.config,
+            view.definitions,
+            view.metadata,
+            dropped=view.dropped_indexes,
+            builds=view.builds,
+            storage=view.storage,
+        )
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from lakedex.config import TableConfig
 from lakedex.errors import LakedexError
+from lakedex.index.build_progress import read_progress
+from lakedex.index.builds import IndexBuild
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.storage.protocol import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class IndexInfo:
     bytes_saved: int = 0
     last_used: str | None = None
     """UTC, such as `2026-01-02T03:04:05Z`."""
+    progress: float | None = None
+    """Of an index that a process is building, the part of the data that it has read."""
 
     def as_dict(self) -> dict[str, Any]:
         """The index as plain values, for JSON."""
@@ -42,7 +47,10 @@ def list_indexes(
     config: TableConfig,
     definitions: Mapping[str, IndexDefinition],
     metadata: MetadataTable | None,
+    *,
     dropped: Mapping[str, Dropped] | None = None,
+    builds: Sequence[IndexBuild] = (),
+    storage: Storage | None = None,
 ) -> list[IndexInfo]:
     """Every index that is live, being built or defined, by name.
 
@@ -51,9 +59,19 @@ def list_indexes(
         definitions: Its index definitions.
         metadata: Its metadata table, where it can be read.
         dropped: The defined indexes that another engine dropped, by `dropped.find_dropped`.
+        builds: The indexes in the making.
+        storage: Where their builders tell how far they are.
     """
     names = {*config.metadata_partitions, *config.metadata_partitions_inflight, *definitions}
-    found = [_info(name, config, definitions.get(name), metadata) for name in sorted(names)]
+    known = dict(definitions)
+    progress: dict[str, float] = {}
+    for build in builds:
+        known |= build.definitions
+        told = None if storage is None else read_progress(storage, build.instant)
+        if told is not None:
+            progress |= dict.fromkeys(build.names, told.fraction)
+    found = [_info(name, config, known.get(name), metadata) for name in sorted(names)]
+    found = [replace(each, progress=progress.get(each.name)) for each in found]
     return [_told(each, (dropped or {}).get(each.name)) for each in found]
 
 

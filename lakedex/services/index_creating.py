@@ -19,7 +19,18 @@ from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.index_names import PREFIXES, find_dropped_index, find_index
+from lakedex.services.index_names import (
+    PREFIXES,
+    find_dropped_index,
+    find_index,
+    require_absent,
+)
+from lakedex.services.indexing import (
+    BackgroundBuild,
+    build_in_background,
+    start_build,
+    take_up_build,
+)
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -44,7 +55,7 @@ def create_index(
     options: Mapping[str, str] | None = None,
     if_missing: bool = False,
     wait: bool = True,
-) -> WriteResult | None:
+) -> WriteResult | BackgroundBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -57,35 +68,57 @@ def create_index(
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
             rows, so that a lookup takes one step; other engines do not see that.
         if_missing: Do nothing when the index is there already.
-        wait: Whether to build it now, which is the only way so far.
+        wait: Whether to build it now, in one commit. Otherwise it is built in the background while
+            writers go on, and what is answered is a `BackgroundBuild`.
 
     Returns:
-        What the commit came to; None when there was nothing to do.
+        What the commit came to, or the build; None when there was nothing to do.
 
     Raises:
         InvalidInput: The name, a column or its type is wrong, or there is such an index; the table
             is as it was.
-        UnsupportedFeature: The kind, or `wait=False`.
+        UnsupportedFeature: The kind.
         CommitConflict: Another writer was first; the table is as it was.
     """
-    if not wait:
-        raise UnsupportedFeature("building an index in the background (wait=False)")
     chosen = dict(options or {})
     own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using, chosen)
     if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
         raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
     wanted = [str(each) for each in column_names(columns)]
-    asked = writer.with_options(chosen | _flags(kind, wanted))
-    if kind != SECONDARY_INDEX:
-        return _create_once(asked, kind, wanted, if_missing=if_missing)
+    chosen |= _flags(kind, wanted)
+    asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
-    there = find_index(snapshot, name)
+    made: list[IndexDefinition] = []
+    if kind != SECONDARY_INDEX:
+        _check_key(snapshot, kind, wanted)
+    there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
     if there is not None:
         if if_missing:
             return None
-        raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
-    return asked.add_index(_definition(asked, snapshot, name, wanted, own))
+        require_absent(snapshot, there)
+    if kind == SECONDARY_INDEX:
+        made.append(_definition(asked, snapshot, name, wanted, own))
+    if not wait:
+        if made:
+            _check_live_record_index(snapshot, name)
+        return build_in_background(writer, start_build(writer, chosen, made))
+    return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
+
+
+def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
+    """Go on with an index that is in the making and that nobody is at work on.
+
+    Args:
+        writer: The table.
+        name: The index by the name of its metadata partition, or by that which it was given.
+
+    Raises:
+        InvalidInput: No such index is in the making.
+        CommitConflict: Another process builds it.
+    """
+    found = find_index(writer.snapshot(), name)
+    return build_in_background(writer, take_up_build(writer, found or name))
 
 
 def refresh_index(writer: TableWriter, name: str) -> None:
@@ -153,21 +186,23 @@ def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
     }.get(kind, {})
 
 
-def _create_once(
-    writer: TableWriter, kind: str, columns: list[str], *, if_missing: bool
-) -> WriteResult | None:
-    config = writer.snapshot().config
+def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
+    config = snapshot.config
     keys = list(config.record_key_fields)
     if kind == _RECORD_INDEX and columns != keys:
         raise InvalidInput(
             f"the record index of table {config.name} is on its key ({', '.join(keys)}), not on "
             f"{', '.join(columns)}"
         )
-    if kind in config.metadata_partitions:
-        if if_missing:
-            return None
-        raise InvalidInput(f"table {config.name} has the index {kind} already")
-    return writer.run(kinds.INDEX, None)
+
+
+def _check_live_record_index(snapshot: Snapshot, name: str) -> None:
+    """Two indexes of which one needs the other are not built in one go in the background."""
+    if _RECORD_INDEX not in snapshot.config.metadata_partitions:
+        raise InvalidInput(
+            f"the secondary index {name} of table {snapshot.config.name} needs a record index that "
+            "is whole; build that first"
+        )
 
 
 def _definition(

@@ -9,12 +9,14 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import format_definitions
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
-from lakedex.services.index_names import find_index
+from lakedex.services.index_names import find_build, find_index
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import Action, update_properties
+from lakedex.txn.begin import locked_table
+from lakedex.txn.index_builds import discard_build
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
 
@@ -34,7 +36,7 @@ _LAYOUT = {
 
 
 def drop_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:
-    """Take an index away; later writes do not build it again.
+    """Take an index away, also one that is being built; later writes do not build it again.
 
     Args:
         address: Where the table lies.
@@ -45,17 +47,23 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
         InvalidInput: There is no such index, or the table's writes need it.
     """
     storage = address.open()
-    with open_lock(storage, patience.lock):
+    with open_lock(storage, patience.lock) as lock:
         snapshot = Snapshot.open(storage)
         config = snapshot.config
         found = find_index(snapshot, name)
+        build = find_build(snapshot, name)
+        if build is not None:
+            discard_build(locked_table(storage, lock, patience.heartbeat), build)
+            return
         if found is None or found not in config.metadata_partitions:
             present = ", ".join(config.metadata_partitions) or "none"
             raise InvalidInput(f"table {config.name} has no index {name!r}; it has {present}")
         name = found
         if name not in _FLAGS and not name.startswith(PREFIX):
             raise UnsupportedFeature(f"dropping the index {name}")
-        if snapshot.timeline.pending_of(Action.INDEXING):
+        ours = {each.instant for each in snapshot.builds}
+        pending = snapshot.timeline.pending_of(Action.INDEXING)
+        if any(each.requested_time not in ours for each in pending):
             raise InvalidInput(f"an index of {config.name} is being built; drop {name} after that")
         kept = read_own_properties(storage)
         _check_unneeded(snapshot, kept, name)
@@ -87,7 +95,9 @@ def _check_unneeded(snapshot: Snapshot, kept: dict[str, str], name: str) -> None
     if name != "record_index":
         return
     # traps: B62 - without it the secondary indexes lead nowhere.
-    needing = [each for each in snapshot.config.metadata_partitions if each.startswith(PREFIX)]
+    making = (each for build in snapshot.builds for each in build.names)
+    present = (*snapshot.config.metadata_partitions, *making)
+    needing = [each for each in present if each.startswith(PREFIX)]
     if needing:
         raise InvalidInput(
             f"{', '.join(needing)} of table {snapshot.config.name} need the record index; drop "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakedex.errors import InvalidInput
+from lakedex.index.builds import IndexBuild
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
@@ -38,6 +40,25 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
     return next((each for each in _spellings(name) if each in known), None)
+
+
+def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
+    """The build of an index that lakedex makes, by any of its names."""
+    found = find_index(snapshot, name)
+    return next((each for each in snapshot.builds if found in each.names), None)
+
+
+def require_absent(snapshot: Snapshot, name: str) -> None:
+    """Refuse to make an index that is there, or in the making.
+
+    Raises:
+        InvalidInput: it says which of the two.
+    """
+    config = snapshot.config
+    if name in config.metadata_partitions:
+        raise InvalidInput(f"table {config.name} has the index {name} already")
+    if find_index(snapshot, name) is not None:
+        raise InvalidInput(f"the index {name} of table {config.name} is being built already")
 
 
 def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:

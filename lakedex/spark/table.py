@@ -16,6 +16,7 @@ from lakedex.services.clustering import cluster_table, run_clustering, schedule_
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
@@ -280,7 +281,7 @@ class SparkTable(TableViews):
         options: Options = None,
         if_missing: bool = False,
         wait: bool = True,
-    ) -> WriteResult | None:
+    ) -> WriteResult | BackgroundBuild | None:
         """Build an index, such as a secondary one; see `services.index_creating.create_index`.
 
         Args:
@@ -289,7 +290,7 @@ class SparkTable(TableViews):
             using: Its kind, `secondary_index` unless the name says another.
             options: Write options of the build and of all later writes.
             if_missing: Do nothing when it is there already.
-            wait: Build it now.
+            wait: Build it now; else in the background, while writers go on.
         """
         return create_index(
             self.writer(), name, columns, using=using, options=options, if_missing=if_missing,

@@ -12,6 +12,7 @@ from lakedex.config import TableConfig
 from lakedex.errors import FileMissing, LakedexError
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
+from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.definitions import IndexDefinition, parse_definitions
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
 from lakedex.index.metadata_table import MetadataTable
@@ -94,6 +95,11 @@ class Snapshot:
             return parse_definitions(self.storage.read(path), path=path)
         except FileMissing:
             return {}
+
+    @cached_property
+    def builds(self) -> tuple[IndexBuild, ...]:
+        """The indexes in the making, which writers keep up to date and nobody asks yet."""
+        return active_builds(self._full_timeline, self.config)
 
     @cached_property
     def dropped_indexes(self) -> Mapping[str, Dropped]:

@@ -25,8 +25,6 @@ _PROPERTIES = (
     *keys.ORDERING_FIELD_NAMES,
     keys.MERGE_MODE,
     keys.POPULATE_META_FIELDS,
-    keys.METADATA_PARTITIONS,
-    keys.METADATA_PARTITIONS_INFLIGHT,
     keys.CDC_ENABLED,
 )
 _LOG_COMPACT = "LOG_COMPACT"
@@ -52,7 +50,20 @@ def property_conflict(before: TableConfig, now: TableConfig) -> str | None:
         old, new = before.raw.get(key) or "", now.raw.get(key) or ""
         if old != new:
             return f"the table property {key} was changed from {old!r} to {new!r}"
-    return None
+    return index_conflict(before, now)
+
+
+def index_conflict(before: TableConfig, now: TableConfig) -> str | None:
+    """An index that came or went, in words.
+
+    One that was in the making when a write began is no surprise to it. That the write kept that one
+    up to date is for who commits it to see.
+    """
+    old, new = {*before.metadata_partitions}, {*now.metadata_partitions}
+    if old <= new and new <= old.union(before.metadata_partitions_inflight):
+        return None
+    names = f"from {','.join(sorted(old))!r} to {','.join(sorted(new))!r}"
+    return f"the table property {keys.METADATA_PARTITIONS} was changed {names}"
 
 
 def restore_conflict(before: Timeline, now: Timeline) -> str | None:

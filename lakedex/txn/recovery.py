@@ -9,6 +9,7 @@ Under the lock of the table:
   free again. Of a compaction, and of a clustering that was scheduled apart, only the run of a dead
   process is rolled back: their plans, as those of others, may be run by anyone later. What others
   run is left alone, unless it died after its commit to the metadata table;
+* index builds of dead processes are taken back, those that were stopped are left alone;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
 """
@@ -34,6 +35,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
+from lakedex.txn.index_builds import clear_builds
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.places import (
@@ -81,7 +83,8 @@ def recover(table: LockedTable) -> tuple[str, ...]:
     for savepoint in saved:
         remove_instant(table.storage, table.config, savepoint.requested_time, Action.SAVEPOINT)
         forget(table.storage, savepoint.requested_time)
-    if rollbacks or restores or saved:
+    cleared = clear_builds(table, timeline, left.life)
+    if rollbacks or restores or saved or cleared:
         timeline = table.timeline()
     undone = [
         instant

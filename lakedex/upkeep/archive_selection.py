@@ -20,6 +20,8 @@ from lakedex.upkeep.retained import clean_outcome, earliest_retained, last_clean
 _SERVICES = (Action.CLEAN, Action.ROLLBACK)
 _SPARE = 2
 """Beside the commits that a clean retains Hudi keeps so many."""
+_NOT_WAITED_FOR = (Action.SAVEPOINT, Action.INDEXING)
+"""A build that nobody goes on with may pend for ever. # traps: B44."""
 
 
 def is_archive_due(timeline: Timeline, options: ArchivingOptions) -> bool:
@@ -69,7 +71,7 @@ def metadata_instants_to_archive(
         _before_pending(timeline),
         compactions[-_SPARE].requested_time,
         None if first is None else first.requested_time,
-        *(each.requested_time for each in data.pending()[:1]),
+        *(each.requested_time for each in _waited_for(data)[:1]),
         *(() if options.beyond_savepoints else data.savepoints()),
     ]
     candidates = _before(commits[: len(commits) - options.least], bounds)
@@ -82,9 +84,13 @@ def _before(commits: Iterable[Instant], bounds: Iterable[str | None]) -> list[In
     return [c for c in commits if limit is None or instant_key(c.requested_time) < limit]
 
 
+def _waited_for(timeline: Timeline) -> list[Instant]:
+    return [each for each in timeline.pending() if each.action not in _NOT_WAITED_FOR]
+
+
 def _before_pending(timeline: Timeline) -> str | None:
     """The last commit before anything that pends, which a writer may have begun with."""
-    pending = [each for each in timeline.pending() if each.action is not Action.SAVEPOINT]
+    pending = _waited_for(timeline)
     if not pending:
         return None
     before = [each for each in timeline.write_instants() if each < pending[0]]

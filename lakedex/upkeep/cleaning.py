@@ -20,6 +20,8 @@ from lakedex.config.option_check import check_option_names
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import latest_slices, parse_data_file
+from lakedex.index.builds import active_builds
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.removal import commit_removal
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
@@ -195,7 +197,10 @@ def _complete(
     begun: float,
 ) -> CleanResult:
     dropped = _drop_partitions(table, plan)
-    commit_removal(address, instant, removed, dropped, next_time=table.next_time)
+    building: dict[str, IndexDefinition | None] = {}
+    for build in active_builds(table.timeline(), table.config):
+        building |= build.definitions_or_none
+    commit_removal(address, instant, removed, dropped, next_time=table.next_time, building=building)
     taken_ms = int((time.monotonic() - begun) * 1000)
     done = Instant(instant, Action.CLEAN, State.COMPLETED, table.next_time())
     data = clean_metadata(plan, instant, removed, taken_ms, dropped)

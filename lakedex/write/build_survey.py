@@ -106,10 +106,27 @@ def survey(
     """
     if wants.is_empty or not slices:
         return Survey()
-    count = max(1, min(len(slices), engine.parallelism * _TASKS_A_CORE))
+    shares = shares_of_slices(slices, engine.parallelism * _TASKS_A_CORE)
+    return Survey.joined(survey_shares(engine, facts, history, shares, wants))
+
+
+def shares_of_slices(slices: Sequence[FileSlice], most: int) -> list[tuple[FileSlice, ...]]:
+    """The slices in so many shares at most, large ones in different shares."""
+    count = max(1, min(len(slices), most))
     by_size = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
-    tasks = [_Task(facts, history, wants, tuple(by_size[at::count])) for at in range(count)]
-    return Survey.joined(engine.map("read the data for new indexes", survey_slices, tasks))
+    return [tuple(by_size[at::count]) for at in range(count)]
+
+
+def survey_shares(
+    engine: Engine,
+    facts: TableFacts,
+    history: SchemaHistory | None,
+    shares: Sequence[tuple[FileSlice, ...]],
+    wants: SurveyWants,
+) -> list[Survey]:
+    """What was found in each share of the slices."""
+    tasks = [_Task(facts, history, wants, share) for share in shares]
+    return engine.map("read the data for new indexes", survey_slices, tasks)
 
 
 def survey_slices(task: _Task) -> Survey:
@@ -139,7 +156,8 @@ def survey_slices(task: _Task) -> Survey:
                 if wants.shards:
                     notes.add(current, context.record_keys(rows))
                 if wants.secondary:
-                    pairs.add(ChangedRows(rows.slice(0, 0), rows, place=current.id))
+                    nothing = rows.slice(0, 0)
+                    pairs.add(ChangedRows(nothing, rows, place=current.id))
     return Survey(ranges.tables(), tuple(blooms), notes.finish(), pairs.finish())
 
 

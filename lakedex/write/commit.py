@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.coverage import covering_note, kept_up_note
@@ -97,6 +98,7 @@ def commit_outcome(
     facts = outcome.facts
 
     def prepare(scope: CommitScope) -> CommitMetadata:
+        building = _still_building(scope, outcome)
         if scope.concurrent:
             _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
         history = history_after(scope.snapshot, outcome.schema, facts.instant, outcome.changed)
@@ -111,6 +113,7 @@ def commit_outcome(
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
                 **covering_note(outcome.plan.secondary, outcome.plan.new_secondary, scope.timeline),
+                **_said_of_builds(outcome, building),
                 **({} if history is None else said_of_columns(history)),
             },
         )
@@ -126,6 +129,11 @@ def commit_outcome(
                 _changes(outcome, scope.snapshot),
                 next_time=scope.next_time,
                 new_partition_groups=max(1, outcome.plan.record_shards),
+                building={
+                    name: known
+                    for each in building
+                    for name, known in each.definitions_or_none.items()
+                },
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
@@ -151,10 +159,9 @@ def _check_concurrent(
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     if scope.snapshot.history != outcome.facts.history:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    before, now = outcome.facts.config, scope.snapshot.config
-    if before.metadata_partitions != now.metadata_partitions:
-        raise CommitConflict("another writer changed the table's indexes meanwhile; write again")
     for each in outcome.plan.secondary:
+        if each.name not in scope.snapshot.config.metadata_partitions:
+            continue
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != (each.column,):
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
@@ -170,6 +177,32 @@ def _check_concurrent(
         check(forgotten=False, is_global=is_global)
     if outcome.plan.has_record_index:
         check(forgotten=True, is_global=not outcome.plan.has_partitioned_record_index)
+
+
+def _still_building(scope: CommitScope, outcome: Outcome) -> list[IndexBuild]:
+    """The builds that the write kept up to date and that are not whole yet.
+
+    Raises:
+        CommitConflict: an index became whole that the write knows nothing of.
+    """
+    live = {*scope.snapshot.config.metadata_partitions}
+    building = outcome.plan.building
+    known = {*outcome.facts.config.metadata_partitions}
+    known.update(*(b.names for b in building if scope.timeline.has_completed(b.instant)))
+    if not live <= known:
+        names = ", ".join(sorted(live - known))
+        raise CommitConflict(f"another writer made the index {names} meanwhile; write again")
+    now = {each.instant for each in scope.snapshot.builds}
+    return [each for each in building if each.instant in now]
+
+
+def _said_of_builds(outcome: Outcome, building: list[IndexBuild]) -> Mapping[str, str]:
+    """The note by which a builder knows that it need not look at this commit.
+
+    Which keys are left when file groups go only a whole index can tell, as a key may stand in
+    others too. So builders of such indexes look at these commits themselves.
+    """
+    return kept_note(each for each in building if not (outcome.replaced and each.has_keys))
 
 
 def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:

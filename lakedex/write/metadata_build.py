@@ -76,7 +76,7 @@ def ensure_metadata(
         for name, groups in plan.missing.items()
         if name not in snapshot.config.metadata_partitions
     }
-    definitions = _definitions(snapshot, plan, missing)
+    definitions = index_definitions(snapshot, plan, missing)
     _check_builders(snapshot, missing)
     _remove_leftovers(facts, snapshot)
     if not missing:
@@ -103,19 +103,12 @@ def _build(
     next_time: Callable[[], str],
 ) -> None:
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
-    wants = SurveyWants(
-        stat_columns=plan.stat_columns if missing.keys() & _STATISTICS else (),
-        blooms=_BLOOM_FILTERS in missing,
-        shards=missing.get(RECORD_INDEX, 0),
-        buckets=plan.note_buckets,
-        secondary=tuple(each for each in plan.new_secondary if each.name in missing),
-    )
-    found = survey(engine, seen, snapshot.history, snapshot.slices, wants)
+    found = survey(engine, seen, snapshot.history, snapshot.slices, survey_wants(plan, missing))
     create_metadata_table(
         facts.address,
         engine,
         snapshot.config,
-        _partition_plans(snapshot, plan, missing, found),
+        partition_plans(snapshot, plan, missing, found),
         next_time=next_time,
     )
     if definitions:
@@ -169,7 +162,18 @@ def _is_partition(name: str) -> bool:
     return True
 
 
-def _partition_plans(
+def survey_wants(plan: MetadataPlan, missing: Mapping[str, int]) -> SurveyWants:
+    """What has to be known of the data for some partitions that a plan makes."""
+    return SurveyWants(
+        stat_columns=plan.stat_columns if missing.keys() & _STATISTICS else (),
+        blooms=_BLOOM_FILTERS in missing,
+        shards=missing.get(RECORD_INDEX, 0),
+        buckets=plan.note_buckets,
+        secondary=tuple(each for each in plan.new_secondary if each.name in missing),
+    )
+
+
+def partition_plans(
     snapshot: Snapshot, plan: MetadataPlan, missing: Mapping[str, int], found: Survey
 ) -> dict[str, PartitionPlan]:
     """What each new partition starts with, in the order of the plan."""
@@ -219,7 +223,7 @@ def _listing(snapshot: Snapshot) -> dict[str, dict[str, int]]:
     return found
 
 
-def _definitions(
+def index_definitions(
     snapshot: Snapshot, plan: MetadataPlan, missing: Mapping[str, int]
 ) -> dict[str, IndexDefinition]:
     """The index definitions as they are to be."""
@@ -238,7 +242,8 @@ def _definitions(
     if RECORD_INDEX in missing:
         options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
         found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
-    if plan.has(_COLUMN_STATS) and plan.stat_columns:
+    is_there = _COLUMN_STATS in {*snapshot.config.metadata_partitions, *missing}
+    if is_there and plan.stat_columns:
         known = found.get(_COLUMN_STATS)
         if known is None or _COLUMN_STATS in missing:
             known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,6 +11,7 @@ from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
 from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.secondary.pairs import PREFIX, SecondaryTarget
 from lakedex.table import Snapshot
@@ -47,6 +48,8 @@ class MetadataPlan:
     """Those that this write makes."""
     new_definitions: tuple[IndexDefinition, ...] = ()
     """Their definitions."""
+    building: tuple[IndexBuild, ...] = ()
+    """The builds of others that this write keeps up to date."""
 
     def has(self, partition: str) -> bool:
         """Whether a partition will be there."""
@@ -81,12 +84,17 @@ def plan_metadata(
         new_indexes: Definitions of secondary indexes that the write makes.
     """
     present = snapshot.config.metadata_partitions
-    wanted = tuple(name for name in _ORDER if options.has(name))
-    kept = [name for name in present if name.startswith(PREFIX)]
-    made = [each for each in new_indexes if each.name not in present]
-    partitioned = options.record_index is RecordIndexScope.PARTITIONED
+    parts = {part.name: part for build in snapshot.builds for part in build.partitions}
+    there = {*present, *parts}
+    # The options may have been chosen before an index came.
+    wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
+    kept = sorted(name for name in there if name.startswith(PREFIX))
+    made = [each for each in new_indexes if each.name not in there]
+    partitioned = _is_partitioned(snapshot, options, parts)
     shards = lookup_shards = 0
-    if RECORD_INDEX in wanted:
+    if RECORD_INDEX in parts:
+        shards = parts[RECORD_INDEX].file_groups
+    elif RECORD_INDEX in wanted:
         if RECORD_INDEX not in present and not partitioned:
             rows += stored_rows(snapshot)  # all of them get an entry, not only this write's
         shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned)
@@ -106,25 +114,68 @@ def plan_metadata(
     wanted = (*wanted, *kept, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
-        missing={name: groups[name] for name in wanted if name not in present},
-        stat_columns=stat_columns(snapshot, options, columns) if "column_stats" in wanted else (),
+        missing={name: groups[name] for name in wanted if name not in there},
+        stat_columns=_stat_columns(snapshot, options, columns, parts)
+        if "column_stats" in wanted
+        else (),
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
-        secondary=tuple(_target(snapshot, name) for name in kept),
+        secondary=tuple(_target(snapshot, name, parts.get(name)) for name in kept),
         new_secondary=tuple(
             SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS) for each in made
         ),
         new_definitions=tuple(made),
+        building=snapshot.builds,
     )
 
 
-def _target(snapshot: Snapshot, name: str) -> SecondaryTarget:
-    """A secondary index that is there, as writers keep it up to date.
+def plan_of_build(plan: MetadataPlan, build: IndexBuild) -> MetadataPlan:
+    """The plan of a write that knows of a build, turned into that of the builder."""
+    secondary = [
+        SecondaryTarget.of(part.definition, part.file_groups, _MOST_BUILD_BUCKETS)
+        for part in build.partitions
+        if part.definition is not None and part.name.startswith(PREFIX)
+    ]
+    missing = {part.name: part.file_groups for part in build.partitions}
+    return replace(plan, missing=missing, new_secondary=tuple(secondary))
+
+
+def _is_partitioned(
+    snapshot: Snapshot, options: MetadataOptions, parts: Mapping[str, BuildPartition]
+) -> bool:
+    """Whether the record index goes by data partitions; one that is there says so itself."""
+    if RECORD_INDEX in parts:
+        definition = parts[RECORD_INDEX].definition
+        return definition is not None and definition.is_partitioned
+    known = snapshot.definitions.get(RECORD_INDEX)
+    if known is not None and RECORD_INDEX in snapshot.config.metadata_partitions:
+        return known.is_partitioned
+    return options.record_index is RecordIndexScope.PARTITIONED
+
+
+def _stat_columns(
+    snapshot: Snapshot,
+    options: MetadataOptions,
+    columns: pa.Schema,
+    parts: Mapping[str, BuildPartition],
+) -> tuple[str, ...]:
+    """The columns that have statistics, those of a build as it was begun."""
+    building = parts["column_stats"].definition if "column_stats" in parts else None
+    if building is None:
+        return stat_columns(snapshot, options, columns)
+    known = {*META_COLUMNS, *columns.names}
+    return tuple(name for name in building.source_fields if name in known)
+
+
+def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> SecondaryTarget:
+    """A secondary index that is there or in the making, as writers keep it up to date.
 
     Raises:
         IndexUnusable: it cannot be kept up to date.
     """
+    if part is not None and part.definition is not None:
+        return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
     if definition is None or len(definition.source_fields) != 1 or snapshot.metadata is None:
         raise IndexUnusable(

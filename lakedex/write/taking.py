@@ -166,6 +166,7 @@ def take_change(target: Target, change: Change) -> Taken:
     newest = history_before(snapshot, stored).newest
     changed = change(numbered(stored.columns, newest))
     schema = WriteSchema.of(plain(changed), stored)
+    check_indexed_columns(snapshot, stored.columns, schema.columns)
     return Taken((), (), 0, 0, (), schema, stored.columns, changed=changed)
 
 

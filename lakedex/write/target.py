@@ -11,6 +11,7 @@ from lakedex.config import TableConfig
 from lakedex.config.merge_mode import MergeMode
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
 from lakedex.schema.defaults import column_defaults, keep_defaults
@@ -103,9 +104,10 @@ def check_writable(snapshot: Snapshot) -> None:
     for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):
         if metadata_partition(name).kind not in _KEPT_KINDS:
             raise UnsupportedFeature(f"writing a table with the index {name}")
+    known = {name for build in snapshot.builds for name in build.names}
     for name in config.metadata_partitions_inflight:
         is_secondary = metadata_partition(name).kind is Kind.SECONDARY_INDEX
-        if is_secondary and snapshot.timeline.pending_of(Action.INDEXING):
+        if name not in known and is_secondary and snapshot.timeline.pending_of(Action.INDEXING):
             # Who builds it would not hear of the values that this write changes.
             raise UnsupportedFeature(f"writing a table while another engine builds {name}")
 
@@ -118,8 +120,11 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
     Raises:
         InvalidInput: naming the column and the index.
     """
-    for name in snapshot.config.metadata_partitions:
-        definition = snapshot.definitions.get(name)
+    building: dict[str, IndexDefinition] = {}
+    for build in snapshot.builds:
+        building |= build.definitions
+    for name in (*snapshot.config.metadata_partitions, *building):
+        definition = building.get(name) or snapshot.definitions.get(name)
         if definition is None or metadata_partition(name).kind is not Kind.SECONDARY_INDEX:
             continue
         for column in definition.source_fields:

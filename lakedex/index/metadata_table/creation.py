@@ -17,6 +17,7 @@ from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup.names import parse_data_file
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.group_files import (
+    GroupChange,
     GroupFile,
     group_id,
     split_change,
@@ -31,6 +32,7 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
+from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.pair_writer import write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import (
@@ -123,11 +125,16 @@ def create_metadata_table(
 
 def remove_partition(address: StorageAddress, name: str) -> None:
     """Remove a partition of the metadata table, which the properties must no longer name."""
+    remove_partition_of(address.open(), name)
+
+
+def remove_partition_of(table: Storage, name: str) -> None:
+    """The same for the data table at the root of a storage."""
     metadata_partition(name)
-    storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+    storage = table.sub(names.METADATA_TABLE_FOLDER)
     if not storage.exists(_PROPERTIES):
         return
-    store = MetadataStore.open(address)
+    store = MetadataStore.at(table)
     found = store.files_of(name)
     if not found:
         return
@@ -180,31 +187,58 @@ def _build(
     metafile = format_properties(props, comment="partition metadata").encode("ascii")
     store.storage.create(f"{name}/{_METAFILE}", metafile)
     pending = store.begin(time, Action.DELTACOMMIT)
-    groups = plan.groups(name)
     logs = [
         write_first_log(store.storage, name, file_id, time)
-        for file_ids in groups.values()
+        for file_ids in plan.groups(name).values()
         for file_id in file_ids
     ]
+    place = BasePlace(address, name, time, pending)
+    bases = write_bases(engine, config, place, plan)
+    stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
+    completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())
+    store.complete(completed, stats, _OPERATION)
+
+
+@dataclass(frozen=True)
+class BasePlace:
+    """Where the first records of a partition go."""
+
+    address: StorageAddress
+    partition: str
+    instant: str
+    """The instant of the metadata table that base files are named by."""
+    pending_path: str
+    """A file of the metadata table: once it is gone, nobody wants the base files any more."""
+    is_late: bool = False
+    """Whether the instant is complete before its files are there."""
+
+
+def write_bases(
+    engine: Engine, config: TableConfig, place: BasePlace, plan: PartitionPlan
+) -> list[GroupFile]:
+    """Write the first records of a partition as base files of the groups that get any."""
+    name, groups = place.partition, plan.groups(place.partition)
+    storage = place.address.open().sub(names.METADATA_TABLE_FOLDER)
     bases: list[GroupFile] = []
     if plan.changes is not None and not plan.changes.is_empty:
         bases += [
-            write_base(store.storage, name, time, own)
+            write_one_base(storage, place, own)
             for own in split_change(plan.changes, groups[""])
             if len(own.keys)
         ]
     if plan.key_notes:
-        instant = plan.notes_instant or time
+        said = plan.notes_instant or place.instant
         job = ShardJob(
-            address=address,
+            address=place.address,
             partition=name,
-            instant=time,
-            pending_path=pending,
+            instant=place.instant,
+            pending_path=place.pending_path,
             groups=groups,
             is_partitioned=plan.is_partitioned,
             buckets=plan.note_buckets,
             as_base=True,
-            instant_ms=to_epoch_ms(instant, config.timezone),
+            instant_ms=to_epoch_ms(said, config.timezone),
+            is_late=place.is_late,
         )
         work = write_entries if plan.notes_are_entries else write_notes
         if metadata_partition(name).kind is Kind.SECONDARY_INDEX:
@@ -212,9 +246,15 @@ def _build(
         tasks = note_tasks(plan.key_notes)
         for answer in engine.map(f"build the index {name}", partial(work, job), tasks):
             bases += answer
-    stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
-    completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())
-    store.complete(completed, stats, _OPERATION)
+    return bases
+
+
+def write_one_base(storage: Storage, place: BasePlace, own: GroupChange) -> GroupFile:
+    """Write the base file of one group, in this process."""
+    write = partial(write_base, storage, place.partition, place.instant, own)
+    return write_while_pending(
+        storage, place.instant, place.pending_path, write, is_late=place.is_late
+    )
 
 
 def _first_time(store: MetadataStore, next_time: NextTime) -> str:

@@ -56,6 +56,7 @@ def commit_changes(
     next_time: NextTime,
     operation: str = "UPSERT_PREPPED",
     new_partition_groups: int = 1,
+    building: Mapping[str, IndexDefinition | None] | None = None,
 ) -> None:
     """Bring every index that the table has up to date with one commit.
 
@@ -71,6 +72,7 @@ def commit_changes(
         operation: What the commit metadata calls it.
         new_partition_groups: How many file groups a partitioned record index gets for the first
             data partition; later partitions get as many as the smallest one has.
+        building: Partitions in the making that get the changes too, with their definitions.
 
     Raises:
         UnsupportedFeature: the table has an index that is not kept up to date; nothing is written.
@@ -81,14 +83,16 @@ def commit_changes(
     config = load_table_config(table)
     _check(config)
     definitions = load_definitions(table, config)
+    definitions |= {name: known for name, known in (building or {}).items() if known is not None}
+    names = list(dict.fromkeys((*config.metadata_partitions, *(building or ()))))
     store = MetadataStore.open(address)
     _make_way(store, instant)
-    groups = _groups(store, config, definitions)
+    groups = _groups(store, names, definitions)
     statistics = definitions.get(_COLUMN_STATS)
     maker = RecordMaker(changes, instant, statistics.source_fields if statistics else ())
     pending = store.begin(instant, Action.DELTACOMMIT)
     files: list[GroupFile] = []
-    for name in config.metadata_partitions:
+    for name in names:
         if name == RECORD_INDEX:
             own = groups[name]
             if _is_partitioned(definitions):
@@ -182,11 +186,11 @@ def _is_partitioned(definitions: Mapping[str, IndexDefinition]) -> bool:
 
 
 def _groups(
-    store: MetadataStore, config: TableConfig, definitions: Mapping[str, IndexDefinition]
+    store: MetadataStore, names: Sequence[str], definitions: Mapping[str, IndexDefinition]
 ) -> dict[str, Mapping[str, Sequence[str]]]:
     """The file groups of every metadata partition, by data partition where they differ."""
     found: dict[str, Mapping[str, Sequence[str]]] = {}
-    for name in config.metadata_partitions:
+    for name in names:
         if name == RECORD_INDEX and _is_partitioned(definitions):
             found[name] = store.groups_by_data_partition(name)
         else:

@@ -54,7 +54,12 @@ class MetadataStore:
     @classmethod
     def open(cls, address: StorageAddress) -> MetadataStore:
         """The metadata table of the data table at an address, as it is now."""
-        storage = address.open().sub(names.METADATA_TABLE_FOLDER)
+        return cls.at(address.open())
+
+    @classmethod
+    def at(cls, table: Storage) -> MetadataStore:
+        """The metadata table of the data table at the root of a storage, as it is now."""
+        storage = table.sub(names.METADATA_TABLE_FOLDER)
         config = load_table_config(storage)
         return cls(storage, config, Timeline.load(storage, config))
 

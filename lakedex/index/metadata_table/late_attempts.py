@@ -15,7 +15,12 @@ from lakedex.timeline import Timeline, load_table_config
 
 
 def write_while_pending(
-    storage: Storage, instant: str, pending_path: str, write: Callable[[], GroupFile]
+    storage: Storage,
+    instant: str,
+    pending_path: str,
+    write: Callable[[], GroupFile],
+    *,
+    is_late: bool = False,
 ) -> GroupFile:
     """Write a file of an instant, and leave nothing behind when that was taken back meanwhile.
 
@@ -24,6 +29,7 @@ def write_while_pending(
         instant: The instant.
         pending_path: Its inflight file: once it is gone, nobody waits for the file.
         write: Writes the file.
+        is_late: Whether the instant was complete before, so that this says nothing of the file.
 
     Raises:
         StorageError: The instant does not pend any more.
@@ -34,6 +40,6 @@ def write_while_pending(
             return file
         # An instant that was archived has no such file either, and then this file is the table's.
         timeline = Timeline.load(storage, load_table_config(storage))
-        if not timeline.has_completed(instant):
+        if is_late or not timeline.has_completed(instant):
             storage.delete(f"{file.partition}/{file.name}")
     raise StorageError(f"{instant} is not pending any more in {storage.root}")

@@ -51,6 +51,7 @@ def commit_removal(
     dropped: Sequence[str],
     *,
     next_time: NextTime,
+    building: Mapping[str, IndexDefinition | None] | None = None,
 ) -> None:
     """Take files that are gone out of the metadata table; a second call changes nothing.
 
@@ -62,6 +63,7 @@ def commit_removal(
         removed: The names of the files, by partition path.
         dropped: Partitions that are gone altogether.
         next_time: Gives times that grow, for the completion.
+        building: Partitions in the making, with their definitions.
     """
     table = address.open()
     config = load_table_config(table)
@@ -69,6 +71,7 @@ def commit_removal(
         return
     require_version(config)
     definitions = load_definitions(table, config)
+    definitions |= {name: known for name, known in (building or {}).items() if known is not None}
     store = MetadataStore.open(address)
     known = store.timeline.find(instant)
     if known is not None and known.is_completed:
@@ -79,7 +82,7 @@ def commit_removal(
     columns = stats.source_fields if stats else ()
     store.begin(instant, Action.DELTACOMMIT)
     files: list[GroupFile] = []
-    for name in config.metadata_partitions:
+    for name in dict.fromkeys((*config.metadata_partitions, *(building or ()))):
         described = metadata_partition(name)
         change = _change(described, removed, dropped, columns, definitions.get(name))
         if not change.is_empty:

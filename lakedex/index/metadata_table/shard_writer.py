@@ -63,6 +63,8 @@ class ShardJob:
     as_base: bool
     instant_ms: int = 0
     """The time that entries made of notes say they are from."""
+    is_late: bool = False
+    """Whether the instant is complete already; only `pending_path` tells who waits for files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,11 @@ def write_groups(job: ShardJob, bucket: int, changes: Iterable[GroupChange]) -> 
         if job.as_base and not len(change.keys):
             continue
         publish = partial(_publish, storage, job, bucket, change)
-        written.append(write_while_pending(storage, job.instant, job.pending_path, publish))
+        written.append(
+            write_while_pending(
+                storage, job.instant, job.pending_path, publish, is_late=job.is_late
+            )
+        )
     return written
 
 

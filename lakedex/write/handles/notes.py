@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -77,29 +77,14 @@ class PairTaker:
         return {name: tuple(notes) for name, notes in self._notes.items() if notes}
 
     def _put_out_all(self) -> None:
-        """Spell the pairs of all rows.
-
-        Those of all groups are spelled at once: a pair that one lost to another stays as it is. In
-        a covering index it gets another place, so there each group is looked at by itself.
-        """
         parts, self._changed, self._rows = self._changed, [], 0
         if not parts:
             return
-        before, after = (
-            pa.concat_tables([getattr(part, when) for part in parts])
-            for when in ("before", "after")
-        )
-        others = [part.others for part in parts if part.others is not None]
-        staying = pa.concat_tables(others) if others else None
+        together = _joined(parts)
         for target in self._targets:
-            if target.covers:
-                own = [
-                    pair_changes(target, part.before, part.after, part.others, part.place)
-                    for part in parts
-                ]
-                self._put_out(target, pa.concat_tables(own))
-            else:
-                self._put_out(target, pair_changes(target, before, after, staying))
+            # Entries that name a file group are told group by group: a row that moved is new.
+            told = parts if target.covers else [together]
+            self._put_out(target, pa.concat_tables([_changes(target, each) for each in told]))
 
     def _put_out(self, target: SecondaryTarget, changes: pa.Table) -> None:
         if not changes.num_rows:
@@ -109,3 +94,16 @@ class PairTaker:
         buckets = shard_numbers(hashes, target.shards) % target.buckets
         put = self._writer.add_by_number(pairs, buckets)
         self._notes[target.name] += [KeyNote(bucket, segment) for bucket, segment in put]
+
+
+def _joined(parts: Sequence[ChangedRows]) -> ChangedRows:
+    """All rows at once, so that a pair which one group lost to another stays."""
+    before, after = (
+        pa.concat_tables([getattr(part, when) for part in parts]) for when in ("before", "after")
+    )
+    others = [part.others for part in parts if part.others is not None]
+    return ChangedRows(before, after, pa.concat_tables(others) if others else None)
+
+
+def _changes(target: SecondaryTarget, changed: ChangedRows) -> pa.Table:
+    return pair_changes(target, changed.before, changed.after, changed.others, changed.place)

@@ -54,8 +54,7 @@ class OldValues:
             number = len(self._wanted)
             self._wanted.append(WantedRows(group.current, incoming.keys.filter(pa.array(here))))
             self._touching.append(replace(incoming, rows=rows))
-        place = FileSliceId(group.partition, group.file_id)
-        self._groups.append(_Gathered(place, number, new))
+        self._groups.append(_Gathered(group.id, number, new))
         self._rows += rows.num_rows
         if len(self._groups) >= _GROUPS_AT_ONCE or self._rows >= _ROWS_AT_ONCE:
             yield from self.finish()

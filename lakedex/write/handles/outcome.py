@@ -21,7 +21,7 @@ class ChangedRows:
     others: pa.Table | None = None
     """Rows that stayed, of keys that stand in `before` too."""
     place: FileSliceId | None = None
-    """The file group that the rows are in now; None for several, or none."""
+    """The file group that they are in, where all of them are in one."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from lakedex.config import format_properties
 from lakedex.errors import AlreadyExists, CommitConflict
-from lakedex.filegroup import FileSliceId
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
@@ -59,7 +58,7 @@ class Publisher:
         look = self._facts.early_look
         if look is None or group.current is None:
             return
-        place = FileSliceId(group.partition, group.file_id)
+        place = group.id
         problem = look.conflict(self._storage, self._facts.config, place, rewrites=not group.is_log)
         if problem is not None:
             raise CommitConflict(f"{self._facts.instant} was not written: {problem}")

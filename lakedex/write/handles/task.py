@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lakedex.filegroup import FileSliceId
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
@@ -51,8 +50,7 @@ def write_groups(task: WriteTask) -> TaskResult:
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
-            place = FileSliceId(group.partition, group.file_id)
-            pairs.add(replace(outcome.changed, place=place))
+            pairs.add(replace(outcome.changed, place=group.id))
         if outcome.unread is not None:
             pairs.add_all(old.add(group, outcome.unread))
         if outcome.bloom is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
 from lakedex.index.written import BloomText, FileStatistics, KeyNote
 from lakedex.write.facts import TableFacts
@@ -31,6 +31,11 @@ class GroupWork:
     is_log: bool
     order: RowOrder | None = None
     """How the rows are sorted; as they come without one."""
+
+    @property
+    def id(self) -> FileSliceId:
+        """The file group."""
+        return FileSliceId(self.partition, self.file_id)
 
     def path_of(self, name: str) -> str:
         """The path of a file of this partition, relative to the table."""

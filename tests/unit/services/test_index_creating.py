@@ -69,7 +69,7 @@ def files_of(path: str) -> dict[str, bytes]:
         ("i" * 101, "rider", {}, InvalidInput, "no name for an index"),
         ("secondary_index_a", "rider", {}, InvalidInput, "means something else"),
         ("idx", "rider", {"using": "hash"}, UnsupportedFeature, "of kind 'hash'"),
-        ("idx", "rider", {"wait": False}, UnsupportedFeature, "wait=False"),
+        ("idx", "nothing", {"wait": False}, InvalidInput, "no column .nothing."),
         ("idx", "rider", {"options": {"expr": "upper"}}, UnsupportedFeature, "expression"),
         ("idx", "rider", {"options": {"hoodie.nonsense": "1"}}, InvalidInput, "hoodie.nonsense"),
     ],
@@ -193,7 +193,7 @@ def test_an_index_that_another_engine_builds_is_left_to_it(trips):
     update_properties(storage, {INFLIGHT: "secondary_index_idx_rider"})
     pending = Instant("20250101000000000", Action.INDEXING, State.REQUESTED)
     write_instant(storage, trips.table().snapshot.config, pending, b"")
-    with pytest.raises(InvalidInput, match="has the index secondary_index_idx_rider already"):
+    with pytest.raises(InvalidInput, match="idx_rider of table trips is being built already"):
         trips.index("city", "idx_rider")
     with pytest.raises(UnsupportedFeature, match="while another engine builds"):
         trips.writer.upsert(trips.rows(("k1", 2, "new", [], "oslo")))

@@ -1,0 +1,179 @@
+"""Indexes in the making while writers go on: what their `indexing` instants say of them.
+
+The plan of such an instant is Hudi's; what lakedex needs beside that stands in its extra metadata.
+A definition is kept there too until the index is whole: in the table's own list of definitions
+other engines would take it for an index that can be asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lakedex.config import TableConfig
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
+from lakedex.index.metadata_table.partitions import Kind, metadata_partition
+from lakedex.timeline import Action, Instant, State, Timeline
+from lakedex.timeline.plans import PlanKind, read_plan, write_plan
+
+_GROUPS: Final = "lakedex.file.groups"
+_DEFINITION: Final = "lakedex.definition"
+_OPTIONS: Final = "lakedex.options"
+_KEPT: Final = "lakedex.indexing.kept"
+_BEFORE_ALL = "00000000000000000"
+_KEYED = (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX)
+
+
+@dataclass(frozen=True)
+class BuildPartition:
+    """A metadata partition in the making."""
+
+    name: str
+    file_groups: int
+    definition: IndexDefinition | None = None
+    """As the table's definitions are to have it; some kinds have none."""
+
+
+@dataclass(frozen=True)
+class IndexBuild:
+    """The metadata partitions that one `indexing` instant makes, all at once."""
+
+    instant: str
+    partitions: tuple[BuildPartition, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The write options that it was asked with, which the table keeps afterwards."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the partitions."""
+        return tuple(each.name for each in self.partitions)
+
+    @property
+    def definitions(self) -> dict[str, IndexDefinition]:
+        """The definitions of those that have one."""
+        return {each.name: each.definition for each in self.partitions if each.definition}
+
+    @property
+    def definitions_or_none(self) -> dict[str, IndexDefinition | None]:
+        """All partitions, each with the definition that it has."""
+        return {each.name: each.definition for each in self.partitions}
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether an index of records is among them, not only of files."""
+        return any(metadata_partition(name).kind in _KEYED for name in self.names)
+
+    def encode(self, upto: str | None) -> bytes:
+        """The bytes of the requested file; `upto` is the newest write that the table has."""
+        return write_plan(PlanKind.INDEX_PLAN, {"indexPartitionInfos": self.infos(upto)})
+
+    def infos(self, upto: str | None) -> list[dict[str, Any]]:
+        """The partitions as plan and outcome name them."""
+        return [
+            {
+                "version": 1,
+                "metadataPartitionPath": each.name,
+                "indexUptoInstant": upto or _BEFORE_ALL,
+                "extraMetadata": self._extra(each),
+            }
+            for each in self.partitions
+        ]
+
+    def _extra(self, part: BuildPartition) -> dict[str, str]:
+        found = {
+            _GROUPS: str(part.file_groups),
+            _OPTIONS: json.dumps(dict(self.options), sort_keys=True),
+        }
+        if part.definition is not None:
+            found[_DEFINITION] = format_definitions({part.name: part.definition}).decode()
+        return found
+
+
+def read_build(instant: str, data: bytes, *, path: str) -> IndexBuild | None:
+    """The build that a requested file describes; None for one of another engine.
+
+    Example:
+        >>> build = IndexBuild("20261115183005287", (BuildPartition("bloom_filters", 4),))
+        >>> read_build(build.instant, build.encode(None), path="x") == build
+        True
+
+    Raises:
+        CorruptFile: the bytes are no such plan.
+    """
+    infos = read_plan(PlanKind.INDEX_PLAN, data, path=path)["indexPartitionInfos"] or ()
+    parts: list[BuildPartition] = []
+    options: dict[str, str] = {}
+    for info in infos:
+        extra, name = info["extraMetadata"] or {}, info["metadataPartitionPath"] or ""
+        groups = extra.get(_GROUPS, "")
+        if not (groups.isascii() and groups.isdigit() and int(groups)):
+            return None
+        metadata_partition(name)
+        definition = None
+        if _DEFINITION in extra:
+            definition = parse_definitions(extra[_DEFINITION].encode(), path=path).get(name)
+        parts.append(BuildPartition(name, int(groups), definition))
+        options |= _options(extra.get(_OPTIONS, "{}"), path)
+    return IndexBuild(instant, tuple(parts), options) if parts else None
+
+
+def pending_builds(timeline: Timeline) -> tuple[IndexBuild, ...]:
+    """The builds of lakedex that pend, whether somebody is at work on them or not."""
+    return _builds(timeline, timeline.pending_of(Action.INDEXING))
+
+
+def completed_builds(timeline: Timeline) -> tuple[IndexBuild, ...]:
+    """The builds of lakedex that completed, as far as the active timeline tells."""
+    done = (each for each in timeline.completed() if each.action is Action.INDEXING)
+    return _builds(timeline, done)
+
+
+def active_builds(timeline: Timeline, config: TableConfig) -> tuple[IndexBuild, ...]:
+    """The builds that writers keep up to date: they pend, and the properties name them."""
+    if not config.metadata_partitions_inflight:
+        return ()
+    inflight = {*config.metadata_partitions_inflight}
+    return tuple(each for each in pending_builds(timeline) if inflight.issuperset(each.names))
+
+
+def kept_note(builds: Iterable[IndexBuild]) -> dict[str, str]:
+    """What a commit says of the builds that it wrote to.
+
+    Example:
+        >>> kept_note([IndexBuild("20261115183005287", ())])
+        {'lakedex.indexing.kept': '20261115183005287'}
+    """
+    times = [each.instant for each in builds]
+    return {_KEPT: ",".join(times)} if times else {}
+
+
+def has_kept(extra: Mapping[str, str], build: IndexBuild) -> bool:
+    """Whether a commit with this extra metadata wrote to a build."""
+    return build.instant in extra.get(_KEPT, "").split(",")
+
+
+def _builds(timeline: Timeline, instants: Iterable[Instant]) -> tuple[IndexBuild, ...]:
+    found = []
+    for instant in instants:
+        time = instant.requested_time
+        try:
+            data = timeline.read(Instant(time, Action.INDEXING, State.REQUESTED))
+            build = read_build(time, data, path=time)
+        except (CorruptFile, FileMissing):
+            continue
+        if build is not None:
+            found.append(build)
+    return tuple(found)
+
+
+def _options(text: str, path: str) -> dict[str, str]:
+    try:
+        tree = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFile(path, 0, expected="options as JSON", actual=error) from error
+    if not isinstance(tree, dict):
+        raise CorruptFile(path, 0, expected="an object of options", actual=type(tree))
+    return {str(name): str(value) for name, value in tree.items()}

@@ -1,0 +1,139 @@
+"""Index builds on the timeline: who is at work on one, and how one is taken back or finished.
+
+A build that nobody takes up again leaves no definition, no metadata partition and no property.
+Each step can be repeated, and the instant goes last: who finds it knows that there is more to do.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lakedex.config import TableConfig, keys
+from lakedex.errors import CorruptFile
+from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
+from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.metadata_table.creation import remove_partition_of
+from lakedex.index.metadata_table.deltacommit import load_definitions
+from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.storage import Storage
+from lakedex.timeline import Action, Timeline, load_table_config, update_properties
+from lakedex.txn.heartbeat import SignsOfLife
+from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.places import marker_folder
+from lakedex.txn.rollback import LockedTable, forget
+from lakedex.txn.rollback_files import remove_instant
+
+_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
+_log = logging.getLogger("lakedex")
+
+
+def run_path(build: IndexBuild, run: str) -> str:
+    """The file, in the metadata table, that is there while a run may write base files."""
+    return f"{marker_folder(build.instant)}/{run}"
+
+
+def name_run(table: Storage, build: IndexBuild, run: str, base: str = "") -> None:
+    """Let a run write base files of a build; `base` is the instant that they are of."""
+    table.sub(keys.METADATA_TABLE_FOLDER).replace(run_path(build, run), base.encode())
+
+
+def is_run(table: Storage, build: IndexBuild, run: str) -> bool:
+    """Whether a run may still write base files: none is in its place, and it was not dropped."""
+    return table.sub(keys.METADATA_TABLE_FOLDER).exists(run_path(build, run))
+
+
+def end_runs(table: Storage, build: IndexBuild) -> None:
+    """Let no run of a build write any more, and take back what one had begun only."""
+    if open_metadata_table(table) is None:
+        return
+    store = MetadataStore.at(table)
+    folder = marker_folder(build.instant)
+    for info in store.storage.list(folder):
+        base = store.storage.read(info.path).decode("ascii", "replace")
+        if base and store.timeline.is_pending(base):
+            store.discard(base, Action.DELTACOMMIT)
+    store.storage.delete_folder(folder)
+
+
+def discard_build(table: LockedTable, build: IndexBuild) -> None:
+    """Take a build back: nothing of it is left but what other engines made of the same name."""
+    table.check()
+    config = load_table_config(table.storage)
+    others = {name for each in _other_builds(table, build) for name in each.names}
+    own = [n for n in build.names if n not in config.metadata_partitions and n not in others]
+    inflight = [name for name in config.metadata_partitions_inflight if name not in own]
+    if len(inflight) != len(config.metadata_partitions_inflight):
+        joined = ",".join(sorted(inflight))
+        update_properties(table.storage, {keys.METADATA_PARTITIONS_INFLIGHT: joined})
+    known = _known_definitions(table.storage, config)
+    left = {name: each for name, each in known.items() if name not in own}
+    if config.index_defs_path is not None and left != known:
+        table.storage.replace(config.index_defs_path, format_definitions(left))
+    end_runs(table.storage, build)
+    for name in own:
+        remove_partition_of(table.storage, name)
+    remove_instant(table.storage, table.config, build.instant, Action.INDEXING)
+    forget(table.storage, build.instant)
+
+
+def publish_build(table: LockedTable, build: IndexBuild) -> None:
+    """Let the partitions of a build count: the last step, after its instant completed."""
+    end_runs(table.storage, build)
+    config = load_table_config(table.storage)
+    inflight = {*config.metadata_partitions_inflight}.difference(build.names)
+    update_properties(
+        table.storage,
+        {
+            keys.METADATA_PARTITIONS: _joined({*config.metadata_partitions, *build.names}),
+            keys.METADATA_PARTITIONS_INFLIGHT: _joined(inflight),
+        },
+    )
+    forget(table.storage, build.instant)
+
+
+def add_definitions(table: LockedTable, build: IndexBuild) -> None:
+    """Put the definitions of a build beside those of the table."""
+    config = load_table_config(table.storage)
+    known = _known_definitions(table.storage, config)
+    path = config.index_defs_path or _DEFAULT_DEFS_PATH
+    if build.definitions:
+        table.storage.replace(path, format_definitions(known | build.definitions))
+        if config.index_defs_path is None:
+            update_properties(table.storage, {keys.INDEX_DEFS_PATH: path})
+
+
+def clear_builds(table: LockedTable, timeline: Timeline, life: SignsOfLife) -> bool:
+    """Finish or take back the builds of dead processes; whether there were any.
+
+    A build that was stopped has no process, and waits for one that takes it up. # traps: B39 B66.
+    """
+    inflight = {*table.config.metadata_partitions_inflight}
+    found = False
+    if inflight:
+        for build in completed_builds(timeline):
+            if inflight.issuperset(build.names):
+                publish_build(table, build)
+                found = True
+    for build in pending_builds(timeline) if timeline.pending_of(Action.INDEXING) else ():
+        is_run = build.instant in life.writers or build.instant in life.beats
+        is_dead = is_run and not life.is_alive(build.instant)
+        if is_dead or (not is_run and not inflight.issuperset(build.names)):
+            _log.warning("the build of %s is dead, taking it back", ", ".join(build.names))
+            discard_build(table, build)
+            found = True
+    return found
+
+
+def _other_builds(table: LockedTable, build: IndexBuild) -> list[IndexBuild]:
+    return [each for each in pending_builds(table.timeline()) if each.instant != build.instant]
+
+
+def _known_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
+    try:
+        return load_definitions(storage, config)
+    except CorruptFile:
+        return {}
+
+
+def _joined(found: set[str]) -> str:
+    return ",".join(sorted(found))
