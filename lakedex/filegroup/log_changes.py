@@ -23,9 +23,12 @@ from lakedex.format.logfile import (
     read_blocks,
 )
 from lakedex.merge import ChangeSet, Entries, newest_per_key
+from lakedex.storage.source import MemorySource
 
 _TOGETHER_BYTES = 4 << 20
 """Blocks are decoded together up to so many bytes."""
+_WHOLE_BYTES = 128 << 10
+"""Log files up to this size are read at once."""
 _Mask = npt.NDArray[np.bool_]
 
 
@@ -46,8 +49,11 @@ def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
     """The log blocks of a slice that count, oldest first."""
     found: list[LogBlock] = []
     for log in file_slice.logs:
-        path = file_slice.path_of(log.name)
-        found.extend(read_blocks(context.storage.source(path, log.size_bytes)))
+        source = context.storage.source(file_slice.path_of(log.name), log.size_bytes)
+        if source.size <= _WHOLE_BYTES:
+            # One request for all of it: headers and records are wanted anyway.
+            source = MemorySource(source.read(0, source.size), source.path)
+        found.extend(read_blocks(source))
     return effective_blocks(found, is_committed=context.is_committed)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
+from lakedex.config.option_values import FlagOption
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
@@ -52,6 +53,7 @@ from lakedex.write.verbs import TableWriter
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
 _VERSION = 2
+_IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
 def create_index(
@@ -78,8 +80,9 @@ def create_index(
             rows, so that a lookup takes one step; other engines do not see that. `expr` is the
             function of an expression index, beside its arguments.
         if_missing: Do nothing when the index is there already.
-        wait: Whether to build it now, in one commit. Otherwise it is built in the background while
-            writers go on, and what is answered is a `BackgroundBuild`.
+        wait: Whether to build it now, in one commit. Otherwise, and with the option
+            `hoodie.metadata.index.async`, it is built in the background while writers go on, and
+            what is answered is a `BackgroundBuild`.
         check: Asks Spark about the function of an expression index, where there is a Spark.
 
     Returns:
@@ -116,7 +119,7 @@ def create_index(
         require_absent(snapshot, there)
     if kind == SECONDARY_INDEX:
         made.append(_definition(asked, snapshot, name, wanted, own))
-    if not wait:
+    if not wait or _IN_BACKGROUND.value(chosen):
         if made:
             _check_live_record_index(snapshot, name)
         return build_in_background(writer, start_build(writer, chosen, made))

@@ -80,6 +80,11 @@ class SparkTable(TableViews):
         return self._address.url
 
     @property
+    def address(self) -> StorageAddress:
+        """The same with the settings of its store."""
+        return self._address
+
+    @property
     def schema(self) -> pa.Schema:
         """All columns, Hudi's five meta columns first."""
         return self._open().schema

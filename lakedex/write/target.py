@@ -153,8 +153,6 @@ def _refused(config: TableConfig) -> list[str]:
         found.append("partition columns left out of its files")
     if config.base_file_format != "PARQUET":
         found.append(f"base files of {config.base_file_format}")
-    if not config.record_key_fields:
-        found.append("no record key")
     if config.partition_metafile_in_base_format:
         found.append("partition metafiles in the base file format")
     return found

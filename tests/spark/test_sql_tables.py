@@ -80,9 +80,13 @@ def test_procedures_tell(lake, sql, table):
         ("city=x",),
         ("city=y",),
     ]
-    assert len(values(sql(f"CALL show_metadata_table_files('{table}', 'city=x')"))) == 1
+    assert (
+        len(values(sql(f"CALL show_metadata_table_files('{table}', partition => 'city=x')"))) == 1
+    )
     assert values(sql(f"CALL show_savepoints('{table}')")) == []
-    assert ("hoodie.table.name", table) in values(sql(f"CALL show_table_properties('{table}')"))
+    assert ("hoodie.table.name", table) in values(
+        sql(f"CALL show_table_properties('{table}', limit => 99)")
+    )
     sql(f"CALL run_clustering(table => '{table}', order => 'name')")
     assert len(values(sql(f"CALL show_commits('{table}')"))) == 2
 
@@ -122,7 +126,7 @@ WRONG = [
     ("DROP INDEX nope", InvalidInput, "no table has an index 'nope'"),
     ("SHOW INDEXES FROM nowhere", InvalidDefinition, "there is no Hudi table 'nowhere'"),
     ("CALL run_wonders('{}')", InvalidDefinition, "no procedure 'run_wonders', only archive"),
-    ("CALL show_commits(tabel => '{}')", InvalidDefinition, "no 'tabel', only table"),
+    ("CALL show_commits(tabel => '{}')", InvalidDefinition, "'tabel' is unknown.*>>>tabel"),
     ("ALTER TABLE {} DROP COLUMN name", UnsupportedFeature, "DROP COLUMN without a history"),
     ("ALTER TABLE {} RENAME COLUMN name TO n", UnsupportedFeature, "RENAME COLUMN"),
     ("ALTER TABLE {} ALTER COLUMN ts TYPE INT", UnsupportedFeature, "ts from int64 to int32"),

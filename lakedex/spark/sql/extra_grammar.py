@@ -5,16 +5,19 @@ REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (column or expression, ...)
 CALL [system .] procedure ( [name =>] literal, ... )
+
+EXPLAIN may stand before each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 
 Literal = str | int | float | bool | None
+_EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -32,10 +35,15 @@ class Extra:
     """The kind of an index."""
     expression: str = ""
     """What an index is on, with blanks for all that stands before it, so that places are right."""
+    is_explained: bool = False
+    """Whether EXPLAIN stands before it."""
     position: int = 0
     """Where the name stands."""
     arguments: tuple[Literal, ...] = ()
+    places: tuple[int, ...] = ()
+    """Where the arguments stand."""
     named: dict[str, Literal] = field(default_factory=dict)
+    named_places: dict[str, int] = field(default_factory=dict)
 
 
 def parse_extra(text: str) -> Extra | None:
@@ -54,6 +62,21 @@ def parse_extra(text: str) -> Extra | None:
         tokens = tokenise(text)
     except InvalidDefinition:
         return None
+    before = _explained(tokens)
+    if before:
+        found = _parsed(text, tokens[before:])
+        return None if found is None else replace(found, is_explained=True)
+    return _parsed(text, tokens)
+
+
+def _explained(tokens: list[Token]) -> int:
+    """How many words of an EXPLAIN stand first."""
+    if tokens[0].keyword != "EXPLAIN":
+        return 0
+    return 2 if tokens[1].keyword in _EXPLAIN_MODES else 1
+
+
+def _parsed(text: str, tokens: list[Token]) -> Extra | None:
     words = [token.keyword for token in tokens[:2]]
     reader = _Reader(text, tokens)
     if words[:1] == ["CALL"]:
@@ -123,23 +146,34 @@ class _Reader:
         name = self._name_parts("the name of a procedure")
         self._need("(")
         arguments: list[Literal] = []
+        places: list[int] = []
         named: dict[str, Literal] = {}
+        named_places: dict[str, int] = {}
         while not self._took(")"):
             if (arguments or named) and not self._took(","):
                 raise self._wrong("a comma or a closing parenthesis is expected")
             if self._tokens[min(self._at + 1, len(self._tokens) - 1)].value == "=>":
+                place = self._token.start
                 key = self._name("the name of a parameter").lower()
+                if key in named:
+                    raise complaint(self._text, place, f"{key} is given twice")
                 self._need("=>")
-                named[key] = self._literal()
+                named[key], named_places[key] = self._literal(), place
             elif named:
                 raise self._wrong("a value without a name stands after one with a name")
             else:
+                places.append(self._token.start)
                 arguments.append(self._literal())
         self._end()
         return Extra(
-            "call", ".".join(name).lower(), (), position=position, arguments=tuple(arguments),
+            "call",
+            ".".join(name).lower(),
+            position=position,
+            arguments=tuple(arguments),
+            places=tuple(places),
             named=named,
-        )  # fmt: skip
+            named_places=named_places,
+        )
 
     @property
     def _token(self) -> Token:

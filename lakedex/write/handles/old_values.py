@@ -8,12 +8,13 @@ the time would go into reading a few rows often.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakedex.filegroup import ReadContext
+from lakedex.filegroup import FileSliceId, ReadContext
 from lakedex.filegroup.many_slices import WANTED, WantedRows, read_wanted, tagged_keys
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.base_group import merged_numbers
@@ -34,48 +35,55 @@ class OldValues:
         self._context = context
         self._told = list(dict.fromkeys([KEY, *facts.indexed_columns]))
         self._needed = list(dict.fromkeys([*self._told, *context.ordering_fields]))
-        # Entries that name a file group are told of one group at a time.
-        covers = any(target.covers for target in facts.secondary)
-        self._groups_at_once = 1 if covers else _GROUPS_AT_ONCE
+        self._tells_places = any(target.covers for target in facts.secondary)
         self._start_anew()
 
     def _start_anew(self) -> None:
         self._wanted: list[WantedRows] = []
         self._touching: list[Incoming] = []
-        self._new: list[pa.Table] = []
+        self._groups: list[_Gathered] = []
         self._rows = 0
 
     def add(self, group: GroupWork, incoming: Incoming) -> Iterator[ChangedRows]:
         """Take in a group; when there are many, answer what changed in all of them."""
-        current = group.current
         rows = incoming.rows.select(self._needed)
-        self._new.append(rows.select(self._told).filter(pa.array(incoming.is_new)))
+        new = rows.select(self._told).filter(pa.array(incoming.is_new))
         here = incoming.is_here & incoming.is_live
-        if current is not None and here.any():
-            self._wanted.append(WantedRows(current, incoming.keys.filter(pa.array(here))))
-            masks = incoming.is_removal, incoming.is_flagged, incoming.is_here, incoming.is_live
-            self._touching.append(Incoming(rows, *masks))
+        number = -1
+        if group.current is not None and here.any():
+            number = len(self._wanted)
+            self._wanted.append(WantedRows(group.current, incoming.keys.filter(pa.array(here))))
+            self._touching.append(replace(incoming, rows=rows))
+        self._groups.append(_Gathered(group.id, number, new))
         self._rows += rows.num_rows
-        if len(self._new) >= self._groups_at_once or self._rows >= _ROWS_AT_ONCE:
-            place = group.id if len(self._new) == 1 else None
-            yield from (replace(changed, place=place) for changed in self.finish())
+        if len(self._groups) >= _GROUPS_AT_ONCE or self._rows >= _ROWS_AT_ONCE:
+            yield from self.finish()
 
     def finish(self) -> Iterator[ChangedRows]:
         """What changed in the groups that were not answered for yet."""
-        if not self._new:
+        if not self._groups:
             return
-        new = pa.concat_tables(self._new)
-        yield self._replaced(new) if self._wanted else ChangedRows(new.slice(0, 0), new)
+        before, after = self._replaced()
+        if self._tells_places:
+            for each in self._groups:
+                was, now = (_of(rows, each.number).select(self._told) for rows in (before, after))
+                yield ChangedRows(was, pa.concat_tables([now, each.new]), place=each.place)
+        else:
+            new = [each.new for each in self._groups]
+            now = pa.concat_tables([after.select(self._told), *new])
+            yield ChangedRows(before.select(self._told), now)
         self._start_anew()
 
-    def _replaced(self, new: pa.Table) -> ChangedRows:
+    def _replaced(self) -> tuple[pa.Table, pa.Table]:
+        """The touched rows as they were and as they are, with the numbers of their groups."""
         before = read_wanted(self._context, self._wanted, self._needed)
+        if not self._wanted:
+            return before, before
         incoming = self._all_touching()
-        tagged = self._tagged(incoming)
+        tagged = replace(incoming, rows=_with_tagged_keys(incoming.rows))
         merged, inserted = merged_numbers(self._context, before, tagged_keys(before), tagged)
-        both = pa.concat_tables([before.select(self._told), incoming.rows.select(self._told)])
-        after = both.take(pa.array(np.concatenate([merged, inserted])))
-        return ChangedRows(before.select(self._told), pa.concat_tables([after, new]))
+        both = pa.concat_tables([before, incoming.rows])
+        return before, both.take(pa.array(np.concatenate([merged, inserted])))
 
     def _all_touching(self) -> Incoming:
         parts = self._touching
@@ -89,11 +97,21 @@ class OldValues:
             is_live=np.concatenate([part.is_live for part in parts]),
         )
 
-    @staticmethod
-    def _tagged(incoming: Incoming) -> Incoming:
-        """The same rows, with keys that say in which group they are."""
-        rows = incoming.rows
-        number = rows.column_names.index(KEY)
-        rows = rows.set_column(number, rows.field(number), tagged_keys(rows))
-        masks = incoming.is_removal, incoming.is_flagged, incoming.is_here, incoming.is_live
-        return Incoming(rows, *masks)
+
+@dataclass(frozen=True)
+class _Gathered:
+    """A group: where it is, which rows are asked for, -1 for none, and the rows new to it."""
+
+    place: FileSliceId
+    number: int
+    new: pa.Table
+
+
+def _of(rows: pa.Table, number: int) -> pa.Table:
+    return rows.filter(pc.equal(rows[WANTED], number))
+
+
+def _with_tagged_keys(rows: pa.Table) -> pa.Table:
+    """The same rows, with keys that say in which group they are."""
+    number = rows.column_names.index(KEY)
+    return rows.set_column(number, rows.field(number), tagged_keys(rows))

@@ -13,6 +13,8 @@ import lakedex
 from lakedex.errors import CorruptFile
 from lakedex.filegroup import RECORD_KEY, many_slices, read_slice
 from lakedex.filegroup.many_slices import WANTED, WantedRows, read_wanted
+from lakedex.format.logfile import records as records_module
+from lakedex.format.logfile.lengths import walk_prefixed
 from tests.support.table_builder import TableBuilder
 
 SCHEMA = pa.schema(
@@ -118,3 +120,30 @@ def test_a_damaged_block_is_named_by_its_own_file(table, tmp_path):
 
 def test_without_questions_there_are_no_rows(table):
     assert read_wanted(table.snapshot.read_context, [], COLUMNS).num_rows == 0
+
+
+def test_many_small_blocks_are_walked_at_once(table, monkeypatch):
+    wanted = questions(table, 2)
+    expected = one_by_one(table, wanted)
+    walked = []
+
+    def watched(*given):
+        walked.append(walk_prefixed(*given))
+        return walked[-1]
+
+    monkeypatch.setattr(records_module, "walk_prefixed", watched)
+    monkeypatch.setattr(records_module, "_MANY_WALKERS", 1)
+    assert together(table, wanted) == expected
+    assert walked
+    assert all(found is not None for found in walked)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "counts"),
+    [([14, 13], [2, 1]), ([14, 13], [1, -1]), ([13, 14], [1, 1]), ([14, 12], [1, 1]), ([7], [0])],
+)
+def test_blocks_that_do_not_hold_what_they_say_are_not_walked(sizes, counts):
+    content = bytes(8) + b"\0\0\0\2ab" + bytes(8) + b"\0\0\0\1c"
+    whole = content[: sum(sizes)]
+    assert walk_prefixed(whole, np.array(sizes), np.array(counts)) is None
+    assert walk_prefixed(content, np.array([14, 13]), np.array([1, 1])) is not None

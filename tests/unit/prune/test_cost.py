@@ -187,7 +187,7 @@ def test_a_kind_that_joins_the_registry_is_weighed_like_the_others(
     few, monkeypatch, seconds, left, asked
 ):
     odd = OddIndex(seconds)
-    monkeypatch.setattr("lakedex.prune.planner.KINDS", (odd,))
+    monkeypatch.setattr("lakedex.prune.planner.kinds_for", lambda *_: (odd,))
     count, said = planned(few, "n >= 0", SPARK)
     assert (count, odd.asked) == (left, asked), said
     assert (odd,) != registry.KINDS
