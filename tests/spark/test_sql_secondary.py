@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 from tests.spark.test_pruning_shown import shown
 
 PROPERTIES = (
@@ -52,8 +52,6 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     assert trips.verify().ok
     sql("REFRESH INDEX idx_rider ON trips_si")
     trips.create_index("idx_fare", "fare", using="secondary_index", options={}, wait=True)
-    with pytest.raises(UnsupportedFeature, match="wait=False"):
-        trips.create_index("idx_city", "city", wait=False)
     assert trips.verify().ok
     sql("DROP INDEX idx_rider ON trips_si")
     sql("DROP INDEX idx_fare")
