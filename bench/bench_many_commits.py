@@ -1,7 +1,8 @@
 """Many small commits to one merge-on-read table: how many log files there are, and what reads cost.
 
-Compaction of the table and of its metadata table keeps both bounded. A chart on standard error
-shows the log files of the two, and the milliseconds of a lookup by key, as commits go by.
+Compaction of the table and of its metadata table keeps both bounded, as archiving does timelines.
+A chart on standard error shows, as commits go by, the log files of the two, what the metadata table
+makes readers read (log bytes, files of both timelines), and the milliseconds of a lookup by key.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ ROWS, BATCH = 2_000, 20
 LOGS_OF_A_GROUP = 6
 """Compaction runs after so many deltacommits, the default, and one more may have come."""
 METADATA_LOGS_OF_A_GROUP = 12
+TIMELINE_FILES = 400
+"""Of both tables: archiving leaves at most 30 commits, of three files each, and their services."""
 GROWTH = 2.0
 """What the last lookups may cost in terms of the first ones."""
 SCHEMA = pa.schema([("id", pa.string()), ("ver", pa.int64()), ("v", pa.string())])
@@ -47,6 +50,10 @@ class Sight:
     commits: int
     logs: int
     metadata_logs: int
+    metadata_kb: float
+    """What lies in log files of the metadata table."""
+    timeline_files: int
+    """The files of both active timelines, which everybody lists."""
     lookup_ms: float
     commit_ms: float
 
@@ -78,6 +85,8 @@ def sight(path: str, commits: int, commit_ms: float) -> Sight:
     snapshot = lakedex.open(path).snapshot
     metadata = snapshot.metadata
     names = snapshot.config.metadata_partitions
+    logs = [group.logs for name in names for group in metadata.groups(name)]
+    folders = [".hoodie/timeline", ".hoodie/metadata/.hoodie/timeline"]
     lookups = []
     for number in range(3):
         begun = time.perf_counter()
@@ -87,17 +96,23 @@ def sight(path: str, commits: int, commit_ms: float) -> Sight:
     return Sight(
         commits,
         logs=max(len(each.logs) for each in snapshot.slices),
-        metadata_logs=max(len(group.logs) for name in names for group in metadata.groups(name)),
+        metadata_logs=max(map(len, logs)),
+        metadata_kb=sum(log.size_bytes for each in logs for log in each) / 1000,
+        timeline_files=sum(len(snapshot.storage.list(folder)) for folder in folders),
         lookup_ms=1000 * min(lookups),
         commit_ms=commit_ms,
     )
 
 
 def chart(sights: list[Sight]) -> str:
-    lines = ["commits  logs a group  metadata logs a group  lookup ms  commit ms"]
+    lines = [
+        "commits  logs a group  metadata logs a group  metadata kB  timelines  lookup ms  commit ms"
+    ]
     for each in sights:
         bars = f"{'#' * each.logs:12} {'#' * each.metadata_logs:22}"
-        lines.append(f"{each.commits:7}  {bars} {each.lookup_ms:9.1f} {each.commit_ms:10.1f}")
+        reads = f"{each.metadata_kb:11.1f} {each.timeline_files:10}"
+        times = f"{each.lookup_ms:9.1f} {each.commit_ms:10.1f}"
+        lines.append(f"{each.commits:7}  {bars} {reads}  {times}")
     return "\n".join(lines)
 
 
@@ -111,9 +126,13 @@ def measure(quick: bool) -> Iterator[Figure]:
     yield Figure(f"{what}: most log files of a group", logs, "files", LOGS_OF_A_GROUP)
     goal = METADATA_LOGS_OF_A_GROUP
     yield Figure(f"{what}: most log files of a metadata group", inner, "files", goal)
+    files = max(each.timeline_files for each in sights)
+    yield Figure(f"{what}: most files of both timelines", files, "files", TIMELINE_FILES)
     third = max(1, len(sights) // 3)
-    # Commits are slower on a long timeline, which archiving keeps short; only reads have a goal.
-    for name, unit, most in (("lookup_ms", "lookup", GROWTH), ("commit_ms", "commit", None)):
+    first, last = ([s.metadata_kb for s in part] for part in (sights[:third], sights[-third:]))
+    growth = max(last) / max(first)
+    yield Figure(f"{what}: metadata logs, last third to first third", growth, "times", GROWTH)
+    for name, unit, most in (("lookup_ms", "lookup", GROWTH), ("commit_ms", "commit", GROWTH)):
         first = statistics.median(getattr(each, name) for each in sights[:third])
         last = statistics.median(getattr(each, name) for each in sights[-third:])
         yield Figure(f"{what}: {unit}, at the end", last, "ms")

@@ -14,6 +14,7 @@ from lakedex.cli.compact import compact
 from lakedex.cli.demo import demo
 from lakedex.cli.explain import explain
 from lakedex.cli.failures import Commands
+from lakedex.cli.index_build import index
 from lakedex.cli.indexes import indexes
 from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
@@ -66,6 +67,7 @@ def lakedex(
 
 for command in (show, indexes, metadata, explain, read, verify, repair, compact, upgrade, demo):
     app.command()(command)
+app.add_typer(index, name="index")
 app.command()(advise)
 for service in (clean, archive, savepoint, rollback, restore):
     app.command()(service)

@@ -42,6 +42,18 @@ _PAYLOADS = {
     keys.EVENT_TIME_PAYLOAD: MergeMode.EVENT_TIME_ORDERING,
     keys.OVERWRITE_PAYLOAD: MergeMode.COMMIT_TIME_ORDERING,
 }
+
+
+def payload_mode(payload: str) -> MergeMode:
+    """The mode that a payload class of Hudi means; CUSTOM for one that is code of its own.
+
+    Example:
+        >>> payload_mode("org.apache.hudi.common.model.OverwriteWithLatestAvroPayload").value
+        'COMMIT_TIME_ORDERING'
+    """
+    return _PAYLOADS.get(payload.strip(), MergeMode.CUSTOM)
+
+
 _STRATEGIES = {
     keys.EVENT_TIME_STRATEGY_ID: MergeMode.EVENT_TIME_ORDERING,
     keys.COMMIT_TIME_STRATEGY_ID: MergeMode.COMMIT_TIME_ORDERING,

@@ -48,6 +48,10 @@ class MetadataOptions:
     """The number of delta commits after which the metadata table is compacted."""
     log_compact_after: int | None
     """The number of log blocks of a file group after which they become one; None for never."""
+    expression_zones: Mapping[str, str]
+    """The time zones that expression indexes are computed in, by index."""
+    session_zone: str
+    """The zone for those that nothing is noted of; empty where the writer does not say one."""
 
     @property
     def enabled(self) -> bool:
@@ -138,7 +142,26 @@ def resolve_metadata(
         record_index_growth=options.RECORD_INDEX_GROWTH.value(settings),
         compact_after=options.METADATA_COMPACT_AFTER.value(settings),
         log_compact_after=_log_compact_after(settings),
+        expression_zones=_expression_zones(settings),
+        session_zone=options.EXPRESSION_TIME_ZONE.text(settings),
     )
+
+
+def zone_setting(index: str) -> str:
+    """The name under which a table keeps the time zone of an expression index.
+
+    Example:
+        >>> zone_setting("expr_index_day")
+        'lakedex.expression.time.zone.expr_index_day'
+    """
+    return f"{options.EXPRESSION_TIME_ZONE.name}.{index}"
+
+
+def _expression_zones(settings: Mapping[str, str]) -> dict[str, str]:
+    start = zone_setting("")
+    return {
+        name.removeprefix(start): zone for name, zone in settings.items() if name.startswith(start)
+    }
 
 
 def _partitions(

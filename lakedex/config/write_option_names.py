@@ -140,6 +140,7 @@ RECORD_INDEX_GROUP_SIZE: Final = NumberOption(
     "hoodie.metadata.record.index.max.filegroup.size", "1073741824", least=1024
 )
 RECORD_INDEX_GROWTH: Final = FactorOption("hoodie.metadata.record.index.growth.factor", "2.0")
+EXPRESSION_TIME_ZONE: Final = TextOption("lakedex.expression.time.zone", "")
 METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
 )

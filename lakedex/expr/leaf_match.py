@@ -60,14 +60,18 @@ class Subject:
     @property
     def portable(self) -> bool:
         """Whether every engine computes the expression alike for every character."""
-        known = set(function_names())
-        return all(
-            call.function.lower() in known and function(call.function).portable
-            for call in _calls(self.expr)
-        )
+        return is_portable(self.expr)
 
 
 Lookup = Callable[[Expr], Subject | None]
+
+
+def is_portable(expr: Expr) -> bool:
+    """Whether every engine computes an expression alike for every character."""
+    known = set(function_names())
+    return all(
+        call.function.lower() in known and function(call.function).portable for call in _calls(expr)
+    )
 
 
 def match_leaf(leaf: Expr, lookup: Lookup, count: int, *, truth: bool) -> np.ndarray:

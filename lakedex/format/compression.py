@@ -25,6 +25,12 @@ MAX_INFLATED_BYTES = 96 * 1024 * 1024
 MAX_DEFLATE_RATIO = 1032
 """Deflate cannot make data shorter than this many times; a larger claim is a lie."""
 
+GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+"""What a gzip member starts with that says nothing of its file."""
+
+fast_crc32: Any = None if _isal is None else _isal.crc32
+"""The checksum of gzip by `isal`; None without it."""
+
 _GZIP_WINDOW = 31
 _ERRORS: tuple[type[Exception], ...] = (
     (zlib.error, EOFError) if _igzip is None else (zlib.error, EOFError, _igzip.IsalError)

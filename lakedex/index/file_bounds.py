@@ -24,6 +24,7 @@ from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
 from lakedex.index.stat_values import stat_values
 
 _Ints = npt.NDArray[np.int64]
+Notes = frozenset[str | None] | None
 _FEW_PARTITIONS = 64
 """Up to so many partitions are asked for one by one; more are read with the whole column."""
 _KEPT = "column_bounds"
@@ -65,33 +66,42 @@ def slice_files(slices: tuple[FileSlice, ...]) -> SliceFiles:
 
 
 def slice_bounds(
-    question: Question, partition: str, column: str, column_type: pa.DataType
+    question: Question,
+    partition: str,
+    column: str,
+    column_type: pa.DataType,
+    *,
+    notes: Notes = None,
 ) -> ColumnBounds:
     """The bounds of a column, from one metadata partition, in each slice of the question.
 
-    Bounds that were read for all slices are kept with the snapshot, for the next question.
+    Bounds that were read for all slices are kept with the snapshot, for the next question. With
+    `notes` only records count beside whose bounds one of them stands, or nothing for None.
     """
     table = question.table
     if not _is_narrow(question) or _is_kept(table, partition, column):
-        whole = _kept_bounds(table, partition, column, column_type)
+        whole = _kept_bounds(table, partition, column, column_type, notes)
         return whole if question.slices is table.slices else whole.take(_positions(question))
     prefixes = [column_stats_prefix(column, each) for each in question.partitions]
     records = table.metadata.scan_prefixes(partition, prefixes)
-    return _merged_bounds(table, records, column, column_type, question.slices)
+    return _merged_bounds(table, records, column, column_type, notes, question.slices)
 
 
 def _kept_bounds(
-    table: IndexedTable, partition: str, column: str, column_type: pa.DataType
+    table: IndexedTable,
+    partition: str,
+    column: str,
+    column_type: pa.DataType,
+    notes: Notes,
 ) -> ColumnBounds:
     """The bounds of all slices of the table; those read last are kept."""
-    known: OrderedDict[tuple[str, str, pa.DataType], ColumnBounds] = table.kept.setdefault(
-        _KEPT, OrderedDict()
-    )
-    place = (partition, column, column_type)
+    known: OrderedDict[tuple[str, str, pa.DataType, Notes], ColumnBounds]
+    known = table.kept.setdefault(_KEPT, OrderedDict())
+    place = (partition, column, column_type, notes)
     found = known.get(place)
     if found is None:
         records = table.metadata.scan_prefixes(partition, [column_stats_prefix(column)])
-        found = _merged_bounds(table, records, column, column_type, table.slices)
+        found = _merged_bounds(table, records, column, column_type, notes, table.slices)
         known[place] = found
         while len(known) > max(1, _MOST_KEPT // max(1, len(table.slices))):
             known.popitem(last=False)
@@ -113,10 +123,11 @@ def _merged_bounds(
     records: pa.Table,
     column: str,
     column_type: pa.DataType,
+    notes: Notes,
     slices: tuple[FileSlice, ...],
 ) -> ColumnBounds:
     files = slice_files(slices)
-    bounds = _aligned(records, column, column_type, files)
+    bounds = _aligned(records, column, column_type, notes, files)
     trusted = _same_column(table, column, files)
     if trusted is not None:
         bounds = bounds.where(trusted)
@@ -143,20 +154,31 @@ def _is_narrow(question: Question) -> bool:
 
 
 def _aligned(
-    records: pa.Table, column: str, column_type: pa.DataType, files: SliceFiles
+    records: pa.Table,
+    column: str,
+    column_type: pa.DataType,
+    notes: Notes,
+    files: SliceFiles,
 ) -> ColumnBounds:
     """The records in the order of the files; files without a record are unknown."""
     wanted = pc.binary_join_element_wise(name_id(column), files.key_tails, "")
     place = pc.index_in(wanted, value_set=records["key"].combine_chunks())
     stats = records[STATS_PAYLOAD].combine_chunks().take(place)
     values = stat_values(stats, column_type)
+    known = place.is_valid()
+    if notes is not None:
+        wanted_notes = pa.array(sorted(note for note in notes if note), pa.string())
+        is_noted = pc.is_in(values.notes, value_set=wanted_notes)
+        known = (
+            pc.or_(is_noted, pc.and_(known, values.notes.is_null())) if None in notes else is_noted
+        )
     return ColumnBounds(
         column_type,
         values.minimum,
         values.maximum,
         values.null_count,
         values.value_count,
-        place.is_valid().to_numpy(zero_copy_only=False),
+        known.to_numpy(zero_copy_only=False),
         no_nan=values.no_nan,
     )
 

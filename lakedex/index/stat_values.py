@@ -43,6 +43,8 @@ class StatValues:
     value_count: _Ints
     no_nan: npt.NDArray[np.bool_]
     """Where the writer of the record looked for a NaN and found none."""
+    notes: pa.Array
+    """What is noted beside the bounds, null for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ def stat_values(
         np.maximum(null_count, -1),
         np.maximum(value_count, -1),
         pc.equal(info, NO_NAN).fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False),
+        info,
     )
 
 

@@ -74,6 +74,39 @@ class BloomText:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class ExpressionNotes:
+    """What new files hold of an indexed expression, in one of the two flavours."""
+
+    statistics: pa.Table | None = None
+    """Ranges of its values, in the form of `FileStatistics`."""
+    blooms: tuple[BloomText, ...] = ()
+    zone: str | None = None
+    """The time zone that it was computed in, where that matters."""
+    type: pa.DataType | None = None
+    """The type of its values, where it has ranges."""
+    open_partitions: tuple[str, ...] = ()
+    """Partitions with files that nothing is said of, as those that do not have the column."""
+
+
+def joined_expressions(
+    parts: Sequence[Mapping[str, ExpressionNotes]],
+) -> dict[str, ExpressionNotes]:
+    """What several workers noted of expression indexes, by index."""
+    found: dict[str, ExpressionNotes] = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        own = [part[name] for part in parts if name in part]
+        tables = [each.statistics for each in own if each.statistics is not None]
+        found[name] = ExpressionNotes(
+            pa.concat_tables(tables) if tables else None,
+            tuple(bloom for each in own for bloom in each.blooms),
+            own[0].zone,
+            own[0].type,
+            tuple(sorted({path for each in own for path in each.open_partitions})),
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class CommitChanges:
     """Everything that one commit changes in the metadata table."""
@@ -99,3 +132,5 @@ class CommitChanges:
     note_buckets: int = 1
     pairs: Mapping[str, PairNotes] = field(default_factory=dict)
     """What secondary indexes get, by name."""
+    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+    """What expression indexes get, by name."""

@@ -54,11 +54,9 @@ class KeyGenerator:
 
         Raises:
             InvalidInput: a column is missing, or its type cannot be spelled.
-            UnsupportedFeature: the table has no record key, or a generator of another kind.
+            UnsupportedFeature: the table has a generator of another kind.
         """
         fields = config.record_key_fields
-        if not fields:
-            raise UnsupportedFeature("writing a table without a record key")
         for option in (CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES):
             if config.raw.get(option, "").strip().lower() == "true":
                 raise UnsupportedFeature(f"{option}=true")
@@ -76,6 +74,11 @@ class KeyGenerator:
             level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
         named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
         return cls(fields, named, levels)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the table has no key columns: new rows get keys of their own."""
+        return not self.key_fields
 
     @property
     def columns(self) -> frozenset[str]:

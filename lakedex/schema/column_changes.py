@@ -76,7 +76,7 @@ def move_column(columns: pa.Schema, path: Path, place: Place) -> pa.Schema:
 
 
 def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Schema:
-    """The columns with one of a wider type.
+    """The columns with one of a wider type, or with its values as text.
 
     Raises:
         UnsupportedFeature: Values might not fit the new type.
@@ -85,11 +85,22 @@ def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Sche
     def change(fields: Fields) -> Fields:
         at = _find(fields, path)
         old = fields[at].type
-        if old != dtype and not _is_wider(old, dtype):
+        if old != dtype and not _is_wider(old, dtype) and not becomes_text(old, dtype):
             raise UnsupportedFeature(f"changing column {_shown(path)} from {old} to {dtype}")
         return [*fields[:at], fields[at].with_type(dtype), *fields[at + 1 :]]
 
     return _at(columns, path, change)
+
+
+def becomes_text(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether numbers or dates become text, which every value of theirs can.
+
+    Example:
+        >>> becomes_text(pa.int32(), pa.string()), becomes_text(pa.string(), pa.string())
+        (True, False)
+    """
+    is_told = old in _WIDER or pa.types.is_decimal(old) or pa.types.is_date(old)
+    return bool(pa.types.is_string(new) and is_told)
 
 
 def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:

@@ -13,16 +13,28 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
+from lakedex.config.option_values import FlagOption
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import COVERING, IndexDefinition
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.expression_creating import (
+    EXPR,
+    CheckedBySpark,
+    add_expression_index,
+    create_expression_index,
+    refresh_expression_index,
+    stored_expression,
+)
+from lakedex.services.expression_text import read_columns
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import (
-    PREFIXES,
+    ONCE,
+    check_index_name,
     find_dropped_index,
     find_index,
+    indexed_column,
     require_absent,
 )
 from lakedex.services.indexing import (
@@ -40,10 +52,8 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
-_ONCE = (_RECORD_INDEX, _COLUMN_STATS, _BLOOM)
-_LONGEST_NAME = 100
 _VERSION = 2
-_BY_EXPRESSION = "expr"
+_IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
 def create_index(
@@ -55,6 +65,7 @@ def create_index(
     options: Mapping[str, str] | None = None,
     if_missing: bool = False,
     wait: bool = True,
+    check: CheckedBySpark | None = None,
 ) -> WriteResult | BackgroundBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
@@ -62,14 +73,17 @@ def create_index(
         writer: The table.
         name: What the index is called. `record_index`, `column_stats` and `bloom_filters` are
             indexes that a table has at most once.
-        columns: The column, or the columns.
+        columns: The column, or the columns; or an expression such as `upper(name)`.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
         options: Hudi's write options for the build and all later writes. With
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
-            rows, so that a lookup takes one step; other engines do not see that.
+            rows, so that a lookup takes one step; other engines do not see that. `expr` is the
+            function of an expression index, beside its arguments.
         if_missing: Do nothing when the index is there already.
-        wait: Whether to build it now, in one commit. Otherwise it is built in the background while
-            writers go on, and what is answered is a `BackgroundBuild`.
+        wait: Whether to build it now, in one commit. Otherwise, and with the option
+            `hoodie.metadata.index.async`, it is built in the background while writers go on, and
+            what is answered is a `BackgroundBuild`.
+        check: Asks Spark about the function of an expression index, where there is a Spark.
 
     Returns:
         What the commit came to, or the build; None when there was nothing to do.
@@ -80,12 +94,18 @@ def create_index(
         UnsupportedFeature: The kind.
         CommitConflict: Another writer was first; the table is as it was.
     """
-    chosen = dict(options or {})
+    wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
+    chosen = {**function, **(options or {})}
+    if EXPR in chosen:
+        if not wait:
+            raise UnsupportedFeature(f"building the expression index {name} in the background")
+        return create_expression_index(
+            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+        )
     own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
-    kind = _kind(name, using, chosen)
+    kind = _kind(name, using)
     if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
         raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
-    wanted = [str(each) for each in column_names(columns)]
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
@@ -99,7 +119,7 @@ def create_index(
         require_absent(snapshot, there)
     if kind == SECONDARY_INDEX:
         made.append(_definition(asked, snapshot, name, wanted, own))
-    if not wait:
+    if not wait or _IN_BACKGROUND.value(chosen):
         if made:
             _check_live_record_index(snapshot, name)
         return build_in_background(writer, start_build(writer, chosen, made))
@@ -122,7 +142,7 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
 
 
 def refresh_index(writer: TableWriter, name: str) -> None:
-    """Build a secondary index anew, as after another engine forgot to keep it up to date.
+    """Build a named index anew, as after another engine forgot to keep it up to date.
 
     Other kinds of index are never behind their table: they have only to be there. An index that
     another engine dropped is built again as its definition says. # traps: B62.
@@ -139,6 +159,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(EXPRESSION):
+        refresh_expression_index(writer, there)
+        return
     definition = snapshot.definitions.get(there)
     if definition is None or not there.startswith(PREFIX):
         return
@@ -152,6 +175,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
 
 def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition) -> None:
     columns = list(gone.source_fields)
+    if gone.name.startswith(EXPRESSION):
+        add_expression_index(writer, stored_expression(writer, snapshot, gone.name))
+        return
     if gone.name.startswith(PREFIX):
         own = gone.name.removeprefix(PREFIX)
         writer.add_index(_definition(writer, snapshot, own, columns, gone.options))
@@ -164,13 +190,11 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
     writer.with_options(flags).run(kinds.INDEX, None)
 
 
-def _kind(name: str, using: str, options: Mapping[str, str]) -> str:
-    kind = using.lower() or (name.lower() if name.lower() in _ONCE else SECONDARY_INDEX)
-    if kind not in (*_ONCE, SECONDARY_INDEX):
-        known = ", ".join((*_ONCE, SECONDARY_INDEX))
+def _kind(name: str, using: str) -> str:
+    kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
+    if kind not in (*ONCE, SECONDARY_INDEX):
+        known = ", ".join((*ONCE, SECONDARY_INDEX))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
-    if _BY_EXPRESSION in options:
-        raise UnsupportedFeature(f"CREATE INDEX {name} on the expression {options['expr']!r}")
     return kind
 
 
@@ -213,45 +237,24 @@ def _definition(
     options: Mapping[str, str],
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
-    _check_name(name)
+    check_index_name(name)
     column = _column(snapshot, name, columns)
     _check_record_index(writer, snapshot, name)
     full = PREFIX + name
     return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), options, _VERSION)
 
 
-def _check_name(name: str) -> None:
-    plain = name.replace("_", "a")
-    if not (plain.isascii() and plain.isalnum() and len(name) <= _LONGEST_NAME):
-        raise InvalidInput(
-            f"{name!r} is no name for an index: letters, digits and underscores, at most "
-            f"{_LONGEST_NAME} of them"
-        )
-    if name.lower().startswith(PREFIXES) or name.lower() in (*_ONCE, "files", "partition_stats"):
-        raise InvalidInput(f"{name!r} is no name for a secondary index, as it means something else")
-
-
 def _column(snapshot: Snapshot, name: str, columns: list[str]) -> str:
     if len(columns) != 1:
         raise UnsupportedFeature(f"a secondary index ({name}) on {len(columns)} columns, not one,")
-    known = StoredSchema.of(snapshot).columns
-    asked = columns[0]
-    found = [each for each in known.names if each == asked]
-    found = found or [each for each in known.names if each.lower() == asked.lower()]
-    table = snapshot.config.name
-    if asked in META_COLUMNS:
-        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
-    if len(found) != 1:
-        raise InvalidInput(
-            f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
-        )
-    kind: pa.DataType = known.field(found[0]).type
+    found = indexed_column(snapshot, columns[0])
+    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(found).type
     if not is_indexable(kind):
         raise InvalidInput(
-            f"column {found[0]!r} of type {kind} cannot have a secondary index: only columns of "
+            f"column {found!r} of type {kind} cannot have a secondary index: only columns of "
             "single values can"
         )
-    return found[0]
+    return found
 
 
 def _check_record_index(writer: TableWriter, snapshot: Snapshot, name: str) -> None:

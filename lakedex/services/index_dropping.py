@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
+from lakedex.config.metadata_options import zone_setting
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import format_definitions
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.index_names import find_build, find_index
@@ -59,7 +61,7 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
             present = ", ".join(config.metadata_partitions) or "none"
             raise InvalidInput(f"table {config.name} has no index {name!r}; it has {present}")
         name = found
-        if name not in _FLAGS and not name.startswith(PREFIX):
+        if name not in _FLAGS and not name.startswith((PREFIX, EXPRESSION)):
             raise UnsupportedFeature(f"dropping the index {name}")
         ours = {each.instant for each in snapshot.builds}
         pending = snapshot.timeline.pending_of(Action.INDEXING)
@@ -77,6 +79,10 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
             storage.replace(config.index_defs_path, format_definitions(definitions))
         if name in _FLAGS:
             _switch_off(storage, kept, name)
+        zone = zone_setting(name)
+        if zone in kept:
+            left_over = {each: value for each, value in kept.items() if each != zone}
+            write_own_properties(storage, left_over)
         for each in gone:
             remove_partition(address, each)
 

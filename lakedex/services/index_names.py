@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from lakedex.errors import InvalidInput
+from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import IndexBuild
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
+from lakedex.write.target import StoredSchema
 
 SECONDARY: Final = "secondary_index_"
 PREFIXES: Final = (SECONDARY, "expr_index_")
 """What stands before the name that an index was given, in the name of its partition."""
+ONCE: Final = ("record_index", "column_stats", "bloom_filters")
+"""Indexes that a table has at most once, each under its own name."""
+_LONGEST_NAME = 100
 
 
 def existing_index(snapshot: Snapshot, column: str) -> str | None:
@@ -66,6 +71,41 @@ def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
     gone = dropped_names(snapshot.config, snapshot.definitions)
     found = next((each for each in _spellings(name) if each in gone), None)
     return None if found is None else snapshot.definitions[found]
+
+
+def check_index_name(name: str) -> None:
+    """Refuse what cannot be the name of a new index.
+
+    Raises:
+        InvalidInput: with what a name may be.
+    """
+    plain = name.replace("_", "a")
+    if not (plain.isascii() and plain.isalnum() and len(name) <= _LONGEST_NAME):
+        raise InvalidInput(
+            f"{name!r} is no name for an index: letters, digits and underscores, at most "
+            f"{_LONGEST_NAME} of them"
+        )
+    if name.lower().startswith(PREFIXES) or name.lower() in (*ONCE, "files", "partition_stats"):
+        raise InvalidInput(f"{name!r} is no name for an index, as it means something else")
+
+
+def indexed_column(snapshot: Snapshot, asked: str) -> str:
+    """The column of a table that is to be indexed, as the table spells it.
+
+    Raises:
+        InvalidInput: there is no such column.
+    """
+    known = StoredSchema.of(snapshot).columns
+    found = [each for each in known.names if each == asked]
+    found = found or [each for each in known.names if each.lower() == asked.lower()]
+    table = snapshot.config.name
+    if asked in META_COLUMNS:
+        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
+    if len(found) != 1:
+        raise InvalidInput(
+            f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
+        )
+    return found[0]
 
 
 def _spellings(name: str) -> tuple[str, ...]:

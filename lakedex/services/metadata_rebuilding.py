@@ -8,6 +8,7 @@ from collections.abc import Collection
 from lakedex.config import TableConfig
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
+from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.pairs import PREFIX
@@ -15,13 +16,19 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.metadata_undoing import GIVEN_UP
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.metadata_undoing import GIVEN_UP, drop_metadata
+from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.scratch import Scratch
 from lakedex.write.target import StoredSchema
+from lakedex.write.verbs import TableWriter
+
+_BUILT_AGAIN = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 
 log = logging.getLogger("lakedex")
 
@@ -74,3 +81,20 @@ def _buildable(
         else:
             log.warning("the index %s is gone with its column", name)
     return found
+
+
+def drop_metadata_table(writer: TableWriter) -> None:
+    """Take the metadata table away; the next write builds it again, with the indexes that it had.
+
+    Raises:
+        UnsupportedFeature: An index in it could not be built again.
+    """
+    target = writer.target()
+    storage = target.address.open()
+    with open_lock(storage, target.patience.lock) as lock:
+        table = locked_table(storage, lock, target.patience.heartbeat)
+        recover(table)
+        lost = [name for name in table.config.metadata_partitions if name not in _BUILT_AGAIN]
+        if lost:
+            raise UnsupportedFeature(f"to lose the index {lost[0]} (DROP INDEX first)")
+        drop_metadata(storage)

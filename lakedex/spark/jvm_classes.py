@@ -44,7 +44,9 @@ _SOURCES = (
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"
 _HUDI = "hudi.DefaultSource"
-_HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+_HUDI_NAMES = ("hudi", "HUDI", "Hudi", "org.apache.hudi")
+"""What users write behind USING and in `format`; Spark looks for a class under each name."""
+_HUDI_BUNDLE = "org.apache.hudi.HoodieSparkSqlWriter"
 _ANALYZER = "org.apache.spark.sql.catalyst.analysis.Analyzer"
 _ANALYZER_MEMBERS = (
     "behind.catalogManager()",
@@ -65,9 +67,11 @@ def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     if not has_class(loader, _MARK):
         names = list(_SOURCES)
-        if not has_class(loader, _HUDI_BUNDLE) and not has_class(loader, _HUDI):
-            names.append(_HUDI_SOURCE)
         sources = {name: _fitted(spark, java_source(name)) for name in names}
+        if not has_hudi_bundle(loader) and not has_class(loader, _HUDI):
+            source = java_source(_HUDI_SOURCE)
+            for name in _HUDI_NAMES:
+                sources[name] = source.replace("package hudi;", f"package {name};")
         folder = Path(tempfile.mkdtemp(prefix="lakedex-classes-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         for name, code in compile_classes(jvm, sources).bytecode.items():
@@ -83,6 +87,11 @@ def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
                 "spark-submit or from Python"
             ) from error
     return jvm.lakedex.jvm
+
+
+def has_hudi_bundle(loader: Any) -> bool:  # noqa: ANN401 - a JVM object
+    """Whether Hudi itself is there, so that its names are its own."""
+    return has_class(loader, _HUDI_BUNDLE)
 
 
 def has_class(loader: Any, name: str) -> bool:  # noqa: ANN401 - a JVM object

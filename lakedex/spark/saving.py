@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound
-from lakedex.filegroup import META_COLUMNS
+from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
@@ -82,6 +82,7 @@ def save_rows(
     own = without_meta_columns(rows)
     try:
         table = lake.table(path)
+        own = named_rows(table, rows)
     except TableNotFound:
         table = _created(lake, path, options, given.get(_PARTITION_BY), own)
         if operation == "upsert" and mode == "Overwrite":
@@ -118,6 +119,14 @@ def without_meta_columns(rows: DataFrame) -> DataFrame:
     return rows.drop(*present) if present else rows
 
 
+def named_rows(table: SparkTable, rows: DataFrame) -> DataFrame:
+    """Rows to write: without Hudi's own columns, but for the key that only they can tell."""
+    own = without_meta_columns(rows)
+    if table.snapshot.config.record_key_fields or RECORD_KEY not in rows.columns:
+        return own
+    return rows.select(RECORD_KEY, *[f"`{name}`" for name in own.columns])
+
+
 def _created(
     lake: TableMaker,
     path: str,
@@ -126,8 +135,6 @@ def _created(
     rows: DataFrame,
 ) -> SparkTable:
     told = described(options)
-    if not told.record_key:
-        raise InvalidInput(f"a new table needs the option {_RECORD_KEY[0]}")
     folders = told.partition_by
     if not folders and partition_by:
         folders = json.loads(partition_by)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
 from lakedex.api import ReadOptions
+from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
@@ -23,6 +24,7 @@ from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
+from lakedex.spark.expression_checking import checked_by_spark
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
 from lakedex.spark.table_views import TableViews
@@ -77,6 +79,11 @@ class SparkTable(TableViews):
     def path(self) -> str:
         """Where the table lies."""
         return self._address.url
+
+    @property
+    def address(self) -> StorageAddress:
+        """The same with the settings of its store."""
+        return self._address
 
     @property
     def schema(self) -> pa.Schema:
@@ -287,15 +294,17 @@ class SparkTable(TableViews):
 
         Args:
             name: What it is called.
-            columns: Its column.
-            using: Its kind, `secondary_index` unless the name says another.
-            options: Write options of the build and of all later writes.
+            columns: Its column, or an expression such as `upper(name)`.
+            using: Its kind, `secondary_index` unless the name says another, and `column_stats` of
+                an expression.
+            options: Write options of the build and of all later writes; `expr` is the function of
+                an expression index, beside its arguments.
             if_missing: Do nothing when it is there already.
             wait: Build it now; else in the background, while writers go on.
         """
         return create_index(
             self.writer(), name, columns, using=using, options=options, if_missing=if_missing,
-            wait=wait,
+            wait=wait, check=checked_by_spark(self._spark, self.snapshot),
         )  # fmt: skip
 
     def drop_index(self, name: str) -> None:
@@ -342,7 +351,8 @@ class SparkTable(TableViews):
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        return writer_with_services(self._address, self._engine, dict(options or {}), self._batch)
+        chosen = {EXPRESSION_TIME_ZONE.name: self._time_zone, **(options or {})}
+        return writer_with_services(self._address, self._engine, chosen, self._batch)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -14,6 +14,7 @@ from lakedex.config.keygen_type import (
     inferred_key_generator,
     parse_key_generator,
 )
+from lakedex.config.merge_mode import payload_mode
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
@@ -43,6 +44,8 @@ _GENERATOR_NAMES = (
     "hoodie.datasource.write.keygenerator.type",
     "hoodie.datasource.write.keygenerator.class",
 )
+_MODE_NAMES = (keys.MERGE_MODE, "hoodie.write.record.merge.mode")
+_PAYLOAD_NAMES = (keys.PAYLOAD_CLASS, "hoodie.datasource.write.payload.class")
 _FLAGS = (
     FlagOption(keys.HIVE_STYLE_PARTITIONING, "true"),
     FlagOption(keys.URL_ENCODE_PARTITIONING, "false"),
@@ -82,14 +85,13 @@ class TableSpec:
         record_key = _columns(self.record_key)
         ordering = _columns(self.ordering or ())
         partition_by = _columns(self.partition_by)
-        if not record_key:
-            raise UnsupportedFeature("a table without a record key (automatic keys)")
         for name in ordering:
             _check_ordering(schema, name)
         given = _texts(self.properties)
         check_option_names(given)
         props = self._identity(schema)
-        props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)
+        if record_key:
+            props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)
         generator = _generator(given, record_key, partition_by)
         props[keys.KEY_GENERATOR_TYPE] = generator.value
         if partition_by:
@@ -206,9 +208,21 @@ def _spelled(partition_by: tuple[str, ...], generator: KeyGeneratorType) -> list
     return list(partition_by)
 
 
-def _merging(given: Mapping[str, str], ordering: tuple[str, ...]) -> dict[str, str]:
+def _asked_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
+    """How versions of a record merge: as told, as a payload class means it, or as fits."""
     fitting = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
-    mode = given.get(keys.MERGE_MODE, fitting.value).strip().upper()
+    payload = next((name for name in _PAYLOAD_NAMES if given.get(name)), None)
+    if payload is not None:
+        meant = payload_mode(given[payload])
+        if meant is MergeMode.CUSTOM:
+            raise UnsupportedFeature(f"{payload}={given[payload][:200]}")
+        fitting = meant if ordering else fitting
+    told = next((given[name] for name in _MODE_NAMES if given.get(name)), fitting.value)
+    return told.strip().upper()
+
+
+def _merging(given: Mapping[str, str], ordering: tuple[str, ...]) -> dict[str, str]:
+    mode = _asked_mode(given, ordering)
     if mode not in (MergeMode.EVENT_TIME_ORDERING.value, MergeMode.COMMIT_TIME_ORDERING.value):
         raise UnsupportedFeature(f"{keys.MERGE_MODE}={mode[:80]}")
     if mode == MergeMode.EVENT_TIME_ORDERING.value and not ordering:

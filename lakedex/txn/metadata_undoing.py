@@ -14,7 +14,7 @@ import logging
 from collections.abc import Collection
 from typing import Final
 
-from lakedex.config import keys
+from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options
 from lakedex.config.option_values import flag_text
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -24,7 +24,14 @@ from lakedex.index.metadata_table.deltacommit import load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.storage import Storage
 from lakedex.table.own_properties import read_own_properties, write_own_properties
-from lakedex.timeline import Action, Timeline, instant_key, load_table_config, update_properties
+from lakedex.timeline import (
+    Action,
+    Instant,
+    Timeline,
+    instant_key,
+    load_table_config,
+    update_properties,
+)
 from lakedex.txn.metadata import open_metadata_table
 
 _BUILT_ANEW = (
@@ -72,12 +79,22 @@ def can_forget(storage: Storage, data: Timeline, times: Collection[str]) -> bool
     for each in timeline.write_instants():
         if instant_key(each.completion_time or each.requested_time) <= first:
             continue
+        if _is_of_build(timeline, each, data.config):
+            continue
         known = data.find(each.requested_time)
         is_of_service = known is not None and known.action in _NO_WRITES
         is_compacted = timeline.requested_action(each.requested_time) is not Action.DELTACOMMIT
         if is_compacted or not (each.requested_time in times or is_of_service):
             return False
     return True
+
+
+def _is_of_build(timeline: Timeline, instant: Instant, config: TableConfig) -> bool:
+    """Whether it made only indexes in the making: their builder sees what was taken back."""
+    if not config.metadata_partitions_inflight:
+        return False
+    names = {*timeline.commit_metadata(instant).partition_to_stats}
+    return bool(names) and names.issubset(config.metadata_partitions_inflight)
 
 
 def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]) -> None:

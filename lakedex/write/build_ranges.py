@@ -13,20 +13,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, UnsupportedFeature
-from lakedex.filegroup import BaseFile, FileSlice, ReadContext
+from lakedex.filegroup import BaseFile, FileSlice, LogFile, ReadContext
 from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.tail import PARQUET_ERRORS
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.written import FileStatistics
+from lakedex.index.expression.noting import ExpressionTaker
+from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.written import ExpressionNotes, FileStatistics
+from lakedex.write.handles.work import ColumnSizes
 
 
 class StoredRanges:
     """Gathers the ranges of some columns over the files of slices."""
 
-    def __init__(self, context: ReadContext, columns: Sequence[str]) -> None:
-        """Take the table, and the names of the columns."""
+    def __init__(
+        self,
+        context: ReadContext,
+        columns: Sequence[str],
+        expressions: Sequence[ExpressionTarget] = (),
+    ) -> None:
+        """Take the table, the names of the columns, and what is computed of columns."""
         self._context = context
+        self._targets = tuple(expressions)
+        self._computed = ExpressionTaker(expressions)
+        self._names = list(dict.fromkeys([*columns, *(each.source for each in expressions)]))
         # Not every file has every column, so each column counts its own files.
         self._ranges = {name: ColumnRanges([name], context.schema) for name in columns}
 
@@ -44,6 +55,21 @@ class StoredRanges:
             found.update(ranges.tables())
         return found
 
+    def expressions(self) -> dict[str, ExpressionNotes]:
+        """What the files hold of expressions, by index."""
+        return self._computed.notes()
+
+    def _take(
+        self, place: FileSlice, file: BaseFile | LogFile, rows: pa.Table, sizes: ColumnSizes
+    ) -> None:
+        """Take in the only column of some rows, which are all that a file has."""
+        (name,) = rows.column_names
+        if name in self._ranges:
+            self._ranges[name].add(place.partition, file.name, rows, sizes)
+        for each in self._targets:
+            if each.source == name:
+                self._computed.add_to(each, place.partition, file.name, rows, file.size_bytes)
+
     def _add_base(self, file_slice: FileSlice, base: BaseFile) -> None:
         self._context.config.require_readable_base_files()
         path = file_slice.path_of(base.name)
@@ -53,11 +79,13 @@ class StoredRanges:
                 pq.ParquetFile(handle, coerce_int96_timestamp_unit="us") as file,
             ):
                 sizes = _column_sizes(file.metadata)
+                stored = self._stored(file.schema_arrow.names, base.instant_time)
+                self._note_lacking(file_slice, stored)
                 # One column at a time, so that no more than that is in memory.
-                for name in self._stored(file.schema_arrow.names, base.instant_time):
+                for name in stored:
                     rows = file.read([name], use_threads=False)
                     rows = self._conformed(rows, [name], base.instant_time, file_slice.partition)
-                    self._ranges[name].add(file_slice.partition, base.name, rows, sizes)
+                    self._take(file_slice, base, rows, sizes)
         except (FileMissing, FileNotFoundError) as error:
             raise FileMissing(f"{path} is listed but not there; was the table cleaned?") from error
         except PARQUET_ERRORS as error:
@@ -67,7 +95,7 @@ class StoredRanges:
         counting = slice_blocks(self._context, file_slice)
         for log in file_slice.logs:
             path = file_slice.path_of(log.name)
-            parts: dict[str, list[pa.Table]] = {name: [] for name in self._ranges}
+            parts: dict[str, list[pa.Table]] = {name: [] for name in self._names}
             own = [block for block in counting if block.path == path]
             data = [block for block in own if block.kind is not BlockKind.DELETE]
             for block in data:
@@ -75,13 +103,19 @@ class StoredRanges:
                     parts[name].append(rows)
             for name, tables in parts.items():
                 if data and not tables:
+                    self._note_lacking(file_slice, [each for each in parts if each != name])
                     continue
                 nothing = self._context.target([name]).empty_table()
                 rows = pa.concat_tables([nothing, *tables])
-                self._ranges[name].add(file_slice.partition, log.name, rows, {})
+                self._take(file_slice, log, rows, {})
+
+    def _note_lacking(self, place: FileSlice, stored: Sequence[str]) -> None:
+        for each in self._targets:
+            if each.source not in stored:
+                self._computed.lack(each, place.partition)
 
     def _block_columns(self, block: LogBlock, partition: str) -> Iterator[tuple[str, pa.Table]]:
-        wanted = self._stored(list(self._ranges), block.instant_time)
+        wanted = self._stored(self._names, block.instant_time)
         rows = _block_rows(block, wanted)
         present = [name for name in wanted if name in rows.column_names]
         rows = self._conformed(rows, present, block.instant_time, partition)
@@ -93,7 +127,7 @@ class StoredRanges:
         return [
             name
             for name in names
-            if name in self._ranges and self._context.stored_names([name], instant_time) == [name]
+            if name in self._names and self._context.stored_names([name], instant_time) == [name]
         ]
 
     def _conformed(

@@ -17,9 +17,17 @@ from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
 from lakedex.format.spill import SpillWriter
+from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.secondary.pairs import SecondaryTarget
-from lakedex.index.written import BloomText, FileStatistics, KeyNote, note_rows
+from lakedex.index.written import (
+    BloomText,
+    ExpressionNotes,
+    FileStatistics,
+    KeyNote,
+    joined_expressions,
+    note_rows,
+)
 from lakedex.schema import SchemaHistory
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
@@ -43,11 +51,14 @@ class SurveyWants:
     buckets: int = 1
     secondary: tuple[SecondaryTarget, ...] = ()
     """Secondary indexes that are to be built."""
+    expressions: tuple[ExpressionTarget, ...] = ()
+    """Expression indexes that are to be built."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no data has to be read."""
-        return not (self.stat_columns or self.blooms or self.shards or self.secondary)
+        by_file = self.stat_columns or self.blooms or self.expressions
+        return not (by_file or self.shards or self.secondary)
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,8 @@ class Survey:
     notes: tuple[KeyNote, ...] = ()
     pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
     """The pairs of secondary indexes, by name."""
+    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+    """The ranges or filters of expression indexes, by name."""
 
     @classmethod
     def joined(cls, parts: Sequence[Survey]) -> Survey:
@@ -77,6 +90,7 @@ class Survey:
                 name: tuple(note for part in parts for note in part.pairs.get(name, ()))
                 for name in dict.fromkeys(name for part in parts for name in part.pairs)
             },
+            joined_expressions([part.expressions for part in parts]),
         )
 
 
@@ -139,7 +153,7 @@ def survey_slices(task: _Task) -> Survey:
         history=task.history,
         is_committed=facts.committed,
     )
-    ranges = StoredRanges(context, wants.stat_columns)
+    ranges = StoredRanges(context, wants.stat_columns, wants.expressions)
     notes = _KeyNotes(context.storage, facts.scratch, wants)
     # Only what the new indexes need is read of the rows, and that once.
     told = replace(facts, secondary=wants.secondary)
@@ -147,7 +161,7 @@ def survey_slices(task: _Task) -> Survey:
     columns = list(dict.fromkeys([*_key_columns(context), *told.indexed_columns]))
     blooms = []
     for current in task.slices:
-        if wants.stat_columns:
+        if wants.stat_columns or wants.expressions:
             ranges.add(current)
         if wants.blooms and current.base is not None:
             blooms.append(_bloom(facts, context, current, current.base))
@@ -158,7 +172,9 @@ def survey_slices(task: _Task) -> Survey:
                 if wants.secondary:
                     nothing = rows.slice(0, 0)
                     pairs.add(ChangedRows(nothing, rows, place=current.id))
-    return Survey(ranges.tables(), tuple(blooms), notes.finish(), pairs.finish())
+    return Survey(
+        ranges.tables(), tuple(blooms), notes.finish(), pairs.finish(), ranges.expressions()
+    )
 
 
 def _key_columns(context: ReadContext) -> list[str]:

@@ -16,7 +16,13 @@ from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.written import CommitChanges, FileStatistics, KeyNote, PairNotes
+from lakedex.index.written import (
+    CommitChanges,
+    FileStatistics,
+    KeyNote,
+    PairNotes,
+    joined_expressions,
+)
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import write_own_properties
@@ -117,6 +123,9 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        if outcome.plan.new_expressions:
+            # Whoever finds the index must find the time zone that it is computed in.
+            write_own_properties(scope.storage, outcome.kept)
         if outcome.plan.wanted:
             ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
             if RECORD_INDEX in outcome.plan.missing:
@@ -165,6 +174,9 @@ def _check_concurrent(
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != (each.column,):
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
+    for kept in outcome.plan.expressions:
+        if scope.snapshot.definitions.get(kept.name) != kept.definition:
+            raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
         check_inserted_keys,
         engine,
@@ -249,6 +261,7 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
         pairs=outcome.pairs,
+        expressions=joined_expressions([answer.expressions for answer in outcome.answers]),
     )
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
+from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.schema import SchemaHistory
 from lakedex.storage.address import StorageAddress
@@ -51,6 +52,8 @@ class TableFacts:
     """How to look for other writers before a file group is written; None does not look."""
     secondary: tuple[SecondaryTarget, ...] = ()
     """The secondary indexes that are told of changed rows."""
+    expressions: tuple[ExpressionTarget, ...] = ()
+    """The expression indexes that are told of new files."""
 
     @property
     def indexed_columns(self) -> list[str]:

@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.keys.automatic import automatic_keys, key_stamp
 from lakedex.keys.generator import KeyGenerator
 from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.row_versions import unversioned_deletes
-from lakedex.write.rows import DELETE, LEADING
+from lakedex.write.rows import DELETE, KEY, LEADING
 
 _PIECE_BYTES = 32 << 20
 
@@ -40,6 +41,8 @@ class Intake:
     buckets: int
     shards: int
     """A key's bucket is its shard modulo the number of buckets."""
+    names_records: bool = False
+    """Whether rows may name records by keys that are not made of columns."""
     all_new: bool = False
     """Whether nothing is to be found out about the rows: they are put out by partition."""
     defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
@@ -65,8 +68,11 @@ def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> T
     segments: list[tuple[int, Segment]] = []
     parts: list[TaggedPart] = []
     counts: Counter[str] = Counter()
+    stamp, taken = key_stamp(number), 0
     for piece in _pieces(batches):
-        rows = _with_keys(intake, piece)
+        given = _given_keys(intake, piece, stamp, taken)
+        taken += piece.num_rows
+        rows = _with_keys(intake, piece, given)
         for value in rows.column(1).value_counts():
             counts[value["values"].as_py()] += value["counts"].as_py()
         if intake.all_new:
@@ -93,7 +99,18 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
+def _given_keys(intake: Intake, piece: pa.Table, stamp: str, taken: int) -> pa.Array | None:
+    """Keys that are not made of columns: those that rows bring along, and new ones for others."""
+    if not intake.keys.is_automatic:
+        return None
+    new = automatic_keys(stamp, taken, piece.num_rows)
+    if KEY not in piece.column_names or not intake.names_records:
+        return new
+    return pc.coalesce(piece[KEY].combine_chunks().cast(pa.string()), new)
+
+
+def _with_keys(intake: Intake, piece: pa.Table, given_keys: pa.Array | None) -> pa.Table:
+    count = piece.num_rows
     marks = piece[DELETE].combine_chunks() if DELETE in piece.column_names else None
     if intake.is_delete:
         # Of a record that goes away only the key counts, whatever else the row says.
@@ -104,20 +121,18 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
         piece = conform(piece, intake.columns, defaults=intake.defaults)
     piece = piece.combine_chunks()
     if intake.is_delete:
-        removed = pa.repeat(pa.scalar(value=True), piece.num_rows)
+        removed = pa.repeat(pa.scalar(value=True), count)
     else:
         removed = pa.array(unversioned_deletes(piece, intake.ordering))
     if marks is not None:
         removed = pc.or_(removed, marks)
     leading = [
-        intake.keys.keys(piece),
-        _partition_paths(intake, piece),
+        intake.keys.keys(piece) if given_keys is None else given_keys,
+        _partition_paths(intake, piece, count),
         removed,
     ]
     own = [
-        piece[column.name]
-        if column.name in piece.column_names
-        else pa.nulls(piece.num_rows, column.type)
+        piece[column.name] if column.name in piece.column_names else pa.nulls(count, column.type)
         for column in intake.columns
     ]
     # Deletes leave required columns empty, so nothing is required on the way.
@@ -125,11 +140,11 @@ def _with_keys(intake: Intake, piece: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*leading, *own], schema=pa.schema(fields))
 
 
-def _partition_paths(intake: Intake, piece: pa.Table) -> pa.Array:
+def _partition_paths(intake: Intake, piece: pa.Table, count: int) -> pa.Array:
     levels = {level.field.partition(".")[0] for level in intake.keys.levels}
-    if intake.is_delete and not levels <= set(piece.column_names):
+    if not levels or (intake.is_delete and not levels <= set(piece.column_names)):
         # A global index knows where the record is.
-        return pa.repeat(pa.scalar("", pa.string()), piece.num_rows)
+        return pa.repeat(pa.scalar("", pa.string()), count)
     return intake.keys.partition_paths(piece)
 
 

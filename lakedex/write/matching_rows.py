@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakedex.engine import Engine
 from lakedex.expr import bind_predicate, normalise, parse_predicate
 from lakedex.expr.tree import Expr
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.prune import PlanOptions, plan
 from lakedex.read import Scan, to_batches
 from lakedex.storage.address import StorageAddress
@@ -46,7 +46,7 @@ class MatchingRows:
             snapshot, normalise(tree), text=condition, options=PlanOptions(time_zone=time_zone)
         )
         config = snapshot.config
-        fields = (*config.record_key_fields, *config.partition_fields)
+        fields = (*(config.record_key_fields or (RECORD_KEY,)), *config.partition_fields)
         names = dict.fromkeys(name.partition(".")[0] for name in fields)
         self.schema = pa.schema([snapshot.schema.field(name) for name in names])
         self.seen = CommittedInstants.of(snapshot.timeline)

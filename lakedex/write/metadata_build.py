@@ -20,6 +20,7 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,
@@ -170,6 +171,7 @@ def survey_wants(plan: MetadataPlan, missing: Mapping[str, int]) -> SurveyWants:
         shards=missing.get(RECORD_INDEX, 0),
         buckets=plan.note_buckets,
         secondary=tuple(each for each in plan.new_secondary if each.name in missing),
+        expressions=tuple(each for each in plan.new_expressions if each.name in missing),
     )
 
 
@@ -185,8 +187,10 @@ def partition_plans(
         statistics=found.statistics,
         overwritten_partitions=tuple({each.partition: None for each in snapshot.slices}),
         blooms=found.blooms,
+        expressions=found.expressions,
     )
-    maker = RecordMaker(changes, instant, plan.stat_columns)
+    definitions = {each.name: each for each in plan.new_definitions}
+    maker = RecordMaker(changes, instant, plan.stat_columns, definitions)
     targets = {each.name: each for each in plan.new_secondary}
     plans: dict[str, PartitionPlan] = {}
     for name, groups in missing.items():
@@ -236,7 +240,7 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or not name.startswith(PREFIX)
+        if name in live or not name.startswith((PREFIX, EXPRESSION))
     }
     found |= {each.name: each for each in plan.new_definitions if each.name in missing}
     if RECORD_INDEX in missing:

@@ -13,6 +13,8 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.secondary.pairs import PREFIX, SecondaryTarget
 from lakedex.table import Snapshot
 from lakedex.write.row_size import stored_rows
@@ -24,6 +26,7 @@ _META_STAT_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])
 _MOST_NOTE_BUCKETS = 8
 _MOST_BUILD_BUCKETS = 256
 """A build has all pairs of a bucket in memory, so that each gets few shards."""
+_EXPRESSION_GROUPS = 2
 _ENTRIES_A_SHARD = 500_000
 _GROWTH = 4
 
@@ -47,7 +50,11 @@ class MetadataPlan:
     new_secondary: tuple[SecondaryTarget, ...] = ()
     """Those that this write makes."""
     new_definitions: tuple[IndexDefinition, ...] = ()
-    """Their definitions."""
+    """The definitions of indexes that this write makes."""
+    expressions: tuple[ExpressionTarget, ...] = ()
+    """The expression indexes that the table has."""
+    new_expressions: tuple[ExpressionTarget, ...] = ()
+    """Those that this write makes."""
     building: tuple[IndexBuild, ...] = ()
     """The builds of others that this write keeps up to date."""
 
@@ -81,7 +88,7 @@ def plan_metadata(
         options: What its writers want of the metadata table.
         columns: The columns that the write commits.
         rows: How many rows it has.
-        new_indexes: Definitions of secondary indexes that the write makes.
+        new_indexes: Definitions of secondary and expression indexes that the write makes.
     """
     present = snapshot.config.metadata_partitions
     parts = {part.name: part for build in snapshot.builds for part in build.partitions}
@@ -89,6 +96,7 @@ def plan_metadata(
     # The options may have been chosen before an index came.
     wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
     kept = sorted(name for name in there if name.startswith(PREFIX))
+    computed = [name for name in present if name.startswith(EXPRESSION)]
     made = [each for each in new_indexes if each.name not in there]
     partitioned = _is_partitioned(snapshot, options, parts)
     shards = lookup_shards = 0
@@ -110,8 +118,11 @@ def plan_metadata(
     if made:
         entries = stored_rows(snapshot)
         count = shards_for(entries, *options.record_index_groups, partitioned=False)
-        groups |= {each.name: count for each in made}
-    wanted = (*wanted, *kept, *(each.name for each in made))
+        groups |= {
+            each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
+            for each in made
+        }
+    wanted = (*wanted, *kept, *computed, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
         missing={name: groups[name] for name in wanted if name not in there},
@@ -123,9 +134,21 @@ def plan_metadata(
         lookup_shards=lookup_shards,
         secondary=tuple(_target(snapshot, name, parts.get(name)) for name in kept),
         new_secondary=tuple(
-            SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS) for each in made
+            SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS)
+            for each in made
+            if each.name.startswith(PREFIX)
         ),
         new_definitions=tuple(made),
+        expressions=tuple(
+            _expression(snapshot, options, columns, snapshot.definitions.get(name), name)
+            for name in computed
+        ),
+        new_expressions=tuple(
+            # What is noted of an index of that name is of one that is gone.
+            ExpressionTarget.of(each, columns, {}, options.session_zone)
+            for each in made
+            if each.name.startswith(EXPRESSION)
+        ),
         building=snapshot.builds,
     )
 
@@ -185,6 +208,27 @@ def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> Secon
     return SecondaryTarget.of(
         definition, max(1, len(snapshot.metadata.groups(name))), _MOST_NOTE_BUCKETS
     )
+
+
+def _expression(
+    snapshot: Snapshot,
+    options: MetadataOptions,
+    columns: pa.Schema,
+    definition: IndexDefinition | None,
+    name: str,
+) -> ExpressionTarget:
+    """An expression index that is there, as writers compute it.
+
+    Raises:
+        IndexUnusable: it cannot be computed here.
+    """
+    if definition is None:
+        raise IndexUnusable(
+            f"the index {name} of table {snapshot.config.name} has no definition, so that it "
+            "cannot be kept up to date; drop it first"
+        )
+    zones = options.expression_zones
+    return ExpressionTarget.of(definition, columns, zones, options.session_zone)
 
 
 def stat_columns(

@@ -51,4 +51,5 @@ def table_facts(
             EarlyLook(instant, target.patience.heartbeat) if options.lock.looks_early else None
         ),
         secondary=plan.secondary,
+        expressions=plan.expressions,
     )

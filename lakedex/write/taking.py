@@ -33,7 +33,7 @@ from lakedex.write.operation import Operation
 from lakedex.write.parts import TaggedPart
 from lakedex.write.patience import transaction_options
 from lakedex.write.row_source import RowSource
-from lakedex.write.rows import DELETE
+from lakedex.write.rows import DELETE, KEY
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import (
     StoredSchema,
@@ -126,6 +126,7 @@ def take_rows(
         columns=columns,
         keys=keys,
         is_delete=operation.is_delete,
+        names_records=operation.looks_up,
         buckets=buckets,
         shards=plan.lookup_shards or buckets,
         all_new=not (operation.looks_up or target.options.combine_before_insert)
@@ -171,9 +172,8 @@ def take_change(target: Target, change: Change) -> Taken:
 
 
 def _without_mark(incoming: pa.Schema) -> pa.Schema:
-    """The columns of rows, but for the mark of those that are to go away."""
-    at = incoming.get_field_index(DELETE)
-    return incoming if at < 0 else incoming.remove(at)
+    """The columns of rows, but for their keys and the mark of those that are to go away."""
+    return pa.schema([column for column in incoming if column.name not in (KEY, DELETE)])
 
 
 def _check_columns(
@@ -181,6 +181,8 @@ def _check_columns(
 ) -> None:
     """Refuse rows without the columns that say which record they are, and which version."""
     roles = {"record key": config.record_key_fields}
+    if operation.is_delete and not config.record_key_fields:
+        roles["record key"] = (KEY,)
     if not (operation.is_delete and options.index_type.is_global):
         roles["partition"] = config.partition_fields
     if not operation.is_delete:

@@ -26,7 +26,9 @@ _KEPT_KINDS = (
     Kind.BLOOM_FILTERS,
     Kind.RECORD_INDEX,
     Kind.SECONDARY_INDEX,
+    Kind.EXPRESSION_INDEX,
 )
+_NAMED_KINDS = (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX)
 META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
 
 
@@ -106,14 +108,14 @@ def check_writable(snapshot: Snapshot) -> None:
             raise UnsupportedFeature(f"writing a table with the index {name}")
     known = {name for build in snapshot.builds for name in build.names}
     for name in config.metadata_partitions_inflight:
-        is_secondary = metadata_partition(name).kind is Kind.SECONDARY_INDEX
-        if name not in known and is_secondary and snapshot.timeline.pending_of(Action.INDEXING):
+        is_named = metadata_partition(name).kind in _NAMED_KINDS
+        if name not in known and is_named and snapshot.timeline.pending_of(Action.INDEXING):
             # Who builds it would not hear of the values that this write changes.
             raise UnsupportedFeature(f"writing a table while another engine builds {name}")
 
 
 def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:
-    """Refuse rows that would change the type of a column with a secondary index.
+    """Refuse rows that would change the type of a column with a secondary or expression index.
 
     The entries spell values as the type does, and would no longer be found.
 
@@ -125,9 +127,10 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
         building |= build.definitions
     for name in (*snapshot.config.metadata_partitions, *building):
         definition = building.get(name) or snapshot.definitions.get(name)
-        if definition is None or metadata_partition(name).kind is not Kind.SECONDARY_INDEX:
+        if definition is None or metadata_partition(name).kind not in _NAMED_KINDS:
             continue
-        for column in definition.source_fields:
+        for field in definition.source_fields:
+            column = field.partition(".")[0]
             if column not in after.names:
                 raise InvalidInput(f"column {column!r} has the index {name}; drop that first")
             old, new = before.field(column).type, after.field(column).type
@@ -150,8 +153,6 @@ def _refused(config: TableConfig) -> list[str]:
         found.append("partition columns left out of its files")
     if config.base_file_format != "PARQUET":
         found.append(f"base files of {config.base_file_format}")
-    if not config.record_key_fields:
-        found.append("no record key")
     if config.partition_metafile_in_base_format:
         found.append("partition metafiles in the base file format")
     return found

@@ -124,13 +124,21 @@ class TableWriter:
         """Take whole partitions away, named by their paths."""
         return self.run(kinds.DELETE_PARTITION, None, partitions=partitions)
 
-    def add_index(self, definition: IndexDefinition) -> WriteResult:
-        """Build a secondary index of the rows that are there; writes keep it up from then on.
+    def add_index(
+        self, definition: IndexDefinition, keeping: Mapping[str, str] | None = None
+    ) -> WriteResult:
+        """Build an index of the rows that are there; writes keep it up to date from then on.
 
         `services.index_creating.create_index` makes the definition of a name and a column, and
         finds out what is wrong with them.
+
+        Args:
+            definition: That of a secondary or an expression index.
+            keeping: What the table keeps beside it for its next writers.
         """
-        target = replace(self.target(), new_indexes=(definition,))
+        target = self.target()
+        kept = {**target.kept, **(keeping or {})}
+        target = replace(target, new_indexes=(definition,), kept=kept)
         return run_write(target, kinds.INDEX, None)
 
     def run(

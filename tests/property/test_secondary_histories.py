@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ from tests.support.write_shapes import Shape
 EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "3"))
 STEPS = 8
 NAMES = ("a", "ab", "a$", "$b", "\\", "\0", "\U0001f600", "", None, "null")
+ASKED: dict[str, Callable[[Row], bool]] = {
+    "name = 'a'": lambda row: row.name == "a",
+    "name is null": lambda row: row.name is None,
+    "name = ''": lambda row: row.name == "",
+    "name in ('a$')": lambda row: row.name == "a$",
+    "name like 'a%'": lambda row: row.name in ("a", "ab", "a$"),
+    "name between '' and 'a'": lambda row: row.name is not None and row.name <= "a",
+    "name > 'n' or n = 1": lambda row: row.n == 1 or (row.name or "") > "n",
+    "n = 0": lambda row: row.n == 0,
+    "n > 1": lambda row: row.n is not None and row.n > 1,
+}
 OPTIONS = {"hoodie.metadata.compact.max.delta.commits": "3"}
 RECORD_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
 
@@ -34,13 +46,15 @@ class IndexedHistories(Histories):
     @initialize(
         index=st.sampled_from(("GLOBAL_RECORD_LEVEL_INDEX", "GLOBAL_SIMPLE")),
         style=st.sampled_from(("simple", "hive")),
+        covers=st.booleans(),
     )
-    def begin(self, index: str, style: str) -> None:
+    def begin(self, index: str, style: str, covers: bool) -> None:
         self.shape = Shape(self.table_type, index, style)
         self.history = History(self.shape)
         self.path = str(Path(self.folder) / "table")
         self.writer = writer_of(create(self.shape, self.path, RECORD_INDEX), OPTIONS)
-        create_index(self.writer, "on_name", "name")
+        options = {"lakedex.covering": "true"} if covers else {}
+        create_index(self.writer, "on_name", "name", options=options)
         self.indexed = {"name"}
 
     def row(self, key: str, ver: int, place: int, *, gone: bool = False) -> Row:
@@ -79,14 +93,10 @@ class IndexedHistories(Histories):
             }
             found = table.metadata(f"secondary_index_on_{column}")["key"].to_pylist()
             assert sorted(found) == pairs(values)
-        for value in (0, 2):
-            expected = sorted(model.key(row) for row in model.live.values() if row.n == value)
-            rows = table.to_arrow(f"n = {value}", ["_hoodie_record_key"])
-            assert sorted(rows["_hoodie_record_key"].to_pylist()) == expected
-        for text, value in (("= 'a'", "a"), ("is null", None), ("= ''", ""), ("in ('a$')", "a$")):
-            expected = sorted(model.key(row) for row in model.live.values() if row.name == value)
-            rows = table.to_arrow(f"name {text}", ["_hoodie_record_key"])
-            assert sorted(rows["_hoodie_record_key"].to_pylist()) == expected
+        for predicate, is_true in ASKED.items():
+            expected = sorted(model.key(row) for row in model.live.values() if is_true(row))
+            rows = table.to_arrow(predicate, ["_hoodie_record_key"])
+            assert sorted(rows["_hoodie_record_key"].to_pylist()) == expected, predicate
 
 
 class IndexedLogHistories(IndexedHistories):

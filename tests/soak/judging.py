@@ -55,14 +55,14 @@ class Written:
     completed: str
     commit: Commit
     gone: frozenset[object] = frozenset()
-    """What it took away by a condition, among the rows that were there when it began."""
+    """What it took away, among the rows that were there when it began."""
 
     def apply(self, model: Model) -> None:
         for each in self.gone:
             model.live.pop(each, None)
         if self.commit.verb == "insert_overwrite":
             model.insert(self.commit.rows)
-        elif self.commit.rows:
+        elif self.commit.verb in ("insert", "upsert"):
             getattr(model, self.commit.verb)(self.commit.rows)
 
 
@@ -130,7 +130,9 @@ def _written(stage: Stage, told: Told) -> list[Written]:
 
 def _taken_away(before: Model, commit: Commit) -> frozenset[object]:
     left = before.copy()
-    if commit.verb == "delete_where":
+    if commit.verb == "delete":
+        left.delete(commit.rows)
+    elif commit.verb == "delete_where":
         left.delete_where(dict(CONDITIONS)[commit.condition])
     elif commit.verb == "delete_partitions":
         left.delete_partitions(commit.partitions)

@@ -21,8 +21,8 @@ from tests.soak.writing import WRITERS, fill, write_on
 from tests.support.history import create
 from tests.support.killing import server
 
-PATIENCE_S = 240.0
-_LOOK_S = 0.25
+PATIENCE_S = 400.0
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Goals:
     least: Mapping[str, int]
     seconds: float = 0.0
     """For so long it goes on in any case."""
-    commits_a_kill: int = 30
+    commits_a_kill: int = 20
     """After so many commits each a process is killed, and begun anew."""
 
     def missing(self, found: Mapping[str, int]) -> dict[str, int]:

@@ -46,7 +46,7 @@ def compact_on(stage: Stage, name: str, ledger: Ledger) -> None:
 def cluster_on(stage: Stage, name: str, ledger: Ledger) -> None:
     """Cluster now and then, planned apart and at once in turn."""
     turn = 0
-    while stage.wait_for_commits(18):
+    while stage.wait_for_commits(12):
         turn += 1
         writer = stage.writer()
         columns, strategy = ORDERS[turn % 2]

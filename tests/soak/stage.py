@@ -29,7 +29,7 @@ OPTIONS = WRITE_OPTIONS | {
     "hoodie.archive.automatic": "false",
 }
 TIDY = {"hoodie.clean.automatic": "true", "hoodie.archive.automatic": "true"}
-_LOOK_S = 0.1
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,18 @@ class Stage:
 
     def wait_for_commits(self, count: int) -> bool:
         """Wait until so many writes came to their end; whether the soak goes on after that."""
-        known = {each.requested_time for each in self.timeline().write_instants()}
+        known = self._commits()
+        new: set[str] = set()
         while not self.is_over():
-            now = self.timeline().write_instants()
-            if sum(each.requested_time not in known for each in now) >= count:
+            # Gathered, as old ones are archived while new ones come.
+            new |= self._commits() - known
+            if len(new) >= count:
                 return True
             time.sleep(_LOOK_S)
         return False
+
+    def _commits(self) -> set[str]:
+        return {each.requested_time for each in self.timeline().write_instants()}
 
 
 def act(stage: Stage, name: str, role: Callable[[Stage, str, Ledger], None]) -> None:

@@ -31,7 +31,7 @@ SHAPES = (
 )
 LEAST = {
     "mor": {"commit": 100, "compaction": 3, "clustering": 2, "index": 1},
-    "cow": {"commit": 40, "clustering": 1, "index": 1},
+    "cow": {"commit": 30, "clustering": 1, "index": 1},
 }
 ALWAYS = {"read": 40, "clean": 2, "archive": 1, "savepoint": 1}
 

@@ -40,6 +40,10 @@ def test_every_way_of_a_dataframe(lake, spark, table):
     assert [row[:2] for row in values(spark) if row[3] == "rome"] == [(2, "z")]
     first.limit(1).writeTo(table).overwrite(fn.lit(True))
     assert len(values(spark)) == 1
+    first.writeTo(table).overwrite(fn.col("city") == "rome")
+    assert values(spark) == [(1, "a", 1, "oslo"), (1, "a", 1, "oslo"), (2, "b", 1, "rome")]
+    first.writeTo(table).overwrite(fn.col("id") == 1)
+    assert values(spark) == [(1, "a", 1, "oslo"), (2, "b", 1, "rome"), (2, "b", 1, "rome")]
     first.write.insertInto(table, overwrite=True)
     assert values(spark) == [(1, "a", 1, "oslo"), (2, "b", 1, "rome")]
     first.writeTo("framed_2").using("hudi").tableProperty("primaryKey", "id").create()
@@ -52,7 +56,7 @@ def test_every_way_of_a_dataframe(lake, spark, table):
     [
         (lambda rows: rows.select("id").write.insertInto("framed"), "gives 1 columns for 4"),
         (lambda rows: rows.withColumn("q", fn.lit(1)).writeTo("framed").append(), "no column 'q'"),
-        (lambda rows: rows.writeTo("framed").overwrite(fn.col("id") > 1), "other than lit"),
+        (lambda rows: rows.writeTo("framed").overwrite(fn.col("nope") > 1), "nope"),
         (
             lambda rows: rows.write.format("parquet").mode("append").saveAsTable("framed"),
             "is a Hudi table",

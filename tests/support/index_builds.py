@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import lakedex
+from lakedex.engine import LocalEngine
 from lakedex.index.definitions import IndexDefinition
 from lakedex.services.indexing import start_build
 from lakedex.services.indexing.claims import Claim
@@ -14,12 +16,29 @@ from lakedex.services.indexing.runner import run_build
 from lakedex.timeline import Action
 from lakedex.write.verbs import TableWriter
 
+FIRST = [("a1", 1, "ann", "oslo"), ("b1", 1, "bob", "rio"), ("c1", 1, "cem", "oslo")]
+"""The rows that a table of trips begins with."""
+RIDER = "secondary_index_idx_rider"
 OPTIONS = {
     "record_index": {"hoodie.metadata.global.record.level.index.enable": "true"},
     "bloom_filters": {"hoodie.metadata.index.bloom.filter.enable": "true"},
     "column_stats": {"hoodie.metadata.index.column.stats.enable": "true"},
 }
 """What asks for the indexes that a table has once."""
+
+
+class Interrupted(LocalEngine):
+    """Lets somebody else act when the data files of a write are there, before its commit."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._acts = [act]
+
+    def map(self, label: str, worker: Any, tasks: Any) -> Any:
+        answers = super().map(label, worker, tasks)
+        if label == "write the files" and self._acts:
+            self._acts.pop()()
+        return answers
 
 
 def secondary(column: str, name: str | None = None) -> IndexDefinition:

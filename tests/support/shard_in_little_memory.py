@@ -17,7 +17,7 @@ from lakedex.filegroup.names import base_file_name, log_file_name, parse_data_fi
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import HFileBuilder, data_blocks
-from lakedex.index.metadata_table import group_merge, metadata_partition
+from lakedex.index.metadata_table import group_merge, group_reader, metadata_partition
 from lakedex.index.metadata_table.compaction_worker import CompactionJob, compact_groups
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS, TOKEN, GroupChange, write_log
 from lakedex.index.metadata_table.group_reader import GroupReader, Selection
@@ -106,7 +106,7 @@ def _held() -> int:
 def main(table: Path, small: Path, bytes_to_hold: int) -> None:
     """Do the same with a small shard first, so that all that is loaded once is there."""
     group_merge.MERGE_BYTES = 1 << 20
-    data_blocks._CACHE_BYTES = 4 << 20
+    data_blocks._CACHE_BYTES = group_reader._KEPT_BYTES = 4 << 20
     compact_and_look(small)
     ctypes.CDLL(None).malloc_trim(0)
     limit = _held() + bytes_to_hold

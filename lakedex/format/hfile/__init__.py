@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from lakedex.format.hfile.cells import Cells
 from lakedex.format.hfile.data_blocks import ReadCounters
-from lakedex.format.hfile.lookup import KeyRange, after_prefix
+from lakedex.format.hfile.lookup import KeyRange, after_prefix, prefix_ranges
 from lakedex.format.hfile.reader import HFileReader
 from lakedex.format.hfile.trailer import Codec
-from lakedex.format.hfile.writer import HFileBuilder, HFileOptions, write_hfile
+from lakedex.format.hfile.writer import MAX_KEY_BYTES, HFileBuilder, HFileOptions, write_hfile
 
 __all__ = [
+    "MAX_KEY_BYTES",
     "Cells",
     "Codec",
     "HFileBuilder",
@@ -23,5 +24,6 @@ __all__ = [
     "KeyRange",
     "ReadCounters",
     "after_prefix",
+    "prefix_ranges",
     "write_hfile",
 ]

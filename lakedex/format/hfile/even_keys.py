@@ -14,6 +14,9 @@ from lakedex.format.hfile.cells import CellGroup
 from lakedex.format.hfile.sorted_keys import SortedKeys
 from lakedex.format.hfile.words import WORD_SIZE, Bytes, Ints, KeyColumn, sorted_once
 
+UNSURE = -2
+"""Stands for a row where so many keys are alike that another search has to tell."""
+
 _STEPS = 3
 
 
@@ -36,11 +39,10 @@ def key_matrix(keys: KeyColumn) -> Bytes | None:
     return keys.data[: count * width].reshape(count, width)
 
 
-def find_rows(group: CellGroup, queries: Bytes, column: KeyColumn) -> Ints | None:
-    """For each query the row of its cell (the first of several), or -1.
+def find_rows(group: CellGroup, queries: Bytes) -> Ints | None:
+    """For each query the row of its cell (the first of several), -1 or `UNSURE`.
 
-    Both `queries` and `column` are the keys that are looked for. None when the cells are not of
-    their kind.
+    None when the cells are not of the queries' kind.
     """
     even, keys = group.found.even, group.sorted_keys()
     if even is None or even.length != queries.shape[1] or not len(group):
@@ -64,10 +66,7 @@ def find_rows(group: CellGroup, queries: Bytes, column: KeyColumn) -> Ints | Non
         if not len(wrong):
             return rows
         wrong = wrong[_differing(keys, rows[wrong], queries[wrong])]
-    if len(wrong):
-        rows[wrong] = keys.candidates(column.take(wrong))
-        wrong = wrong[rows[wrong] >= 0]
-        rows[wrong[_differing(keys, rows[wrong], queries[wrong])]] = -1
+    rows[wrong] = UNSURE
     return rows
 
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
-from lakedex.format.hfile.even_keys import find_rows, key_matrix
-from lakedex.format.hfile.words import Ints, KeyColumn, key_column, sorted_once
+from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
+from lakedex.format.hfile.words import Ints, key_column, sorted_once
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 KeyRange = tuple[bytes, bytes | None]
@@ -38,14 +38,28 @@ class KeyLookup:
             self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
             self._keys = self._keys.drop_null()
         column = key_column(self._keys)
+        words = column.words(0)
         # Neighbours in the file are looked for one after the other: kinder to the caches.
-        self._order = np.argsort(column.words(0))
+        self._order = np.argsort(words)
+        self._words = words[self._order]
         self._sorted = column.take(self._order)
-        self._matrix = key_matrix(column)
+        matrix = key_matrix(column)
+        self._matrix = None if matrix is None else matrix[self._order]
 
     def homes(self, index: BlockIndex) -> Ints:
-        """For each key, in the order of the search, the row of the index that may hold it."""
-        return index.keys.upper_bound(self._sorted) - 1
+        """For each key, in the order of the search, the row of the index that may hold it.
+
+        The index has few keys: they are searched among those looked up, by their first 8 bytes,
+        and only keys that share these with one of the index are searched in it.
+        """
+        starts = index.keys.column().words(0)
+        first = np.searchsorted(self._words, starts, "left")
+        after = np.searchsorted(self._words, starts, "right")
+        homes = np.cumsum(np.bincount(after, minlength=len(self._words) + 1)[:-1]) - 1
+        tied = _join_ranges(first, after)
+        if len(tied):
+            homes[tied] = index.keys.upper_bound(self._sorted.take(tied)) - 1
+        return homes
 
     def touched(self, index: BlockIndex) -> Ints:
         """The rows of the index that may hold one of the keys, ascending."""
@@ -77,22 +91,23 @@ class KeyLookup:
 
     def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
         """Which keys, of those at `mine`, are in the group, and their values."""
-        column, asked = self._sorted.take(mine), self._order[mine]
-        rows = None
-        if self._matrix is not None:
-            rows = find_rows(group, self._matrix[asked], column)
+        rows = None if self._matrix is None else find_rows(group, self._matrix[mine])
         if rows is None:
-            rows = self._find_any(group, column, asked)
+            rows = self._find_any(group, mine)
         if len(rows) and int(rows.min()) < 0:
+            unsure = np.flatnonzero(rows == UNSURE)
+            if len(unsure):
+                rows[unsure] = self._find_any(group, mine[unsure])
             there = np.flatnonzero(rows >= 0)
-            asked, rows = asked[there], rows[there]
-        return asked, group.values(rows)
+            mine, rows = mine[there], rows[there]
+        return self._order[mine], group.values(rows)
 
-    def _find_any(self, group: CellGroup, column: KeyColumn, asked: Ints) -> Ints:
-        """For each of some keys, of any length, the row of its cell or -1."""
-        rows = group.sorted_keys().candidates(column)
+    def _find_any(self, group: CellGroup, mine: Ints) -> Ints:
+        """For each of the keys at `mine`, of any length, the row of its cell or -1."""
+        rows = group.sorted_keys().candidates(self._sorted.take(mine))
         possible = np.flatnonzero(rows >= 0)
-        equal = pc.equal(group.keys(rows[possible]), self._keys.take(pa.array(asked[possible])))
+        asked = self._keys.take(pa.array(self._order[mine[possible]]))
+        equal = pc.equal(group.keys(rows[possible]), asked)
         rows[possible[~equal.to_numpy(zero_copy_only=False)]] = -1
         return rows
 
@@ -113,15 +128,6 @@ class RangeLookup:
         self._starts = key_column(pa.array([start for start, _ in ranges], pa.binary()))
         self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
 
-    @classmethod
-    def of_prefixes(cls, prefixes: Sequence[bytes]) -> RangeLookup:
-        """All keys that start with a prefix; one that starts with another adds nothing."""
-        kept: list[bytes] = []
-        for prefix in sorted(set(prefixes)):
-            if not kept or not prefix.startswith(kept[-1]):
-                kept.append(prefix)
-        return cls([(prefix, after_prefix(prefix)) for prefix in kept])
-
     def touched(self, index: BlockIndex) -> Ints:
         """The rows of the index that may hold a key of one of the ranges, ascending."""
         first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
@@ -141,6 +147,20 @@ class RangeLookup:
         if self._open_end:
             bounds[-1] = count
         return bounds
+
+
+def prefix_ranges(prefixes: Sequence[bytes]) -> list[KeyRange]:
+    """All keys that start with one of some prefixes; one that starts with another adds nothing.
+
+    Example:
+        >>> prefix_ranges([b"b", b"ab", b"a"])
+        [(b'a', b'b'), (b'b', b'c')]
+    """
+    kept: list[bytes] = []
+    for prefix in sorted(set(prefixes)):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return [(prefix, after_prefix(prefix)) for prefix in kept]
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

@@ -44,7 +44,13 @@ from lakedex.format.hfile.file_info import (
     check_no_timestamps,
     decode_file_info,
 )
-from lakedex.format.hfile.lookup import KeyLookup, KeyRange, RangeLookup, touched_rows
+from lakedex.format.hfile.lookup import (
+    KeyLookup,
+    KeyRange,
+    RangeLookup,
+    prefix_ranges,
+    touched_rows,
+)
 from lakedex.format.hfile.trailer import TRAILER_SIZE, Trailer, decode_trailer
 from lakedex.format.hfile.words import Ints
 from lakedex.storage.source import ByteSource
@@ -154,7 +160,7 @@ class HFileReader:
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Cells:
         """The cells whose keys start with one of `prefixes`, each once, in key order."""
-        return self._scan(RangeLookup.of_prefixes(prefixes)) if prefixes else concat_cells([])
+        return self.scan_ranges(prefix_ranges(prefixes))
 
     def scan_ranges(self, ranges: Sequence[KeyRange]) -> Cells:
         """The cells of ranges that ascend and do not overlap, in key order.
@@ -166,7 +172,11 @@ class HFileReader:
             >>> HFileReader(MemorySource(data)).scan_ranges([(b"aa", b"c")]).keys.to_pylist()
             [b'b']
         """
-        return self._scan(RangeLookup(ranges)) if ranges else concat_cells([])
+        if not ranges:
+            return concat_cells([])
+        wanted = RangeLookup(ranges)
+        index = self._leaf_index(wanted.touched)
+        return concat_cells(list(wanted.find(self._blocks.groups(index, wanted.touched(index)))))
 
     def share_of(self, ranges: Sequence[KeyRange]) -> float:
         """Which part of the file its blocks are that may hold keys of some ranges."""
@@ -176,10 +186,6 @@ class HFileReader:
         index = self._leaf_index(wanted.touched)
         stored = int(index.sizes[wanted.touched(index)].sum())
         return min(1.0, stored / max(1, self._trailer.load_on_open_offset))
-
-    def _scan(self, wanted: RangeLookup) -> Cells:
-        index = self._leaf_index(wanted.touched)
-        return concat_cells(list(wanted.find(self._blocks.groups(index, wanted.touched(index)))))
 
     def _read(self, start: int, length: int) -> bytes:
         """Read and count bytes."""

@@ -9,6 +9,7 @@ from lakedex.expr.bind import bind, bound_type
 from lakedex.expr.tree import Call, Column, Expr, Literal
 from lakedex.index.definitions import IndexDefinition
 
+BLOOM_FLAVOUR = "bloom_filters"
 _IDENTITY = "identity"
 _ARGUMENT_OPTIONS = ("format", "days", "pos", "len")
 """The options that are arguments of the function, in the order of its parameters."""

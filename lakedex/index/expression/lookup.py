@@ -1,12 +1,14 @@
 """Expression indexes as pruners: ranges or bloom filters over f(column).
 
-An index over a function of time holds what the function gave in the time zone of the session
-that wrote it, and no table tells which zone that was. Such an index is used where the column's
-own range, put through the function in the query's zone, gives the very same bounds; or where the
-caller says in which zone it was built.
+An index over a function of time holds what the function gave in some time zone. Entries of lakedex
+say in which. Those of other engines are of the session that wrote them, which no table tells: they
+are used where the column's own range, put through the function in the query's zone, gives the very
+same bounds; or where the caller says in which zone the index was built.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.carried import carry
+from lakedex.expr.leaf_match import is_portable
 from lakedex.expr.may_match import may_match
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of
@@ -22,13 +25,14 @@ from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
 from lakedex.index.bloom_filters import filter_seconds, filtered
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.definition import depends_on_zone, indexed_expression
+from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
 from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
+from lakedex.index.expression.target import PREFIX
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
+from lakedex.index.metadata_table.stat_bounds import zone_note
 
-_PREFIX = "expr_index_"
-_BLOOM_FLAVOUR = "bloom_filters"
 _STATS_PARTITION = "column_stats"
+_UNTOLD: frozenset[str | None] = frozenset([None])
 
 
 class ExpressionIndex:
@@ -38,7 +42,7 @@ class ExpressionIndex:
 
     def names(self, table: IndexedTable) -> list[str]:
         """The expression indexes that are defined or live."""
-        return table.named_indexes(_PREFIX)
+        return table.named_indexes(PREFIX)
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Reading the ranges of the expression, or its filters."""
@@ -46,7 +50,7 @@ class ExpressionIndex:
         if isinstance(found, str):
             return found
         definition, expression = found
-        if definition.index_type == _BLOOM_FLAVOUR:
+        if definition.index_type == BLOOM_FLAVOUR:
             asked = _filter_values(expression, question)
             if isinstance(asked, str):
                 return asked
@@ -65,7 +69,7 @@ class ExpressionIndex:
         if isinstance(found, str):
             return found
         definition, expression = found
-        if definition.index_type == _BLOOM_FLAVOUR:
+        if definition.index_type == BLOOM_FLAVOUR:
             return _by_bloom(name, expression, question)
         return _by_range(name, definition, expression, question)
 
@@ -101,6 +105,8 @@ def _filter_values(expression: Expr, question: Question) -> list[str] | str:
     values = [literal.value for literal in asked]
     if not all(isinstance(value, str) and value for value in values):
         return "filters know neither null nor empty nor other values than text"
+    if not is_portable(expression) and not all(str(value).isascii() for value in values):
+        return "engines do not agree on upper and lower case of all characters"
     return [str(value) for value in values]
 
 
@@ -125,13 +131,21 @@ def _by_range(
     result_type = bound_type(expression)
     if not _is_asked_for(expression, question):
         return _not_asked_for(expression)
-    bounds = slice_bounds(question, name, definition.source_fields[0], result_type)
-    if depends_on_zone(expression, source.type) and not _zone_is_told(table):
-        agreed = _agreeing(bounds, expression, source, question)
-        if isinstance(agreed, str):
-            return agreed
-        bounds = bounds.where(agreed)
-    keep = may_match(question.predicate, {expression: bounds}, count, time_zone=table.time_zone)
+    bounds_of = partial(slice_bounds, question, name, definition.source_fields[0], result_type)
+    match = partial(may_match, question.predicate, count=count, time_zone=table.time_zone)
+    if not depends_on_zone(expression, source.type):
+        keep = match(bounds={expression: bounds_of()})
+    else:
+        # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
+        noted = bounds_of(notes=_notes_of_zone(table))
+        keep = match(bounds={expression: noted})
+        if not noted.known.all():
+            bounds = bounds_of(notes=_UNTOLD)
+            agreed = _agreeing(bounds, expression, source, question)
+            if not isinstance(agreed, str):
+                keep &= match(bounds={expression: bounds.where(agreed)})
+            elif not noted.known.any():
+                return agreed
     reason = f"ranges of {definition.function}({source.name})"
     return Answer(keep, np.ones(count, dtype=np.bool_), reason)
 
@@ -160,10 +174,16 @@ def _zone_is_told(table: IndexedTable) -> bool:
     return table.expression_time_zone == table.time_zone
 
 
+def _notes_of_zone(table: IndexedTable) -> frozenset[str | None]:
+    """What stands beside entries of the query's time zone."""
+    own = {zone_note(table.time_zone)}
+    return frozenset(own | {None}) if _zone_is_told(table) else frozenset(own)
+
+
 def _zone_reason() -> str:
     return (
-        "the time zone that it was built in is not recorded; "
-        "open the table with expression_time_zone to use it"
+        "the time zone that it was built in is not recorded, or is not that of the query; where it "
+        "is not recorded, open the table with expression_time_zone to use it"
     )
 
 

@@ -81,15 +81,16 @@ def commit_changes(
     """
     table = address.open()
     config = load_table_config(table)
-    _check(config)
     definitions = load_definitions(table, config)
+    _check(config, definitions)
     definitions |= {name: known for name, known in (building or {}).items() if known is not None}
     names = list(dict.fromkeys((*config.metadata_partitions, *(building or ()))))
     store = MetadataStore.open(address)
     _make_way(store, instant)
     groups = _groups(store, names, definitions)
     statistics = definitions.get(_COLUMN_STATS)
-    maker = RecordMaker(changes, instant, statistics.source_fields if statistics else ())
+    columns = statistics.source_fields if statistics else ()
+    maker = RecordMaker(changes, instant, columns, definitions)
     pending = store.begin(instant, Action.DELTACOMMIT)
     files: list[GroupFile] = []
     for name in names:
@@ -163,11 +164,11 @@ def load_definitions(table: Storage, config: TableConfig) -> dict[str, IndexDefi
     return parse_definitions(table.read(path), path=path)
 
 
-def _check(config: TableConfig) -> None:
+def _check(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> None:
     require_version(config)
     if not config.metadata_enabled:
         raise IndexUnusable(f"the table {config.name} has no metadata table")
-    require_writable(config.metadata_partitions)
+    require_writable(config.metadata_partitions, definitions)
 
 
 def _make_way(store: MetadataStore, instant: str) -> None:

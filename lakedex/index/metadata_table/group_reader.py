@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
-from lakedex.format.hfile import Cells, HFileReader, KeyRange
+from lakedex.format.hfile import Cells, HFileReader, KeyRange, prefix_ranges
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -30,7 +31,7 @@ from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
 from lakedex.storage import Storage
 
-_KEPT_BYTES = 4 << 20
+_KEPT_BYTES = 16 << 20
 """So much of the log blocks is kept; what goes beyond is read again for each selection."""
 
 
@@ -57,11 +58,8 @@ class Selection:
         if self.keys is not None:
             return keys.filter(pc.is_in(keys, value_set=self.keys))
         if self.prefixes is not None:
-            wanted = [pc.starts_with(keys, prefix) for prefix in self.prefixes]
-            mask = wanted[0] if wanted else pa.array([False] * len(keys), pa.bool_())
-            for more in wanted[1:]:
-                mask = pc.or_(mask, more)
-            return keys.filter(mask)
+            ranges = prefix_ranges([prefix.encode() for prefix in self.prefixes])
+            return keys.filter(_in_ranges(keys.cast(pa.binary()), ranges))
         if self.ranges is not None:
             return keys.filter(_in_ranges(keys.cast(pa.binary()), self.ranges))
         return keys
@@ -131,15 +129,21 @@ class GroupReader:
                 found.extend(_split(cells, block.path, block.schema_text))
         return found
 
+    def cell_count(self) -> int:
+        """How many cells base file and log blocks have, deleted keys left aside."""
+        return sum(reader.entry_count for reader in self._hfile_readers())
+
     def count_between(self, ranges: Sequence[KeyRange]) -> int:
         """About how many cells lie in some ranges, told by the sizes of the blocks there."""
-        readers = [
-            self._block_reader(number, block)
-            for number, block in enumerate(self.log_blocks)
-            if block.kind is BlockKind.HFILE_DATA
-        ]
-        readers += [self.base] if self.base is not None else []
+        readers = self._hfile_readers()
         return round(sum(each.share_of(ranges) * each.entry_count for each in readers))
+
+    def _hfile_readers(self) -> Iterator[HFileReader]:
+        if self.base is not None:
+            yield self.base
+        for number, block in enumerate(self.log_blocks):
+            if block.kind is BlockKind.HFILE_DATA:
+                yield self._block_reader(number, block)
 
     def log_cells(self, max_bytes: int) -> Iterator[tuple[LogBlock, pa.Array, pa.Array | None]]:
         """The cells of all log blocks, oldest first: keys, and values unless they are deleted."""
@@ -176,13 +180,18 @@ class GroupReader:
 
 
 def _in_ranges(keys: pa.Array, ranges: Sequence[KeyRange]) -> pa.Array:
-    mask = pa.repeat(pa.scalar(value=False), len(keys))
-    for start, stop in ranges:
-        inside = pc.greater_equal(keys, pa.scalar(start, keys.type))
-        if stop is not None:
-            inside = pc.and_(inside, pc.less(keys, pa.scalar(stop, keys.type)))
-        mask = pc.or_(mask, inside)
-    return mask
+    """Which keys lie in ranges that ascend and do not overlap, all looked at in one go."""
+    count = len(ranges)
+    starts = pa.array([start for start, _ in ranges], keys.type)
+    order = pc.sort_indices(pa.concat_arrays([starts, keys])).to_numpy().astype(np.int64)
+    # The sort is stable: the last start before a key, or equal to it, is that of its range.
+    last = np.maximum.accumulate(np.where(order < count, order, -1))
+    mine = np.empty(len(keys), dtype=np.int64)
+    mine[order[order >= count] - count] = last[order >= count]
+    stops = pa.array([stop for _, stop in ranges], keys.type)
+    before = pc.less(keys, stops.take(pa.array(mine, mask=mine < 0)))
+    # Without a start there is no range, and without a stop it has no end.
+    return pc.and_(pa.array(mine >= 0), pc.fill_null(before, fill_value=True))
 
 
 @dataclass(frozen=True, slots=True)

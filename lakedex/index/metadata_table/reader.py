@@ -122,33 +122,49 @@ class MetadataTable:
         return self._read(partition, {file_id: Selection(keys=keys)})
 
     def scan_prefixes(
+        self, partition: str, prefixes: Sequence[str], shards: Sequence[int] | None = None
+    ) -> pa.Table:
+        """The records whose keys start with one of the prefixes, from all groups or some."""
+        wanted = Selection(prefixes=tuple(prefixes))
+        return self._read(partition, dict.fromkeys(self._chosen(partition, shards), wanted))
+
+    def scan_ranges(
         self,
         partition: str,
-        prefixes: Sequence[str],
+        ranges: Sequence[KeyRange],
         shards: Sequence[int] | None = None,
         *,
         with_places: bool = False,
     ) -> pa.Table:
-        """The records whose keys start with one of the prefixes, from all groups or some.
+        """The records whose keys lie in ranges that ascend and do not overlap.
 
-        Those of a covering index `with_places` have the payload of the record index, too.
+        Args:
+            partition: The partition.
+            ranges: The ranges.
+            shards: The numbers of the groups to look into; all, if not told.
+            with_places: Whether records get the payload of the record index, too, as those of a
+                covering index have it.
         """
-        file_ids = self._file_ids(partition)
-        chosen = file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]
-        wanted = dict.fromkeys(chosen, Selection(prefixes=tuple(prefixes)))
-        return self._read(partition, wanted, with_places=with_places)
+        wanted = Selection(ranges=tuple(ranges))
+        selections = dict.fromkeys(self._chosen(partition, shards), wanted)
+        return self._read(partition, selections, with_places=with_places)
 
-    def scan_ranges(
-        self, partition: str, ranges: Sequence[KeyRange], *, with_places: bool = False
-    ) -> pa.Table:
-        """The records whose keys lie in ranges that ascend and do not overlap, of all groups."""
-        wanted = dict.fromkeys(self._file_ids(partition), Selection(ranges=tuple(ranges)))
-        return self._read(partition, wanted, with_places=with_places)
-
-    def count_between(self, partition: str, ranges: Sequence[KeyRange]) -> int:
+    def count_between(
+        self, partition: str, ranges: Sequence[KeyRange], shards: Sequence[int] | None = None
+    ) -> int:
         """About how many records `scan_ranges` would give; reads no records."""
-        readers = (self.group_reader(partition, each) for each in self._file_ids(partition))
+        chosen = self._chosen(partition, shards)
+        readers = (self.group_reader(partition, file_id) for file_id in chosen)
         return sum(reader.count_between(ranges) for reader in readers)
+
+    def cell_count(self, partition: str, shards: Sequence[int] | None = None) -> int:
+        """How many records the groups have, or some of them, those of log files beside the base."""
+        chosen = self._chosen(partition, shards)
+        return sum(self.group_reader(partition, file_id).cell_count() for file_id in chosen)
+
+    def _chosen(self, partition: str, shards: Sequence[int] | None) -> list[str]:
+        file_ids = self._file_ids(partition)
+        return file_ids if shards is None else [file_ids[shard] for shard in sorted(set(shards))]
 
     def group_reader(self, partition: str, file_id: str) -> GroupReader:
         """The reader of one file group; kept, so that footers are read once."""

@@ -7,17 +7,18 @@ write it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table.bloom_records import blooms_change
 from lakedex.index.metadata_table.change import Change
-from lakedex.index.metadata_table.keys import bloom_key
+from lakedex.index.metadata_table.expression_records import expression_change
 from lakedex.index.metadata_table.partitions import (
     ALL_PARTITIONS_KEY,
-    BLOOM_PAYLOAD,
     FILES_PAYLOAD,
     NON_PARTITIONED_KEY,
     Kind,
@@ -29,7 +30,7 @@ from lakedex.index.metadata_table.stat_records import (
     column_stats_change,
     partition_stats_change,
 )
-from lakedex.index.written import BloomText, CommitChanges
+from lakedex.index.written import CommitChanges
 
 _FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted", pa.bool_())]))
 _Entry = tuple[str, dict[str, int | bool]]
@@ -40,11 +41,14 @@ _WRITABLE = (
     Kind.BLOOM_FILTERS,
     Kind.RECORD_INDEX,
     Kind.SECONDARY_INDEX,
+    Kind.EXPRESSION_INDEX,
 )
 
 
-def require_writable(names: Sequence[str]) -> None:
-    """Refuse a table that has an index which is not kept up to date.
+def require_writable(names: Sequence[str], definitions: Mapping[str, IndexDefinition]) -> None:
+    """Refuse a table that has an index which cannot be kept up to date.
+
+    What an expression index is about is only said by its definition.
 
     Raises:
         UnsupportedFeature: the index is named in it.
@@ -54,7 +58,8 @@ def require_writable(names: Sequence[str]) -> None:
             kind = metadata_partition(name).kind
         except InvalidInput:
             kind = None
-        if kind not in _WRITABLE:
+        is_undefined = kind is Kind.EXPRESSION_INDEX and name not in definitions
+        if kind not in _WRITABLE or is_undefined:
             raise UnsupportedFeature(f"writing a table that has the index {name}")
 
 
@@ -66,16 +71,21 @@ class RecordMaker:
     instant: str
     stat_columns: Sequence[str]
     """The columns that have ranges, also those that the commit's files lack."""
+    definitions: Mapping[str, IndexDefinition] = field(default_factory=dict)
+    """What expression indexes are about, by name."""
 
     def change_of(self, name: str) -> Change:
         """The change of a metadata partition, those of keys left aside."""
+        kind = metadata_partition(name).kind
+        if kind is Kind.EXPRESSION_INDEX:
+            return expression_change(self.definitions[name], self.changes, self.instant)
         makers: dict[Kind, Callable[[], Change]] = {
             Kind.FILES: self._files,
             Kind.COLUMN_STATS: self._column_stats,
             Kind.PARTITION_STATS: self._partition_stats,
             Kind.BLOOM_FILTERS: self._blooms,
         }
-        return makers[metadata_partition(name).kind]()
+        return makers[kind]()
 
     def _files(self) -> Change:
         changes = self.changes
@@ -106,14 +116,7 @@ class RecordMaker:
         return Change.joined([ranges, anything_change(retyped, sorted(partitions))])
 
     def _blooms(self) -> Change:
-        gone = [
-            bloom_key(partition, name)
-            for partition, files in self.changes.removed.items()
-            for name in files
-            if not name.startswith(".")
-        ]
-        added = bloom_change(self.changes.blooms, self.instant)
-        return Change(added.keys, added.values, pa.array(gone, pa.string()))
+        return blooms_change(self.changes.blooms, self.changes.removed, self.instant)
 
 
 def files_change(
@@ -146,27 +149,6 @@ def files_change(
     )
     keys = pa.array(list(maps), pa.string())
     return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
-
-
-def bloom_change(blooms: Sequence[BloomText], instant: str) -> Change:
-    """The bloom filters of new base files."""
-    if not blooms:
-        return Change()
-    keys = [bloom_key(bloom.partition, bloom.file) for bloom in blooms]
-    columns = {
-        "type": pa.array([bloom.type_code for bloom in blooms], pa.string()),
-        "timestamp": pa.array([instant] * len(keys), pa.string()),
-        "bloomFilter": pa.array([bloom.text.encode() for bloom in blooms], pa.binary()),
-        "isDeleted": pa.array([False] * len(keys), pa.bool_()),
-    }
-    batch = pa.record_batch(
-        {
-            "key": pa.repeat("", len(keys)),
-            "type": pa.repeat(pa.scalar(RecordType.BLOOM_FILTER.value, pa.int32()), len(keys)),
-            BLOOM_PAYLOAD: pa.StructArray.from_arrays(list(columns.values()), list(columns)),
-        }
-    )
-    return Change(pa.array(keys, pa.string()), encode_records(METADATA_RECORD, batch).as_binary())
 
 
 def partition_key(path: str) -> str:

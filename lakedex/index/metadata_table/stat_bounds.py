@@ -26,6 +26,7 @@ NO_NAN = "no NaN"
 Hudi has no use for a note there, leaves it out where it joins or makes a record anew, and copies
 the bytes of a record that it leaves as it is; so where it stands, it is true.
 """
+_ZONE = "time zone "
 _HIGHEST_TEXT = "\U0010ffff" * 8
 _PLAIN: dict[pa.DataType, tuple[int, int, pa.DataType]] = {
     pa.bool_(): (_BOOLEAN, 2, pa.bool_()),
@@ -84,6 +85,19 @@ def notes(bounds: StoredBounds, minimum: pa.Array, maximum: pa.Array) -> pa.Arra
     endless = pc.and_(pc.is_inf(minimum), pc.is_inf(maximum))
     nothing = pa.scalar(None, pa.string())
     return pc.if_else(pc.fill_null(endless, fill_value=True), nothing, pa.scalar(NO_NAN))
+
+
+def zone_note(zone: str) -> str:
+    """The note beside bounds of an expression that was computed in a time zone.
+
+    Other engines write no such note, and compute in the zone of whoever writes. As with `NO_NAN`,
+    where the note stands it is true.
+
+    Example:
+        >>> zone_note("Europe/Oslo")
+        'time zone Europe/Oslo'
+    """
+    return f"{_ZONE}{zone}"
 
 
 def outermost(kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:

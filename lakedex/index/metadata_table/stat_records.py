@@ -7,7 +7,7 @@ starts anew, with tight bounds.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
-from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
+from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import STATS_PAYLOAD, RecordType
 from lakedex.index.metadata_table.stat_bounds import notes, outermost, stored_bounds
 from lakedex.index.written import FileStatistics
@@ -26,9 +26,16 @@ _NULL_ORDINAL = 1
 
 
 def column_stats_change(
-    statistics: FileStatistics, removed: Mapping[str, Sequence[str]], columns: Sequence[str]
+    statistics: FileStatistics,
+    removed: Mapping[str, Sequence[str]],
+    columns: Sequence[str],
+    *,
+    note: str | None = None,
 ) -> Change:
-    """The ranges of new files, and the keys of removed files in all columns that have ranges."""
+    """The ranges of new files, and the keys of removed files in all columns that have ranges.
+
+    `note` stands beside the bounds where their type leaves room for one.
+    """
     ends = _EndOfKeys()
     parts = [
         _encoded(
@@ -37,6 +44,7 @@ def column_stats_change(
             [ends.of(*place) for place in _places(stats)],
             RecordType.COLUMN_STATS,
             [False] * len(stats),
+            note,
         )
         for column, stats in statistics.items()
         if len(stats)
@@ -56,8 +64,11 @@ def partition_stats_change(
     overwritten: Iterable[str] = (),
     dropped: Iterable[str] = (),
     young: Container[str] = (),
+    end_of: Callable[[str], str] = partition_id,
 ) -> Change:
     """The ranges that new files add to their partitions.
+
+    `end_of` gives what follows the column in the key of a partition.
 
     Rows of files that lack a `young` column have a null there, so one null is added to it. A
     partition that gets no values of a column, as by a log of deletes, is left as it is: Hudi
@@ -73,13 +84,13 @@ def partition_stats_change(
         if not len(summed):
             continue
         paths = summed["partition"].to_pylist()
-        ends = [partition_id(path) for path in paths]
+        ends = [end_of(path) for path in paths]
         tight = [path in anew for path in paths]
         parts.append(_encoded(column, summed, ends, RecordType.PARTITION_STATS, tight))
         written.update((column, path) for path in paths)
     # Of a partition that starts anew no older range may stay, not even of a column it lacks now.
     gone = [
-        column_stats_prefix(column, path)
+        name_id(column) + end_of(path)
         for path in sorted(anew | set(dropped))
         for column in dict.fromkeys((*columns, *statistics))
         if (column, path) not in written
@@ -162,7 +173,12 @@ def _by_partition(stats: pa.Table, *, one_null: bool) -> pa.Table:
 
 
 def _encoded(
-    column: str, stats: pa.Table, ends: Sequence[str], kind: RecordType, tight: Sequence[bool]
+    column: str,
+    stats: pa.Table,
+    ends: Sequence[str],
+    kind: RecordType,
+    tight: Sequence[bool],
+    note: str | None = None,
 ) -> Change:
     count = len(stats)
     start = name_id(column)
@@ -171,14 +187,14 @@ def _encoded(
         {
             "key": pa.repeat("", count),
             "type": pa.repeat(pa.scalar(kind.value, pa.int32()), count),
-            STATS_PAYLOAD: _payload(column, stats, kind, tight),
+            STATS_PAYLOAD: _payload(column, stats, kind, tight, note),
         }
     )
     return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
 
 
 def _payload(
-    column: str, stats: pa.Table, kind: RecordType, tight: Sequence[bool]
+    column: str, stats: pa.Table, kind: RecordType, tight: Sequence[bool], note: str | None
 ) -> pa.StructArray:
     count = len(stats)
     minimum, maximum = _flat(stats["minimum"]), _flat(stats["maximum"])
@@ -191,6 +207,8 @@ def _payload(
     if kind is RecordType.COLUMN_STATS:
         # Of a partition other writers join ranges that know nothing of NaN.
         info = notes(bounds, minimum, maximum)
+        if note is not None and bounds.info is None:
+            info = pa.repeat(pa.scalar(note), count)
     value_type = pa.StructArray.from_arrays([ordinals, info], ["typeOrdinal", "additionalInfo"])
     columns = {
         "fileName": _flat(stats["file"]),

@@ -7,8 +7,12 @@ index knows.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
 from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
@@ -16,7 +20,7 @@ from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_prefix
+from lakedex.index.metadata_table.keys import record_keys_of_secondary
 from lakedex.index.record_index import (
     check_seconds,
     live_entries,
@@ -28,11 +32,17 @@ from lakedex.index.record_index import (
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.index.secondary.asked import Asked, asked_keys
 from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
+from lakedex.index.secondary.key_ranges import keys_of_value, united
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
+_ROWS_TOLD = "secondary_rows"
 MAX_ROWS_OF_RANGE = 200_000
 """A range with more rows leaves out hardly any file, and is left to statistics."""
+MAX_ROWS_OF_VALUES = 1_000_000
+"""The same for values, whose rows all become known: they are in memory for a while."""
+_ROWS_OF_BLOCKS = 10_000
+"""So many rows more are counted for a value, of the blocks that it begins and ends in."""
 _ROWS_OF_A_VALUE = 10
 """How many rows a value has shows only when it is looked up; opening the files costs more."""
 
@@ -77,23 +87,52 @@ class SecondaryIndex:
         if isinstance(entries, str):
             return entries
         entries = asked.matching(entries, question.predicate, table.time_zone)
-        named = _places(table, entries) if covers else None
+        rows = _Rows.of(entries, groups_not_kept_up(table, name)).among(question.found)
+        named = _places(table, rows.entries) if covers else None
         if named is None:
-            keys = record_keys_of_secondary(entries["key"].combine_chunks())
-            found = locate(table, keys.unique(), question.partitions)
+            found = locate(table, rows.keys.unique(), question.partitions)
             if isinstance(found, str):
                 return f"the record index that it needs cannot be used: {found}"
         else:
             found = named
         candidates = [file_slice.id in found for file_slice in question.slices]
-        stale = groups_not_kept_up(table, name)
-        covered = [file_slice.id not in stale for file_slice in question.slices]
+        covered = [file_slice.id not in rows.stale for file_slice in question.slices]
         what = "a range" if asked.values is None else f"{len(asked.values)} values"
-        reason = f"{what} asked, {len(entries)} rows in {len(found)} file groups"
+        reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
-        if stale:
-            reason += f"; {len(stale)} file groups changed without the index and are kept"
+        if rows.stale:
+            reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
         return Answer(np.array(candidates, dtype=np.bool_), np.array(covered, np.bool_), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that may match, by their entries in one index."""
+
+    entries: pa.Table
+    keys: pa.Array
+    """Their record keys."""
+    stale: frozenset[FileSliceId]
+    """File groups of which the entries may not tell."""
+
+    @classmethod
+    def of(cls, entries: pa.Table, stale: frozenset[FileSliceId]) -> _Rows:
+        keys = record_keys_of_secondary(entries["key"].combine_chunks())
+        return cls(entries, keys, stale)
+
+    def among(self, told: dict[str, Any]) -> _Rows:
+        """Those that the indexes before this one told as well, for the next one to know.
+
+        Two conditions may be true in the same files and yet of no row: that shows here.
+        """
+        before: _Rows | None = told.get(_ROWS_TOLD)
+        rows = self
+        if before is not None:
+            both = pc.is_in(self.keys, value_set=before.keys)
+            left = self.entries.filter(both), self.keys.filter(both)
+            rows = _Rows(*left, self.stale | before.stale)
+        told[_ROWS_TOLD] = rows
+        return rows
 
 
 def _asked(name: str, question: Question) -> Asked | str:
@@ -159,15 +198,16 @@ def _entries(
 ) -> pa.Table | str:
     """The entries of the index that were asked for, or why they are too many."""
     metadata, name = table.metadata, definition.name
-    if asked.values is None:
-        ranges = asked.ranges or []
-        count = metadata.count_between(name, ranges)
-        if count > MAX_ROWS_OF_RANGE:
-            return f"the range has about {count} rows, which are too many to look up"
-        return metadata.scan_ranges(name, ranges, with_places=with_places)
-    prefixes = [secondary_prefix(value) for value in asked.values]
-    shards = None
-    if definition.is_placed_by_value:
-        groups = len(metadata.groups(name))
-        shards = shards_of(pa.array(prefixes, pa.string()), groups).tolist()
-    return metadata.scan_prefixes(name, prefixes, shards, with_places=with_places)
+    ranges, shards, most = asked.ranges or [], None, MAX_ROWS_OF_RANGE
+    if asked.values is not None:
+        ranges = united(keys_of_value(value) for value in asked.values)
+        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(asked.values)
+        if definition.is_placed_by_value:
+            starts = pa.array([start.decode() for start, _ in ranges], pa.string())
+            shards = shards_of(starts, len(metadata.groups(name))).tolist()
+    count = metadata.cell_count(name, shards)
+    if count > most:
+        count = metadata.count_between(name, ranges, shards)
+    if count > most:
+        return f"about {count} rows have such values, which are too many to look up"
+    return metadata.scan_ranges(name, ranges, shards, with_places=with_places)

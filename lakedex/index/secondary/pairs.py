@@ -13,7 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSliceId
+from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import (
@@ -67,6 +69,7 @@ def pair_rows(
     values = escaped_secondary(text).fill_null(SECONDARY_NULL)
     keys = escaped_secondary(_flat(rows[RECORD_KEY]))
     joined = pc.binary_join_element_wise(values, keys, SECONDARY_SEPARATOR)
+    _check_lengths(target, joined)
     hashed = joined
     if target.by_value:
         hashed = pc.binary_join_element_wise(values, "", SECONDARY_SEPARATOR)
@@ -110,6 +113,16 @@ def pair_changes(
     fresh = came.filter(_missing_in(came["key"], _flat(went["key"])))
     gone = went.filter(_missing_in(went["key"], kept))
     return pa.concat_tables([fresh, gone])
+
+
+def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
+    """Refuse values that no index file can hold, before anything is written to the index."""
+    longest = pc.max(pc.binary_length(keys)).as_py() or 0
+    if longest > MAX_KEY_BYTES:
+        raise InvalidInput(
+            f"a value of column {target.column!r} makes an entry of {longest} bytes in the index "
+            f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
+        )
 
 
 def _missing_in(keys: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:

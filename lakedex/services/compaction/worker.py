@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.index.column_ranges import ColumnRanges
+from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.index.written import BloomText
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
@@ -30,6 +31,7 @@ def compact_slices(task: WriteTask) -> TaskResult:
     context = facts.read_context()
     publisher = Publisher(facts, context.storage)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
+    expressions = ExpressionTaker(facts.expressions)
     files, blooms = [], []
     for group in task.groups:
         current = group.current
@@ -40,6 +42,7 @@ def compact_slices(task: WriteTask) -> TaskResult:
         size = publisher.publish(group, encoded.data)
         files.append(_written(group, current, rows.num_rows, size))
         ranges.add(group.partition, group.file_name, rows, encoded.sizes)
+        expressions.add(group.partition, group.file_name, rows, size)
         if facts.has_bloom_index:
             blooms.append(
                 BloomText(group.partition, group.file_name, encoded.bloom_type, encoded.bloom_text)
@@ -49,6 +52,7 @@ def compact_slices(task: WriteTask) -> TaskResult:
         files=tuple(files),
         statistics=ranges.tables(),
         blooms=tuple(blooms),
+        expressions=expressions.notes(),
         seconds=time.perf_counter() - started,
     )
 

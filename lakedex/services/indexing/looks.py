@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakedex.filegroup.names import base_file_name
 from lakedex.index.builds import IndexBuild, has_kept
-from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.metadata_table.group_files import EXTENSION, TOKEN, GroupFile
+from lakedex.index.metadata_table.instants import MetadataStore, base_stat
 from lakedex.services.indexing.claims import Claim
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, Instant, State, Timeline
+from lakedex.timeline import Action, Instant, State, Timeline, WriteStat
 from lakedex.txn.conflicts import commits_since, restore_conflict
 from lakedex.txn.index_builds import name_run
 from lakedex.txn.recovery import is_being_run
@@ -48,8 +50,17 @@ def take_look(table: LockedTable, claim: Claim, number: int) -> Look:
     store.begin(base, Action.DELTACOMMIT)
     done = Instant(base, Action.DELTACOMMIT, State.COMPLETED, table.next_time())
     # It is complete before its files are there: other engines roll back what pends.
-    store.complete(done, (), _OPERATION)
+    store.complete(done, _planned(store, claim.build, base), _OPERATION)
     return Look(number, snapshot, base)
+
+
+def _planned(store: MetadataStore, build: IndexBuild, base: str) -> list[WriteStat]:
+    """The base files that are going to be there, whose sizes nobody knows yet."""
+    return [
+        base_stat(GroupFile(name, file_id, base_file_name(file_id, TOKEN, base, EXTENSION), 0, 0))
+        for name in build.names
+        for file_id in store.group_ids(name)
+    ]
 
 
 def earlier_writers(table: LockedTable, build: IndexBuild) -> list[str]:

@@ -117,19 +117,26 @@ class _Runner:
                 if found is _Next.LOOK:
                     look = take_look(table, self._claim, look.number + 1)
                     if look.number > _MOST_LOOKS:
+                        # Nobody commits now, so that this look is the last one.
                         self._make_bases(look)
                         found = self._switch(table, look, is_there=True)
             if found is _Next.DONE:
                 return
-            if found is _Next.LOOK:
+            if found is _Next.WAIT:
+                self._wait(look, deadline)
+            elif look.number > _MOST_LOOKS:
+                names = ", ".join(self._build.names)
+                raise CommitConflict(f"others go on changing the index {names} without the lock")
+            else:
                 is_there = self._make(look)
-                continue
-            self._wait(look, deadline)
 
     def _make(self, look: Look) -> bool:
         """Read the data of a look, and write its base files; False when a file went meanwhile."""
+        is_there = True
         try:
-            is_there = self._make_bases(look)
+            self._make_bases(look)
+        except FileMissing:
+            is_there = False  # a clean was faster; the next look has other files
         except StorageError:
             with locked(self._target) as table:
                 check_claim(table, self._claim)  # tells better what happened
@@ -138,7 +145,7 @@ class _Runner:
         self._say("switching", look)
         return is_there
 
-    def _make_bases(self, look: Look) -> bool:
+    def _make_bases(self, look: Look) -> None:
         snapshot = look.snapshot
         stored = StoredSchema.of(snapshot)
         schema = WriteSchema.of(stored.columns, stored)
@@ -159,18 +166,14 @@ class _Runner:
             self._read = read, total
             self._say("reading", look)
 
-        try:
-            self._on_step("read")
-            wants = survey_wants(plan, plan.missing)
-            found = self._reading.survey(facts, snapshot, wants, tell)
-        except FileMissing:
-            return False  # a clean was faster; the next look has other files
+        self._on_step("read")
+        wants = survey_wants(plan, plan.missing)
+        found = self._reading.survey(facts, snapshot, wants, tell)
         self._on_step("write")
         self._say("writing", look)
         plans = partition_plans(snapshot, plan, plan.missing, found)
         for name, wanted in plans.items():
             self._write(look, name, wanted)
-        return True
 
     def _write(self, look: Look, name: str, plan: PartitionPlan) -> None:
         path = run_path(self._build, self._claim.run)

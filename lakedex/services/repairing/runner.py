@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.errors import UnsupportedFeature
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.entries import FILES, is_repairable, repair_entries
 from lakedex.services.repairing.report import RepairReport
@@ -101,7 +103,7 @@ def _is_listing_repairable(report: VerifyReport) -> bool:
 
 def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
-    if name.startswith(PREFIX):
+    if name.startswith((PREFIX, EXPRESSION)):
         refresh_index(writer, name)
         return
     if name not in _BUILT_FROM_DATA:
@@ -135,10 +137,12 @@ def _without_metadata(
     """Give the whole metadata table up and build it anew."""
     names = tuple(sorted(snapshot.config.metadata_partitions))
     defined = [name for name in names if name.startswith(PREFIX)]
-    lost = [name for name in names if name not in (FILES, *_BUILT_FROM_DATA, *defined)]
+    computed = [name for name in names if name.startswith(EXPRESSION)]
+    lost = set(names).difference((FILES, *_BUILT_FROM_DATA, *defined, *computed))
     if lost:
-        raise UnsupportedFeature(f"building the index {lost[0]} anew (drop it first)")
+        raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
     made = [snapshot.definitions[name] for name in defined]
+    expressions = [stored_expression(writer, snapshot, name) for name in computed]
     target = writer.target()
     storage = target.address.open()
     with open_lock(storage, target.patience.lock) as lock:
@@ -147,4 +151,6 @@ def _without_metadata(
     writer.run(kinds.INDEX, None)
     for definition in made:
         writer.add_index(definition)
+    for expression in expressions:
+        add_expression_index(writer, expression)
     return RepairReport(before, verify(writer.snapshot()), rebuilt=names)

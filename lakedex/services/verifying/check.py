@@ -7,6 +7,7 @@ slice is shown by one thread, in order; other threads may show other slices at t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,6 +24,8 @@ from lakedex.index.metadata_table.keys import partition_id
 from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.statistics import FileStatistics
 from lakedex.table import Snapshot
+
+_TELLING = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -149,8 +152,10 @@ class Check:
         try:
             work()
         except LakedexError as error:
-            self.failed = True
-            self.problem(ProblemKind.UNREADABLE, self.name, str(error))
+            with _TELLING:
+                if not self.failed:  # by another thread, in the same moment
+                    self.failed = True
+                    self.problem(ProblemKind.UNREADABLE, self.name, str(error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import IndexUnusable
+from lakedex.config.metadata_options import zone_setting
+from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.expression import indexed_expression
@@ -22,6 +24,7 @@ from lakedex.services.verifying.built_zone import built_in
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.stat_entries import FileEntries, compare_partitions
 from lakedex.services.verifying.statistics import FileStatistics
+from lakedex.table.own_properties import read_own_properties
 
 _BLOOM_FLAVOUR = "bloom_filters"
 _ID_LENGTH = 12
@@ -31,23 +34,31 @@ _ID_LENGTH = 12
 class ExpressionRangeCheck(Check):
     """Compares the ranges of an expression, by file and by partition.
 
-    What the expression gives may depend on a time zone that no table records. It is computed in
-    the zone of the caller; where that does not fit and another one does, that one is used.
+    What the expression gives may depend on a time zone. It is computed in the one that the table
+    keeps for the index. Where it keeps none, as for indexes of other engines, it is the zone of the
+    caller; where that does not fit and another one does, that one is used.
     """
 
     column: str = field(kw_only=True)
     label: str = field(kw_only=True)
     expression: Expr = field(kw_only=True)
-    zoned: bool = field(kw_only=True)
+    zone: str = field(kw_only=True)
+    zone_is_guessed: bool = field(kw_only=True)
+    _untold: set[int] = field(default_factory=set)
+    """Files with values that the expression cannot be computed for."""
     _results: FileStatistics = field(default_factory=FileStatistics)
     _sources: FileStatistics = field(default_factory=FileStatistics)
 
     def see_file(self, part: FileRows) -> None:
         """Compute the expression over some rows of a file."""
         self._results.add_rows(part.file_number, part.rows.num_rows)
-        values = evaluate(self.expression, part.rows, time_zone=self.subject.time_zone)
+        try:
+            values = evaluate(self.expression, part.rows, time_zone=self.zone)
+        except UnsupportedFeature:
+            self._untold.add(part.file_number)
+            return
         self._results.add(part.file_number, self.column, values)
-        if self.zoned:
+        if self.zone_is_guessed:
             self._sources.add(part.file_number, self.column, self._source(part.rows))
 
     def finish(self) -> None:
@@ -57,16 +68,18 @@ class ExpressionRangeCheck(Check):
         by_file = records.filter(pc.equal(records["type"], RecordType.COLUMN_STATS.value))
         by_partition = records.filter(pc.equal(records["type"], RecordType.PARTITION_STATS.value))
         self._note_left_over(by_file)
-        if self.zoned and self._is_of_another_zone(by_file):
+        if self.zone_is_guessed and self._is_of_another_zone(by_file):
             return
         entries = FileEntries(self, self._results)
-        for actual in self._results.of(self.column):
+        for found in self._results.of(self.column):
+            told = ~np.isin(found.files, list(self._untold))
+            actual = found.at(np.flatnonzero(told))
             entries.compare(self.column, self.label, by_file, actual)
             compare_partitions(self, self.label, by_partition, actual, self._partition_key)
         entries.tell_rest()
 
     def _source(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-        return evaluate(columns_of(self.expression)[0], rows, time_zone=self.subject.time_zone)
+        return evaluate(columns_of(self.expression)[0], rows, time_zone=self.zone)
 
     def _is_of_another_zone(self, records: pa.Table) -> bool:
         tails = self.subject.files.key_tails
@@ -76,12 +89,12 @@ class ExpressionRangeCheck(Check):
             records,
             self._sources.of(self.column),
             lambda number: start + tails[number].as_py(),
-            self.subject.time_zone,
+            self.zone,
         )
         if zone is None:
             return False
         self.note(
-            f"it was built in the time zone {zone}, not in {self.subject.time_zone}; its ranges "
+            f"it was built in the time zone {zone}, not in {self.zone}; its ranges "
             f"are those of {zone} (open the table with expression_time_zone to compare them)"
         )
         return True
@@ -107,6 +120,7 @@ def start(name: str, subject: Subject) -> Check:
         raise IndexUnusable(expression)
     source = columns_of(expression)[0]
     columns = frozenset([source.path[0]])
+    kept = read_own_properties(subject.snapshot.storage).get(zone_setting(name))
     zoned = depends_on_zone(expression, source.type)
     label = f"{definition.function}({source.name})"
     if definition.index_type == _BLOOM_FLAVOUR:
@@ -121,7 +135,8 @@ def start(name: str, subject: Subject) -> Check:
         column=definition.source_fields[0],
         label=label,
         expression=expression,
-        zoned=zoned,
+        zone=kept or subject.time_zone,
+        zone_is_guessed=zoned and kept is None,
     )
 
 

@@ -44,17 +44,39 @@ def match(row_keys: pa.Array, entry_keys: pa.Array) -> Matched:
     rows = row_keys.cast(pa.large_string())
     entries = entry_keys.cast(pa.large_string())
     place = pc.index_in(rows, value_set=entries)
-    encoded = rows.dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    counts = np.bincount(codes, minlength=len(encoded.dictionary))
-    first = np.zeros(len(rows), dtype=np.bool_)
-    first[np.unique(codes, return_index=True)[1]] = True
+    codes = _codes(rows, place)
+    counts = np.bincount(codes)
     absent = place.is_null().to_numpy(zero_copy_only=False)
-    known = pc.is_in(entries, value_set=rows).to_numpy(zero_copy_only=False)
     return Matched(
         place=place,
-        missing=np.flatnonzero(absent & first),
-        stale=np.flatnonzero(~known.astype(np.bool_)),
+        missing=_first_of_each(np.flatnonzero(absent), codes),
+        stale=_stale(rows, entries, place),
         repeated=counts[codes] > 1,
         key_codes=codes,
     )
+
+
+def _codes(rows: pa.Array, place: pa.Array) -> Ints:
+    """A number for each key: that of its entry, where all have one."""
+    if not place.null_count:
+        found: Ints = place.to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
+    encoded = rows.dictionary_encode()
+    codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _first_of_each(rows: Ints, codes: Ints) -> Ints:
+    """The first of the rows of each key."""
+    chosen: Ints = rows[np.sort(np.unique(codes[rows], return_index=True)[1])]
+    return chosen
+
+
+def _stale(rows: pa.Array, entries: pa.Array, place: pa.Array) -> Ints:
+    known = np.zeros(len(entries), dtype=np.bool_)
+    known[place.drop_null().to_numpy()] = True
+    if known.all():
+        return np.zeros(0, dtype=np.int64)
+    # Of entries that are equal only the first has rows by its place.
+    known = pc.is_in(entries, value_set=rows).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return np.flatnonzero(~known)

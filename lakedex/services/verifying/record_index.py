@@ -7,28 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakedex.filegroup import FileSliceId
-from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.record_index.locations import distinct_locations
 from lakedex.keys import escape_path_value
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
+from lakedex.services.verifying.entry_places import entry_places, path_of
 from lakedex.services.verifying.key_sets import Matched, match
 from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys
 
 _NOWHERE = -1
-_PLACE = (
-    "partitionName",
-    "fileIdHighBits",
-    "fileIdLowBits",
-    "fileIndex",
-    "fileId",
-    "fileIdEncoding",
-)
 
 
 @dataclass(slots=True)
@@ -60,7 +49,7 @@ class RecordIndexCheck(Check):
         keys, slices = self.rows.of_group(number)
         entries = group_entries(self.subject.metadata, self.name, number)
         findings.checked[self.name] += len(entries)
-        targets, locations = _locations(entries)
+        targets, locations = entry_places(entries)
         numbers = np.array(
             [self.subject.slice_numbers.get(place, _NOWHERE) for place in locations], np.int64
         )
@@ -74,7 +63,7 @@ class RecordIndexCheck(Check):
         kind, detail = ProblemKind.MISSING, "its row has no entry"
         self._tell(findings, kind, found.missing, keys, detail, slices)
         # Of a key that stands several times the entry can name one place only.
-        right_somewhere = np.zeros(len(keys), dtype=np.bool_)
+        right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
         findings.add_all(
@@ -83,8 +72,8 @@ class RecordIndexCheck(Check):
             wrong,
             lambda row: (
                 keys[row].as_py(),
-                f"its entry points to {_path(locations[targets[place[row]]])}, "
-                f"its row is in {_path(self.subject.slices[slices[row]].id)}",
+                f"its entry points to {path_of(locations[targets[place[row]]])}, "
+                f"its row is in {path_of(self.subject.slices[slices[row]].id)}",
                 self.subject.slices[slices[row]].id,
             ),
         )
@@ -96,7 +85,7 @@ class RecordIndexCheck(Check):
             found.stale[~unseen],
             lambda row: (
                 entry_keys[row].as_py(),
-                f"no row has the key; its entry points to {_path(locations[targets[row]])}",
+                f"no row has the key; its entry points to {path_of(locations[targets[row]])}",
                 locations[targets[row]],
             ),
         )
@@ -115,7 +104,7 @@ class RecordIndexCheck(Check):
             lambda row: (
                 keys[row].as_py(),
                 f"{times[row]} rows have the key, one in "
-                f"{_path(self.subject.slices[slices[row]].id)}",
+                f"{path_of(self.subject.slices[slices[row]].id)}",
             ),
         )
 
@@ -164,20 +153,3 @@ def start(name: str, subject: Subject) -> Check:
         group_ids=groups,
         rows=RowKeys(len(groups)),
     )
-
-
-def _locations(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
-    """For each entry the number of its place, and the places."""
-    payload = entries[RECORD_INDEX_PAYLOAD].combine_chunks()
-    codes = np.zeros(len(entries), dtype=np.int64)
-    for name in _PLACE:
-        encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
-        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        codes = np.unique(codes * max(1, len(encoded.dictionary)) + own, return_inverse=True)[1]
-    _, first = np.unique(codes, return_index=True)
-    places = [next(iter(distinct_locations(entries.slice(row, 1)))) for row in first.tolist()]
-    return codes, places
-
-
-def _path(place: FileSliceId) -> str:
-    return f"{place.partition}/{place.file_id}" if place.partition else place.file_id

@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
+from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_keys
+from lakedex.index.secondary.coverage import covering_noted
 from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
+from lakedex.services.verifying.entry_places import entry_places, path_of
 from lakedex.services.verifying.key_sets import Matched, match
 from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys
 
+_NOWHERE = -1
 _VALUE_PART = r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)"
 
 
@@ -29,6 +34,8 @@ class SecondaryIndexCheck(Check):
     spelling_is_sure: bool = field(kw_only=True)
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
+    covers: bool = field(kw_only=True)
+    """Whether entries tell where their rows are, and queries go by that."""
     group_count: int = field(kw_only=True)
     rows: RowKeys = field(kw_only=True)
 
@@ -56,11 +63,50 @@ class SecondaryIndexCheck(Check):
         self.rows.close()
 
     def _compare(self, number: int, findings: Findings) -> None:
-        keys, _ = self.rows.of_group(number)
-        entries = group_entries(self.subject.metadata, self.name, number)
+        keys, slices = self.rows.of_group(number)
+        metadata = self.subject.metadata
+        if self.covers:
+            entries = metadata.scan_ranges(self.name, [(b"", None)], [number], with_places=True)
+        else:
+            entries = group_entries(metadata, self.name, number)
         findings.checked[self.name] += len(entries)
         stored = entries["key"].combine_chunks()
-        self._tell(findings, keys, stored, match(keys, stored))
+        found = match(keys, stored)
+        self._tell(findings, keys, stored, found)
+        if self.covers and len(entries):
+            self._tell_places(findings, keys, slices, entries, found)
+
+    def _tell_places(
+        self,
+        findings: Findings,
+        keys: pa.Array,
+        slices: npt.NDArray[np.int32],
+        entries: pa.Table,
+        found: Matched,
+    ) -> None:
+        """Entries that name another file group of the table than that of their row.
+
+        Those that name none, or one that was replaced, lead to the record index.
+        """
+        named = entries[RECORD_INDEX_PAYLOAD].is_valid().to_numpy()
+        targets, places = entry_places(entries.filter(pa.array(named)))
+        numbers = [self.subject.slice_numbers.get(place, _NOWHERE) for place in places]
+        slice_of = np.full(len(entries), _NOWHERE, dtype=np.int64)
+        slice_of[named] = np.array(numbers, np.int64)[targets]
+        entry = found.place.fill_null(0).to_numpy(zero_copy_only=False)
+        said = np.where(found.place.is_valid(), slice_of[entry], _NOWHERE)
+        wrong = np.flatnonzero((said != _NOWHERE) & (said != slices) & ~found.repeated)
+        findings.add_all(
+            self.name,
+            ProblemKind.WRONG,
+            wrong,
+            lambda row: (
+                keys[row].as_py(),
+                f"its entry names {path_of(self.subject.slices[said[row]].id)}, "
+                f"its row is in {path_of(self.subject.slices[slices[row]].id)}",
+                self.subject.slices[slices[row]].id,
+            ),
+        )
 
     def _compare_record_keys(self, keys: pa.Array) -> None:
         parts = [
@@ -116,6 +162,7 @@ def start(name: str, subject: Subject) -> Check:
         column=column,
         spelling_is_sure=is_sure(kind),
         by_value=definition.is_placed_by_value,
+        covers=definition.is_covering and name in covering_noted(subject.snapshot.timeline),
         group_count=group_count,
         rows=RowKeys(group_count),
     )

@@ -25,7 +25,6 @@ _REFUSED = {
     "ReplaceColumns": "ALTER TABLE ... REPLACE COLUMNS",
     "SetTableLocation": "ALTER TABLE ... SET LOCATION",
     "RenamePartitions": "ALTER TABLE ... RENAME PARTITION",
-    "OverwriteByExpression": "INSERT ... REPLACE WHERE",
 }
 
 

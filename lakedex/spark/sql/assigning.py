@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import DataType, StructField
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    TimestampType,
+)
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.sql.plans import Plans
 
+_FROM_TEXT = (NumericType, BooleanType, DateType, TimestampType)
 _POLICY = "spark.sql.storeAssignmentPolicy"
 
 
@@ -42,6 +51,12 @@ def assigned(
             column = stored(plans, column, field.dataType)
         columns.append(column.alias(field.name))
     return rows.select(columns)
+
+
+def check_assignable(plans: Plans, given: DataType, field: StructField) -> None:
+    """The same for UPDATE and MERGE, where Hudi also takes text for a plain value."""
+    if not (isinstance(given, StringType) and isinstance(field.dataType, _FROM_TEXT)):
+        check_storable(plans, given, field)
 
 
 def check_storable(plans: Plans, given: DataType, field: StructField) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -12,16 +12,22 @@ from pyspark.sql.types import StructType
 from lakedex.config import TableConfig
 from lakedex.errors import UnsupportedFeature
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.sql.assigning import check_storable, stored
+from lakedex.spark.sql.assigning import check_assignable, stored
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.copies import PARTITION, has_copies, touched_partitions
+from lakedex.spark.sql.copies import (
+    PARTITION,
+    has_copies,
+    key_column,
+    touched_partitions,
+)
+from lakedex.spark.sql.default_values import column_defaults
+from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import kind, name_parts, optional, relation_under
-from lakedex.spark.sql.targets import assigned_values
+from lakedex.spark.sql.targets import Target, assigned_values
 from lakedex.spark.table import SparkTable
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
-from lakedex.write.rows import DELETE
 
 _NEW = "__lakedex_new_"
 Run = Callable[[Context, Statement, NamedTable], None]
@@ -71,7 +77,8 @@ def _delete(context: Context, statement: Statement, named: NamedTable) -> None:
         config = table.snapshot.config
         fields = (*config.record_key_fields, *config.partition_fields)
         wanted = {name.partition(".")[0] for name in fields}
-        keys = rows.select(*[f"`{name}`" for name in own_columns(table).names if name in wanted])
+        names = [f"`{name}`" for name in own_columns(table).names if name in wanted]
+        keys = rows.select(*key_column(table), *names)
         writer = table.writer(context.write_options())
         writer.run(kinds.DELETE, DataFrameSource(keys), seen=seen)
     context.refresh(named)
@@ -103,9 +110,8 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     given = optional(plan.condition())
     condition = fn.expr("true") if given is None else context.plans.column(given)
     columns = own_columns(table)
-    values = assigned_values(
-        context, statement, plan.assignments(), plan.table(), columns, _present
-    )
+    target = Target(plan.table(), columns, column_defaults(named))
+    values = assigned_values(context, statement, plan.assignments(), target, _present)
     check_assigned(table.snapshot.config, values)
     rows = every.filter(condition)
     changed = with_values(context, rows, columns, values)
@@ -123,10 +129,13 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
             )
             _put_anew(context, table, both, rows, seen)
     else:
-        if moves_rows(table, values):
-            changed = _moved(changed, table.snapshot.config.partition_fields, columns)
+        if moves_rows(table, list(values)):
+            keys = {name: fn.col(name) for name in key_column(table)}
+            before = keys | {name: _present(name) for name in columns.names}
+            after = keys | {name: fn.col(f"`{_NEW}{name}`") for name in columns.names}
+            changed = with_moves(changed, table.snapshot.config.partition_fields, before, after)
         else:
-            changed = changed.select(*new)
+            changed = changed.select(*key_column(table), *new)
         writer.run(kinds.UPSERT, DataFrameSource(changed), seen=seen)
     context.refresh(named)
 
@@ -148,33 +157,9 @@ def with_values(
     for field in columns:
         name = f"{_NEW}{field.name}"
         if given[name] != field.dataType:
-            check_storable(context.plans, given[name], field)
+            check_assignable(context.plans, given[name], field)
             both = both.withColumn(name, stored(context.plans, fn.col(f"`{name}`"), field.dataType))
     return both
-
-
-def moves_rows(table: SparkTable, values: Sequence[str] | dict[str, Column]) -> bool:
-    """Whether rows get another partition under an index that does not follow them there."""
-    snapshot = table.snapshot
-    if not set(values) & set(snapshot.config.partition_fields):
-        return False
-    return not table.writer().target().options.index_type.is_global
-
-
-def _moved(rows: DataFrame, partition_fields: Sequence[str], columns: StructType) -> DataFrame:
-    """Rows in their new partitions, and the old ones marked to go away where those differ."""
-    changed = [
-        ~fn.col(f"`{name}`").eqNullSafe(fn.col(f"{_NEW}{name}")) for name in partition_fields
-    ]
-    moves = changed[0]
-    for each in changed[1:]:
-        moves = moves | each
-    new = [fn.col(f"{_NEW}{name}").alias(name) for name in columns.names]
-    old = [fn.col(f"`{name}`").alias(name) for name in columns.names]
-    kept = fn.struct(*new, fn.expr("false").alias(DELETE))
-    gone = fn.struct(*old, fn.expr("true").alias(DELETE))
-    pairs = fn.when(moves, fn.array(kept, gone)).otherwise(fn.array(kept))
-    return rows.select(fn.explode(pairs).alias("row")).select("row.*")
 
 
 def check_assigned(config: TableConfig, values: dict[str, Column]) -> None:

@@ -19,6 +19,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.column_changes import (
     Place,
     add_column,
+    becomes_text,
     drop_column,
     move_column,
     rename_column,
@@ -152,6 +153,9 @@ def _altered(statement: Statement, table: SparkTable) -> _Changes:
         if dtype is not None:
             wanted = _arrow_type(dtype)
             _check_key_type(table, path, wanted)
+            if becomes_text(_type_at(table, path), wanted):
+                _check_free_of_roles(table, path, "made text")
+                changes.needs_history = "ALTER COLUMN ... TYPE STRING"
             changes.steps.append(partial(retype_column, path=path, dtype=wanted))
         comment = _told(spec, "newComment", "comment")
         if comment is not None:
@@ -201,6 +205,16 @@ def _found(parts: list[str], table: SparkTable) -> list[str] | None:
             return None
         path, within = [*path, known.name], known.type
     return path
+
+
+def _type_at(table: SparkTable, path: list[str]) -> pa.DataType:
+    within: pa.DataType = pa.struct(list(table.schema))
+    for part in path:
+        if pa.types.is_struct(within):
+            within = within.field(part).type
+        else:
+            within = within.value_type if pa.types.is_list(within) else within.item_type
+    return within
 
 
 def _path(statement: Statement, node: Node, table: SparkTable) -> list[str]:

@@ -36,13 +36,18 @@ def has_copies(table: SparkTable, changed: DataFrame) -> bool:
         table: The table.
         changed: The rows, with Hudi's columns for key and partition.
     """
-    if not _may_have_copies(table.snapshot):
+    if not table.snapshot.config.record_key_fields or not _may_have_copies(table.snapshot):
         return False
     is_global = table.writer().target().options.index_type.is_global
     names = [KEY] if is_global else [KEY, PARTITION]
     touched = changed.select(*names).distinct()
     kept = table.to_df().select(*names).join(touched, names, "left_semi")
     return bool(kept.groupBy(*names).count().filter(fn.col("count") > 1).limit(1).count())
+
+
+def key_column(table: SparkTable) -> list[str]:
+    """The column that names records where no columns of the table make their keys."""
+    return [] if table.snapshot.config.record_key_fields else [KEY]
 
 
 def touched_partitions(changed: DataFrame) -> list[str]:

@@ -28,6 +28,9 @@ _SHORT_NAMES = {
     "precombinefield": "hoodie.datasource.write.precombine.field",
     "orderingfields": "hoodie.datasource.write.ordering.fields",
     "type": "hoodie.datasource.write.table.type",
+    "payloadclass": "hoodie.datasource.write.payload.class",
+    "recordmergemode": "hoodie.write.record.merge.mode",
+    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
 }
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
 

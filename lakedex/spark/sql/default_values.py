@@ -1,10 +1,12 @@
-"""DEFAULT in the rows of an INSERT, and columns that an INSERT leaves out.
+"""DEFAULT as a value of a statement, and columns that an INSERT leaves out.
 
 Where the session lets tables of ours have defaults (`spark.sql.defaultColumn.allowedProviders`),
 the catalog keeps them; a column without one has null.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
@@ -29,7 +31,7 @@ def column_defaults(named: NamedTable) -> dict[str, str]:
     return found
 
 
-def default_of(defaults: dict[str, str], name: str) -> Column:
+def default_of(defaults: Mapping[str, str], name: str) -> Column:
     """The value of a column that rows leave out."""
     return fn.expr(defaults[name]) if name in defaults else fn.lit(None)
 
@@ -53,7 +55,7 @@ def with_default_values(
     for row in listed(query.rows()):
         values = listed(row)
         for at, value in enumerate(values):
-            if _is_default(value) and at < len(columns):
+            if is_default(value) and at < len(columns):
                 values[at] = parser.parseExpression(defaults.get(columns[at], _NULL))
                 changed = True
         rows.append(context.plans.sequence(values))
@@ -63,7 +65,8 @@ def with_default_values(
     return query.copy(query.names(), made)
 
 
-def _is_default(value: Node) -> bool:
+def is_default(value: Node) -> bool:
+    """Whether an expression is the word DEFAULT."""
     if kind(value) != "UnresolvedAttribute":
         return False
     return [str(part).upper() for part in listed(value.nameParts())] == [_WORD]

@@ -30,7 +30,7 @@ def explain(context: Context, plan: Node, understand: Understand) -> Prepared | 
     inner, mode = context.plans.bound(plan.logicalPlan()), plan.mode()
     own = understand(inner)
     if own is not None:
-        return Prepared(partial(_own, context, own, mode), is_query=True)
+        return explained(context, own, mode)
     try:
         execution = context.plans.planned(inner)
         scans = context.lake.scans(execution)
@@ -43,9 +43,14 @@ def explain(context: Context, plan: Node, understand: Understand) -> Prepared | 
     return Prepared(partial(_told, context, text), is_query=True)
 
 
+def explained(context: Context, own: Prepared, mode: Node = None) -> Prepared:
+    """EXPLAIN of a statement of ours."""
+    return Prepared(partial(_own, context, own, mode), is_query=True)
+
+
 def _own(context: Context, own: Prepared, mode: Node) -> DataFrame:
     text = f"== Statement ==\n{own.title}\n"
-    if own.reads is not None:
+    if own.reads is not None and mode is not None:
         execution = own.reads()._jdf.queryExecution()
         scans = context.lake.scans(execution)
         text += f"\n{str(execution.explainString(mode)).rstrip()}\n"

@@ -5,16 +5,19 @@ REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (column or expression, ...)
 CALL [system .] procedure ( [name =>] literal, ... )
+
+EXPLAIN may stand before each.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 
 Literal = str | int | float | bool | None
+_EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -28,11 +31,19 @@ class Extra:
     """Of the index or the procedure."""
     table: tuple[str, ...] = ()
     if_exists: bool = False
-    is_expression: bool = False
+    using: str = ""
+    """The kind of an index."""
+    expression: str = ""
+    """What an index is on, with blanks for all that stands before it, so that places are right."""
+    is_explained: bool = False
+    """Whether EXPLAIN stands before it."""
     position: int = 0
     """Where the name stands."""
     arguments: tuple[Literal, ...] = ()
+    places: tuple[int, ...] = ()
+    """Where the arguments stand."""
     named: dict[str, Literal] = field(default_factory=dict)
+    named_places: dict[str, int] = field(default_factory=dict)
 
 
 def parse_extra(text: str) -> Extra | None:
@@ -51,6 +62,21 @@ def parse_extra(text: str) -> Extra | None:
         tokens = tokenise(text)
     except InvalidDefinition:
         return None
+    before = _explained(tokens)
+    if before:
+        found = _parsed(text, tokens[before:])
+        return None if found is None else replace(found, is_explained=True)
+    return _parsed(text, tokens)
+
+
+def _explained(tokens: list[Token]) -> int:
+    """How many words of an EXPLAIN stand first."""
+    if tokens[0].keyword != "EXPLAIN":
+        return 0
+    return 2 if tokens[1].keyword in _EXPLAIN_MODES else 1
+
+
+def _parsed(text: str, tokens: list[Token]) -> Extra | None:
     words = [token.keyword for token in tokens[:2]]
     reader = _Reader(text, tokens)
     if words[:1] == ["CALL"]:
@@ -96,17 +122,22 @@ class _Reader:
         if_missing = self._if("NOT", "EXISTS")
         name = self._name("the name of an index")
         table = self._on_table()
-        if self._took("USING"):
-            self._name("the kind of the index")
+        using = self._name("the kind of the index") if self._took("USING") else ""
         self._need("(")
-        place = self._token.start
-        is_expression = any(
-            token.keyword == "(" for token in self._tokens[self._at : len(self._tokens)]
-        )
-        if not is_expression:
-            raise complaint(self._text, place, "columns of an index are expected")
+        first = self._token
+        last = self._closing()
+        if first is last or "(" not in self._text[first.start : last.start]:
+            raise complaint(self._text, first.start, "columns of an index are expected")
+        self._need(")")
+        self._end()
         return Extra(
-            "create index", name, table, if_exists=if_missing, is_expression=True, position=place
+            "create index",
+            name,
+            table,
+            if_exists=if_missing,
+            position=first.start,
+            using=using,
+            expression=" " * first.start + self._text[first.start : last.start],
         )
 
     def call(self) -> Extra:
@@ -115,23 +146,34 @@ class _Reader:
         name = self._name_parts("the name of a procedure")
         self._need("(")
         arguments: list[Literal] = []
+        places: list[int] = []
         named: dict[str, Literal] = {}
+        named_places: dict[str, int] = {}
         while not self._took(")"):
             if (arguments or named) and not self._took(","):
                 raise self._wrong("a comma or a closing parenthesis is expected")
             if self._tokens[min(self._at + 1, len(self._tokens) - 1)].value == "=>":
+                place = self._token.start
                 key = self._name("the name of a parameter").lower()
+                if key in named:
+                    raise complaint(self._text, place, f"{key} is given twice")
                 self._need("=>")
-                named[key] = self._literal()
+                named[key], named_places[key] = self._literal(), place
             elif named:
                 raise self._wrong("a value without a name stands after one with a name")
             else:
+                places.append(self._token.start)
                 arguments.append(self._literal())
         self._end()
         return Extra(
-            "call", ".".join(name).lower(), (), position=position, arguments=tuple(arguments),
+            "call",
+            ".".join(name).lower(),
+            position=position,
+            arguments=tuple(arguments),
+            places=tuple(places),
             named=named,
-        )  # fmt: skip
+            named_places=named_places,
+        )
 
     @property
     def _token(self) -> Token:
@@ -158,6 +200,16 @@ class _Reader:
         self._need("ON")
         self._took("TABLE")
         return self._name_parts("the name of a table")
+
+    def _closing(self) -> Token:
+        """The parenthesis that closes one before the place here, which becomes the place."""
+        depth = 1
+        while self._token.kind is not Kind.END:
+            depth += {"(": 1, ")": -1}.get(self._token.keyword, 0)
+            if not depth:
+                break
+            self._at += 1
+        return self._token
 
     def _name(self, what: str) -> str:
         token = self._token

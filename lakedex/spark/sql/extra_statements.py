@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from lakedex.errors import UnsupportedFeature
 from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql import indexing
+from lakedex.spark.sql.calls.procedure import bind
+from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 from lakedex.spark.sql.context import Context, Prepared
+from lakedex.spark.sql.explaining import explained
 from lakedex.spark.sql.extra_grammar import Extra, parse_extra
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.procedures import PROCEDURES, bind
 
 _SYSTEM = "system."
 
@@ -26,6 +27,13 @@ def prepare_extra(context: Context, text: str, *, is_parsed: bool) -> Prepared |
     extra = parse_extra(text)
     if extra is None:
         return None
+    prepared = _prepared(context, text, extra, is_parsed=is_parsed)
+    if prepared is None or not extra.is_explained or is_parsed:
+        return prepared
+    return explained(context, prepared)
+
+
+def _prepared(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prepared | None:
     if extra.verb == "call":
         return _call(context, text, extra, is_parsed=is_parsed)
     if extra.verb == "drop index" and not extra.table:
@@ -43,7 +51,18 @@ def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | N
     if extra.verb == "refresh index":
         return Prepared(partial(indexing.refresh, context, named, extra.name))
     if extra.verb == "create index":
-        raise UnsupportedFeature(f"CREATE INDEX {extra.name} on an expression")
+        return Prepared(
+            partial(
+                indexing.create_index,
+                context,
+                named,
+                extra.name,
+                [extra.expression],
+                using=extra.using,
+                settings={},
+                if_missing=extra.if_exists,
+            )
+        )
     return None
 
 
@@ -53,7 +72,14 @@ def _call(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prep
     if procedure is None:
         if is_parsed and "." in name:
             return None
+        if name in REFUSED:
+            message = f"the procedure {name} is not there ({REFUSED[name]}),"
+            raise complaint(text, extra.position, message)
         known = ", ".join(sorted(PROCEDURES))
         raise complaint(text, extra.position, f"there is no procedure {name!r}, only {known},")
     values = bind(text, extra, procedure)
-    return Prepared(partial(procedure.run, context, values), is_query=procedure.is_query)
+    return Prepared(
+        partial(procedure.answer, context, values),
+        is_query=not procedure.changes,
+        title=f"CALL {name}: it runs when it is called, and reads no rows of a query",
+    )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql import creating, inserting
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.inserting import Wanted, prepared_insert
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, mapped, name_parts, optional
+from lakedex.spark.sql.replacing import prepared_replace
 
 _OPERATION = "hoodie.datasource.write.operation"
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
@@ -36,28 +37,33 @@ def _overwrite_partitions(context: Context, plan: Node) -> Prepared | None:
 
 
 def _overwrite_where(context: Context, plan: Node) -> Prepared | None:
-    found = _by_name(context, plan, overwrite=True, dynamic=False)
-    condition = plan.deleteExpr()
-    is_all = kind(condition) == "Literal" and str(condition) == "true"
-    if found is not None and not is_all:
-        raise UnsupportedFeature(
-            "writeTo(...).overwrite() with a condition other than lit(True) (DELETE, then append)"
-        )
-    return found
+    named = _named(context, plan)
+    if named is None:
+        return None
+    wanted = _wanted(plan, overwrite=True, dynamic=False)
+    return prepared_replace(context, named, plan.query(), plan.deleteExpr(), wanted)
 
 
 def _by_name(
     context: Context, plan: Node, *, overwrite: bool, dynamic: bool | None = None
 ) -> Prepared | None:
-    if kind(plan.table()) != "UnresolvedRelation":
-        return None
-    named = context.names.find(name_parts(plan.table()))
+    named = _named(context, plan)
     if named is None:
         return None
+    wanted = _wanted(plan, overwrite=overwrite, dynamic=dynamic)
+    return prepared_insert(context, named, plan.query(), wanted)
+
+
+def _named(context: Context, plan: Node) -> NamedTable | None:
+    if kind(plan.table()) != "UnresolvedRelation":
+        return None
+    return context.names.find(name_parts(plan.table()))
+
+
+def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> Wanted:
     options = _options(mapped(plan.writeOptions()))
     by_name = bool(plan.isByName())
-    wanted = Wanted(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
-    return prepared_insert(context, named, plan.query(), wanted)
+    return Wanted(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
 
 
 def _save_as_table(context: Context, plan: Node) -> Prepared | None:

@@ -85,7 +85,7 @@ def _wanted(plan: Node) -> Wanted:
 def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> None:
     table = context.open(named)
     seen = table.writer().seen()
-    rows = _aligned(context, table, wanted, query, column_defaults(named))
+    rows = aligned(context, named, table, wanted, query)
     options = {**context.write_options(), **wanted.options}
     if wanted.overwrite:
         writer, source = table.writer(options), DataFrameSource(rows)
@@ -122,10 +122,11 @@ def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool
     return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
 
 
-def _aligned(
-    context: Context, table: SparkTable, wanted: Wanted, query: Node, defaults: dict[str, str]
+def aligned(
+    context: Context, named: NamedTable, table: SparkTable, wanted: Wanted, query: Node
 ) -> DataFrame:
     """The rows of the query under the names and types of the table's columns."""
+    defaults = column_defaults(named)
     fields = {field.name: field for field in own_columns(table)}
     by_case = {name.lower(): name for name in fields}
     fixed = _fixed_values(table, wanted, by_case)

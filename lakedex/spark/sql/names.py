@@ -8,12 +8,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lakedex.errors import TableNotFound
-from lakedex.spark.jvm_classes import has_class
+from lakedex.spark.jvm_classes import has_hudi_bundle
 from lakedex.spark.sql.plans import listed, optional
 
 _SESSION_CATALOG = "spark_catalog"
 _OWN, _HUDI = "lakedex", "hudi"
-_HUDI_BUNDLE = "org.apache.hudi.DefaultSource"
+_HUDI_CLASS = "org.apache.hudi"
 _MOST_PARTS = 2
 
 
@@ -50,7 +50,8 @@ class Names:
         self._spark = spark
         self._jvm = spark.sparkContext._jvm
         loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        self._providers = {_OWN} if has_class(loader, _HUDI_BUNDLE) else {_OWN, _HUDI}
+        is_hudi_there = has_hudi_bundle(loader)
+        self._providers = {_OWN} if is_hudi_there else {_OWN, _HUDI, _HUDI_CLASS}
 
     @property
     def catalog(self) -> Any:  # noqa: ANN401 - a JVM object

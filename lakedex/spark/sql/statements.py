@@ -26,6 +26,7 @@ from lakedex.spark.sql import (
     indexing,
     inserting,
     merging,
+    replacing,
 )
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement
 from lakedex.spark.sql.explaining import explain
@@ -47,6 +48,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableLikeCommand": copying.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": inserting.insert,
+    "OverwriteByExpression": replacing.replace_where,
     "UpdateTable": changing.update,
     "DeleteFromTable": changing.delete,
     "MergeIntoTable": merging.merge,

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import Column
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
 from lakedex.spark.sql.context import Context, Statement
+from lakedex.spark.sql.default_values import default_of, is_default
 from lakedex.spark.sql.plans import Node, kind, listed, name_parts
 
 Fields = dict[str, "Column | Fields"]
 """The new values of some fields of a struct, by name."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a statement assigns to."""
+
+    table: Node
+    """As the statement has it, with its alias."""
+    columns: StructType
+    defaults: Mapping[str, str]
+    """The columns that have a default, each with its expression."""
+
+    def default(self, name: str) -> Column:
+        """What DEFAULT means for a column."""
+        return default_of(self.defaults, name).cast(self.columns[name].dataType)
 
 
 def target_names(table: Node) -> tuple[str, ...]:
@@ -26,8 +43,7 @@ def assigned_values(
     context: Context,
     statement: Statement,
     assignments: Node,
-    target: Node,
-    columns: StructType,
+    target: Target,
     old: Callable[[str], Column] | None = None,
 ) -> dict[str, Column]:
     """The new values that a list of assignments gives to columns.
@@ -36,15 +52,14 @@ def assigned_values(
         context: The session.
         statement: The statement that they stand in.
         assignments: Spark's form of them.
-        target: The table of the statement, with its alias.
-        columns: The columns of the table.
+        target: The table of the statement.
         old: Gives the value that a column has before; None where there is none, as for new rows.
 
     Raises:
         InvalidDefinition: The table has no such column or field, or one is assigned twice.
     """
     values: Fields = {}
-    names = target_names(target)
+    columns, names = target.columns, target_names(target.table)
     for each in listed(assignments):
         path = _path(statement, each.key(), columns, names)
         if old is None and len(path) > 1:
@@ -59,7 +74,10 @@ def assigned_values(
             inner = found
         if path[-1] in inner:
             raise statement.wrong(each.key(), f"{'.'.join(path)} is assigned twice,")
-        inner[path[-1]] = context.plans.column(each.value())
+        if is_default(each.value()) and len(path) == 1:
+            inner[path[-1]] = target.default(path[-1])
+        else:
+            inner[path[-1]] = context.plans.column(each.value())
     return {
         name: value
         if not isinstance(value, dict) or old is None

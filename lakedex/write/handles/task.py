@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 from lakedex.index.column_ranges import ColumnRanges
+from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
 from lakedex.write.handles.incoming import IncomingReader
@@ -33,6 +34,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     reader = IncomingReader(task, storage)
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
+    expressions = ExpressionTaker(facts.expressions)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     old = OldValues(facts, context)
     files, blooms = [], []
@@ -47,6 +49,7 @@ def write_groups(task: WriteTask) -> TaskResult:
             continue
         files.append(outcome.file)
         ranges.add(group.partition, outcome.file.name, outcome.rows, outcome.sizes)
+        expressions.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
@@ -63,5 +66,6 @@ def write_groups(task: WriteTask) -> TaskResult:
         blooms=tuple(blooms),
         notes=notes.put_out(storage),
         pairs=pairs.finish(),
+        expressions=expressions.notes(),
         seconds=time.perf_counter() - started,
     )

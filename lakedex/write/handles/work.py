@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
-from lakedex.index.written import BloomText, FileStatistics, KeyNote
+from lakedex.index.written import BloomText, ExpressionNotes, FileStatistics, KeyNote
 from lakedex.write.facts import TableFacts
 from lakedex.write.layout.order import RowOrder
 
@@ -84,6 +84,8 @@ class TaskResult:
     notes: tuple[KeyNote, ...] = ()
     pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
     """What secondary indexes get, by name."""
+    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+    """What expression indexes get, by name."""
     seconds: float = 0.0
 
 

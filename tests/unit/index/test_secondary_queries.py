@@ -174,6 +174,35 @@ def test_combined_predicates_find_the_rows_of_a_scan_in_fewer_slices(asked, pred
         assert left == set(found)
 
 
+def test_two_indexes_together_leave_the_slices_of_rows_that_fulfil_both(tmp_path):
+    """As an index on both columns would: each value is in every slice, the pair in one."""
+    made = Trips(tmp_path / "t", "mor", schema=SCHEMA, partition_by="place")
+    rows = [
+        (f"k{n}", 1, f"t{n % 3}", n // 3, None, None, None, f"p{n % 3 + n // 3 * 2:02}")
+        for n in range(9)
+    ]
+    apart = [
+        (f"m{n}{m}", 1, "other" if m else "both", 7 if m else 8, None, None, None, f"p{n:02}")
+        for n in range(12)
+        for m in (0, 1)
+    ]
+    single = ("one", 1, "both", 7, None, None, None, "p03")
+    made.writer.insert(made.rows(*rows, *apart, single))
+    for column in ("text", "number"):
+        made.index(column)
+    made.writer.upsert(made.rows(("k1", 2, "both", 9, None, None, None, "p01")))
+    asked = Asked(made.path)
+    for predicate, slices in (
+        ("text = 'both' AND number = 7", 1),
+        ("text LIKE 'bo%' AND number BETWEEN 7 AND 7", 1),
+        ("text = 'other' AND number = 8", 0),
+        ("text = 'both' AND number IN (7, 9)", 2),
+    ):
+        asked.keys(predicate, "text", "number")
+        assert len(asked.through("text", "number").explain(predicate).files) == slices
+        assert len(asked.through("text").explain(predicate).files) == 12
+
+
 def test_what_no_index_answers_keeps_every_slice(asked):
     for predicate in (
         "text != 'a'",
@@ -194,6 +223,20 @@ def test_a_list_of_many_values_is_looked_up(asked):
     assert asked.left(many, "text") == {"k4"}
     either = Or((many, IsNull(Column(("number",), WHOLE))))
     assert asked.left(either, "text", "number") == {"k4", f"k{SLICES - 1}"}
+
+
+def test_what_has_too_many_rows_is_not_looked_up(asked, monkeypatch):
+    lookup = "lakedex.index.secondary.lookup."
+    for limit in ("MAX_ROWS_OF_RANGE", "MAX_ROWS_OF_VALUES", "_ROWS_OF_BLOCKS"):
+        monkeypatch.setattr(lookup + limit, 0)
+    for predicate in ("text = 'b'", "text > 'b'"):
+        (reason,) = (
+            step.reason
+            for step in asked.through("text").explain(predicate).steps
+            if step.index == NAME.format("text")
+        )
+        assert "too many to look up" in reason
+        asked.keys(predicate, "text")
 
 
 def test_older_states_are_not_asked_of_the_newest_index(asked):

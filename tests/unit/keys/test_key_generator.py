@@ -343,7 +343,6 @@ def test_bad_time_options_and_values_are_refused_by_name(values, options, error,
 @pytest.mark.parametrize(
     ("table", "error", "words"),
     [
-        (config(""), UnsupportedFeature, "without a record key"),
         (config("a,b", "p", "SIMPLE"), InvalidInput, "COMPLEX"),
         (config("a", "p,q", "SIMPLE"), InvalidInput, "one partition column"),
         (config("a", "p", "NON_PARTITION"), InvalidInput, "NON_PARTITION"),

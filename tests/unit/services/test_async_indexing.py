@@ -8,22 +8,16 @@ import pytest
 from hudi import HudiTable
 
 import lakedex
-from lakedex.engine import LocalEngine
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.errors import InvalidInput
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
-from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
-from lakedex.services.indexing import take_up_build
-from lakedex.services.indexing.runner import Stopped, run_build
+from lakedex.services.indexing.runner import run_build
 from lakedex.timeline import Action, update_properties
-from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.write.verbs import TableWriter
-from tests.support.index_builds import assert_no_trace, lead, start
+from tests.support.index_builds import FIRST, RIDER, Interrupted, lead, start
 from tests.support.secondary import Trips, pairs
 
-FIRST = [("a1", 1, "ann", "oslo"), ("b1", 1, "bob", "rio"), ("c1", 1, "cem", "oslo")]
-RIDER = "secondary_index_idx_rider"
 SIMPLE = {
     "hoodie.index.type": "GLOBAL_SIMPLE",
     "hoodie.simple.index.update.partition.path": "true",
@@ -120,20 +114,6 @@ def test_it_is_listed_as_building_with_what_is_read(trips):
     lead(trips.writer, claim, {"switch": lambda: seen.extend(found())})
     assert seen == [("building", ("rider",), 1.0)]
     assert found() == [("live", ("rider",), None)]
-
-
-class Interrupted(LocalEngine):
-    """Lets somebody else act when the data files of a write are there, before its commit."""
-
-    def __init__(self, act) -> None:
-        super().__init__(1)
-        self._acts = [act]
-
-    def map(self, label, worker, tasks):
-        answers = super().map(label, worker, tasks)
-        if label == "write the files" and self._acts:
-            self._acts.pop()()
-        return answers
 
 
 # traps: B40
@@ -282,109 +262,6 @@ def test_two_builds_at_once(trips):
     )
     assert trips.entries("rider") == pairs({"a1": "ada", "b1": "bob", "c1": "cem", "d1": "dan"})
     assert trips.entries("city") == pairs({"a1": "oslo", "b1": "rio", "c1": "oslo", "d1": "lima"})
-    trips.assert_whole()
-
-
-def test_the_same_index_twice_and_again(trips):
-    claim = start(trips.writer, "rider")
-    for wait in (True, False):
-        with pytest.raises(InvalidInput, match="being built already"):
-            create_index(trips.writer, "idx_rider", "rider", wait=wait)
-    assert create_index(trips.writer, "idx_rider", "rider", if_missing=True) is None
-    with pytest.raises(CommitConflict, match="another process builds"):
-        take_up_build(trips.writer, RIDER)
-    lead(trips.writer, claim, {})
-    with pytest.raises(InvalidInput, match="already"):
-        create_index(trips.writer, "idx_rider", "rider", wait=False)
-    trips.assert_whole()
-
-
-@pytest.mark.parametrize("step", ["read", "write", "switch"])
-def test_an_index_that_is_dropped_while_it_is_built(trips, step):
-    claim = start(trips.writer, "rider")
-    drop = {step: lambda: drop_index(trips.address, "idx_rider", patience(trips))}
-    with pytest.raises(CommitConflict, match="was dropped"):
-        lead(trips.writer, claim, drop)
-    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
-    assert_no_trace(trips.path, RIDER)
-    trips.assert_whole()
-    create_index(trips.writer, "idx_rider", "city", wait=False).wait(60)
-    assert trips.entries("rider") == pairs({"a1": "oslo", "b1": "rio", "c1": "oslo"})
-
-
-def test_an_index_that_is_dropped_and_made_anew_on_another_column(trips):
-    claim = start(trips.writer, "rider")
-    others = []
-
-    def swap() -> None:
-        drop_index(trips.address, "idx_rider", patience(trips))
-        others.append(create_index(trips.writer, "idx_rider", "city", wait=False))
-
-    with pytest.raises(CommitConflict, match="was dropped"):
-        lead(trips.writer, claim, {"write": swap})
-    assert others[0].wait(60)
-    assert trips.entries("rider") == pairs({"a1": "oslo", "b1": "rio", "c1": "oslo"})
-    trips.assert_whole()
-
-
-def test_a_write_that_knew_of_a_build_that_was_dropped_goes_on_without_it(trips):
-    start(trips.writer, "rider")
-    act = Interrupted(lambda: drop_index(trips.address, "idx_rider", patience(trips)))
-    TableWriter(trips.address, act).upsert(trips.rows(("a1", 2, "ada", "oslo")))
-    assert trips.found("rider = 'ada'") == ["a1"]
-    trips.writer.upsert(trips.rows(("a1", 3, "amy", "oslo")))
-    assert_no_trace(trips.path, RIDER)
-    trips.assert_whole()
-
-
-def test_a_write_during_which_the_index_becomes_whole_is_in_it(trips):
-    claim = start(trips.writer, "rider")
-    act = Interrupted(lambda: lead(trips.writer, claim, {}))
-    TableWriter(trips.address, act).upsert(trips.rows(("a1", 2, "ada", "oslo")))
-    assert trips.entries("rider") == pairs({"a1": "ada", "b1": "bob", "c1": "cem"})
-    trips.assert_whole()
-
-
-def test_a_build_that_is_stopped_is_taken_up_by_another(trips):
-    claim = start(trips.writer, "rider")
-    stop = threading.Event()
-    with pytest.raises(Stopped):
-        run_build(trips.writer, claim, stop, lambda step: stop.set() if step == "write" else None)
-    # Writers leave it alone, and keep it up to date.
-    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
-    assert RIDER in trips.table().snapshot.config.metadata_partitions_inflight
-    assert resume_index(trips.writer, "idx_rider").wait(60)
-    assert trips.entries("rider") == pairs({"a1": "ada", "b1": "bob", "c1": "cem"})
-    trips.assert_whole()
-    with pytest.raises(InvalidInput, match="not in the making"):
-        resume_index(trips.writer, "idx_rider")
-
-
-def test_a_builder_that_others_took_for_dead_writes_nothing_more(trips):
-    claim = start(trips.writer, "rider")
-
-    def take_over() -> None:
-        claim.heartbeat.stop()
-        assert not SignsOfLife.load(trips.address.open(), patience(trips).heartbeat).is_alive(
-            claim.build.instant
-        )
-        assert resume_index(trips.writer, RIDER).wait(60)
-
-    with pytest.raises(CommitConflict, match="another process has it"):
-        lead(trips.writer, claim, {"write": take_over})
-    assert trips.entries("rider") == pairs({"a1": "ann", "b1": "bob", "c1": "cem"})
-    trips.assert_whole()
-
-
-def test_a_build_that_fails_leaves_nothing(trips, monkeypatch):
-    claim = start(trips.writer, "rider")
-
-    def fail() -> None:
-        raise ValueError("no more room")
-
-    with pytest.raises(ValueError, match="no more room"):
-        lead(trips.writer, claim, {"write": fail})
-    assert_no_trace(trips.path, RIDER)
     trips.assert_whole()
 
 

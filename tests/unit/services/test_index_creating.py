@@ -70,7 +70,7 @@ def files_of(path: str) -> dict[str, bytes]:
         ("secondary_index_a", "rider", {}, InvalidInput, "means something else"),
         ("idx", "rider", {"using": "hash"}, UnsupportedFeature, "of kind 'hash'"),
         ("idx", "nothing", {"wait": False}, InvalidInput, "no column .nothing."),
-        ("idx", "rider", {"options": {"expr": "upper"}}, UnsupportedFeature, "expression"),
+        ("idx", "rider", {"options": {"expr": "rand"}}, UnsupportedFeature, "function .rand."),
         ("idx", "rider", {"options": {"hoodie.nonsense": "1"}}, InvalidInput, "hoodie.nonsense"),
     ],
 )

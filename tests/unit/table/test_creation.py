@@ -148,7 +148,6 @@ def test_without_ordering_the_later_write_wins(tmp_path):
         ({"name": "a\nb"}, InvalidInput, "table name"),
         ({"database": "a/b"}, InvalidInput, "database name 'a/b'"),
         ({"record_key": "nope"}, InvalidInput, "record key column 'nope'"),
-        ({"record_key": ""}, UnsupportedFeature, "without a record key"),
         ({"record_key": ["id", "id"]}, InvalidInput, "different names"),
         ({"ordering": "nope"}, InvalidInput, "ordering column 'nope'"),
         ({"partition_by": "nope"}, InvalidInput, "partition column 'nope'"),

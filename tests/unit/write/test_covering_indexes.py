@@ -10,6 +10,7 @@ from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
+from lakedex.write.handles.notes import PairTaker
 from tests.support.secondary import Trips, pairs
 
 INDEX = "secondary_index_idx_rider"
@@ -60,7 +61,7 @@ def assert_places_are_right(trips: Trips) -> None:
     """Every entry names the file group in which its row is."""
     table = trips.table()
     metadata = table.snapshot.metadata
-    entries = metadata.scan_prefixes(INDEX, [""], with_places=True)
+    entries = metadata.scan_ranges(INDEX, [(b"", None)], with_places=True)
     assert sorted(entries["key"].to_pylist()) == trips.entries("rider")
     columns = ["_hoodie_record_key", "_hoodie_partition_path"]
     rows = table.to_arrow(None, columns)
@@ -117,6 +118,25 @@ def test_places_are_not_believed_after_a_write_that_says_nothing_of_them(trips, 
     assert ONE_STEP not in reason(trips, "rider = 'hal'")
     refresh_index(trips.writer, "idx_rider")
     assert ONE_STEP in reason(trips, "rider = 'hal'")
+
+
+def test_verify_names_entries_that_tell_a_wrong_place(template, tmp_path, monkeypatch):
+    made = template.copied(tmp_path / "t")
+    first = made.table().snapshot.slices[0].id
+
+    class Misled(PairTaker):
+        def add(self, before, after, others=None, *, place=None):
+            super().add(before, after, others, place=first)
+
+    monkeypatch.setattr("lakedex.write.build_survey.PairTaker", Misled)
+    refresh_index(made.writer, "idx_rider")
+    rows = made.table().to_arrow(None, ["uuid", "_hoodie_partition_path"])
+    elsewhere = [
+        row["uuid"] for row in rows.to_pylist() if row["_hoodie_partition_path"] != first.partition
+    ]
+    problems = made.table().verify([INDEX]).problems
+    assert sorted(each.key.rpartition("$")[2] for each in problems) == sorted(elsewhere)
+    assert all("its entry names" in str(each) for each in problems)
 
 
 def test_entries_are_those_of_any_other_index(trips):

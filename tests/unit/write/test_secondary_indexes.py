@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.errors import InvalidInput
 from lakedex.expr.tree import Column, Compare, Literal, Op
 from lakedex.index.definitions import IndexDefinition
 from lakedex.services.clustering import cluster_table
@@ -252,6 +253,21 @@ def test_odd_values_and_odd_keys(tmp_path):
     assert trips.entries("rider") == pairs([(row[0], row[2]) for row in shifted])
     trips.writer.delete(trips.rows(*shifted))
     assert trips.entries("rider") == []
+    trips.assert_whole()
+
+
+# traps: B14
+def test_values_too_long_for_an_entry_are_refused_and_leave_the_table_as_it_was(trips):
+    before = trips.entries("rider")
+    for value in ("x" * 32_768, "$" * 20_000):
+        with pytest.raises(
+            InvalidInput, match=r"column 'rider' makes an entry of .* drop the index"
+        ):
+            trips.writer.upsert(trips.rows(("a1", 2, value, "oslo"), ("n1", 2, "new", "oslo")))
+    assert trips.entries("rider") == before
+    assert trips.found("rider in ('ann', 'new')") == ["a1", "a2"]
+    trips.writer.upsert(trips.rows(("a1", 3, "x" * 32_000, "oslo")))
+    assert trips.found("rider like 'xxx%'") == ["a1"]
     trips.assert_whole()
 
 

@@ -19,8 +19,13 @@ from lakedex.index.windowed.entries import GONE, decode_entries, encode_entries
 from lakedex.index.windowed.lookup import open_run
 from lakedex.index.windowed.state import Run, RunFile
 from lakedex.index.windowed.store import FOLDER, STATE_FILE
+from lakedex.services.clustering import cluster_table
+from lakedex.services.compaction import compact_table
+from lakedex.services.restoring import restore_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
+from lakedex.upkeep.cleaning import clean_table
+from lakedex.upkeep.savepoints import create_savepoint
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.history import Commit, History, create, writer_of
@@ -200,6 +205,32 @@ def test_what_a_stranger_changed_is_not_believed_and_read_anew(tmp_path, kind):
     assert_holds(path, history.model)
     slices = lakedex.open(path).snapshot.slices
     assert covered_partitions(path) == {each.partition for each in slices}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_tables_own_upkeep_leaves_the_index_right(tmp_path, kind):
+    path = tmp_path / "t"
+    address = StorageAddress.of(str(path))
+    writer = make(path, kind, days=2)
+    writer.insert(rows(*((f"k{day}", day, 1) for day in (1, 2, 3))))
+    writer.upsert(rows(("k1", 1, 2), ("k3", 3, 2)))
+    if kind == "mor":
+        compact_table(writer)
+        assert_whole(path)
+    writer.upsert(rows(("k2", 2, 3), ("k1", 3, 3)))
+    saved = lakedex.open(path).timeline.write_instants()[-1].requested_time
+    create_savepoint(address, saved)
+    cluster_table(writer, "n", "linear")
+    assert_whole(path)
+    writer.upsert(rows(("k3", 2, 4), ("k4", 4, 4)))
+    clean_table(address, {"hoodie.clean.commits.retained": "1"})
+    assert held(path) == [("k1", 3, 3), ("k2", 2, 3), ("k3", 2, 4), ("k4", 4, 4)]
+    assert_whole(path)
+    restore_table(address, saved)
+    assert held(path) == [("k1", 3, 3), ("k2", 2, 3), ("k3", 3, 2)]
+    writer.upsert(rows(("k1", 1, 5), ("k2", 3, 5), ("k3", 3, 5)))
+    assert held(path) == [("k1", 1, 5), ("k2", 3, 5), ("k3", 3, 5)]
+    assert_whole(path)
 
 
 def test_a_table_that_others_wrote_gets_a_window_with_its_next_write(tmp_path):

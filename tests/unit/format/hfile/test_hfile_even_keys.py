@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakedex.format.hfile import HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.data_blocks import DataBlocks
-from lakedex.format.hfile.even_keys import find_rows, key_matrix
+from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
 from lakedex.format.hfile.lookup import KeyLookup
 from lakedex.format.hfile.words import key_column
 from lakedex.storage.source import MemorySource
@@ -64,16 +64,25 @@ def group_of(stored: list[bytes], *, allow_duplicates: bool = False):
 
 
 def rows_of(group, queries: list[bytes]) -> list[int] | None:
-    column = key_column(pa.array(queries, pa.binary()))
-    rows = find_rows(group, key_matrix(column), column)
+    rows = find_rows(group, key_matrix(key_column(pa.array(queries, pa.binary()))))
     return None if rows is None else rows.tolist()
 
 
 def test_keys_that_share_the_searched_bytes_are_told_apart():
+    stored = [b"head" + b"x" * 8 + bytes([n]) for n in range(50, 53)] + [b"tail" + b"y" * 9]
+    queries = [stored[2], b"head" + b"x" * 8 + b"!", stored[0], stored[3]]
+    assert rows_of(group_of(stored), queries) == [2, -1, 0, 3]
+
+
+def test_where_many_keys_share_the_searched_bytes_another_search_tells():
     stored = [b"head" + b"x" * 8 + bytes([n]) for n in range(50, 60)] + [b"tail" + b"y" * 9]
-    assert rows_of(group_of(stored), [stored[9], stored[0], stored[10]]) == [9, 0, 10]
-    missing = b"head" + b"x" * 8 + b"!"
-    assert rows_of(group_of(stored), [missing, stored[4]]) == [-1, 4]
+    queries = [b"head" + b"x" * 8 + b"!", *stored]
+    found = rows_of(group_of(stored), queries)
+    assert found[0] == UNSURE
+    assert found[-1] == 10
+    data = write_hfile(pa.array(stored), pa.array([b"%d" % n for n in range(11)]))
+    seen = answers(HFileReader(MemorySource(data)), queries)
+    assert [(row, value) for row, _, value in seen] == [(n + 1, b"%d" % n) for n in range(11)]
 
 
 def test_of_equal_keys_the_first_is_found():

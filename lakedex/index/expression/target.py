@@ -1,0 +1,104 @@
+"""An expression index as writers keep it up to date: what is computed of the rows of each file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import IndexUnusable, UnsupportedFeature
+from lakedex.expr.bind import bound_type
+from lakedex.expr.evaluate import evaluate
+from lakedex.expr.temporal.zones import LARGEST_SHIFT
+from lakedex.expr.tree import Expr, columns_of
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
+
+PREFIX: Final = "expr_index_"
+_ANY_ZONE = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionTarget:
+    """One expression index, bound to the columns of its table."""
+
+    definition: IndexDefinition
+    expression: Expr
+    zone: str | None
+    """The time zone that it is computed in; None where no zone changes what comes out."""
+
+    @property
+    def name(self) -> str:
+        """The name of its metadata partition."""
+        return self.definition.name
+
+    @property
+    def source(self) -> str:
+        """The column that it reads, without the fields inside."""
+        return columns_of(self.expression)[0].path[0]
+
+    @property
+    def is_bloom(self) -> bool:
+        """Whether files have filters of the values, and not their ranges."""
+        return self.definition.index_type == BLOOM_FLAVOUR
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values."""
+        return bound_type(self.expression)
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """What the expression gives for some rows.
+
+        Raises:
+            UnsupportedFeature: It is not known what Spark gives for one of them.
+        """
+        if self.zone is not None:
+            _check_in_range(rows[self.source])
+        found = evaluate(self.expression, rows, time_zone=self.zone or _ANY_ZONE)
+        return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+    @classmethod
+    def of(
+        cls, definition: IndexDefinition, schema: pa.Schema, zones: Mapping[str, str], own_zone: str
+    ) -> ExpressionTarget:
+        """The index that a definition tells.
+
+        Args:
+            definition: What is indexed.
+            schema: The columns of the table.
+            zones: The zones that indexes are computed in, as far as they are known.
+            own_zone: The zone of the writer for the others, empty where it does not say one.
+
+        Raises:
+            IndexUnusable: it cannot be computed here.
+        """
+        zone = zones.get(definition.name) or own_zone
+        found = indexed_expression(definition, schema, zone or _ANY_ZONE)
+        if isinstance(found, str):
+            raise IndexUnusable(
+                f"the index {definition.name} cannot be kept up to date: {found}; drop it first"
+            )
+        column = columns_of(found)[0]
+        if not depends_on_zone(found, column.type):
+            return cls(definition, found, None)
+        if not zone:
+            raise IndexUnusable(
+                f"the index {definition.name} is computed in a time zone that the table does not "
+                "tell; say in which with the option lakedex.expression.time.zone"
+            )
+        return cls(definition, found, zone)
+
+
+def _check_in_range(values: pa.ChunkedArray) -> None:
+    """Refuse moments whose wall-clock time does not fit into 64 bits."""
+    if not pa.types.is_timestamp(values.type):
+        return
+    ends = pc.min_max(values.cast(pa.int64()))
+    limit = np.iinfo(np.int64).max - LARGEST_SHIFT
+    if any(end.is_valid and abs(end.as_py()) > limit for end in ends.values()):
+        raise UnsupportedFeature("a moment at the very end of time")

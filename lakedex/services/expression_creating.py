@@ -1,0 +1,227 @@
+"""CREATE INDEX on an expression: a function of one column, with constant arguments.
+
+The definition is Hudi's own: the function's name, and its other arguments under the names that
+Hudi gives them. What is computed here is what Spark computes; a function whose meaning is not
+known to the last character is refused by its name, and so is one that Hudi does not know.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from lakedex.config import write_option_names as names_of
+from lakedex.config.metadata_options import zone_setting
+from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.expr.coercion import Family, family
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.target import PREFIX, ExpressionTarget
+from lakedex.index.metadata_table.stat_bounds import outermost
+from lakedex.services.index_dropping import drop_index
+from lakedex.services.index_names import check_index_name, find_index, indexed_column
+from lakedex.table import Snapshot
+from lakedex.write.result import WriteResult
+from lakedex.write.target import StoredSchema
+from lakedex.write.verbs import TableWriter
+
+EXPR: Final = "expr"
+FLAVOURS: Final = ("column_stats", "bloom_filters")
+_VERSION = 2
+_DEFAULT_ZONE = "UTC"
+_TEXT_TYPES = (pa.string(), pa.large_string())
+
+CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
+"""Called with a column, a function and its options before anything is built; raises when wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """What a function is given: columns of some types, and options as its other arguments."""
+
+    takes: frozenset[Family]
+    needed: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+
+
+_TEXT = frozenset([Family.STRING])
+_TIME = frozenset([Family.DATE, Family.TIMESTAMP])
+_ANYTHING = frozenset(Family) - {Family.OTHER, Family.NULL}
+FUNCTIONS: Final[Mapping[str, _Signature]] = {
+    "identity": _Signature(_ANYTHING),
+    "date_format": _Signature(_TIME, ("format",)),
+    "from_unixtime": _Signature(frozenset([Family.INTEGER]), (), ("format",)),
+    "unix_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
+    "to_date": _Signature(_TIME | _TEXT, (), ("format",)),
+    "to_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
+    "year": _Signature(_TIME),
+    "month": _Signature(_TIME),
+    "day": _Signature(_TIME),
+    "hour": _Signature(frozenset([Family.TIMESTAMP])),
+    "date_add": _Signature(_TIME, ("days",)),
+    "date_sub": _Signature(_TIME, ("days",)),
+    "upper": _Signature(_TEXT),
+    "lower": _Signature(_TEXT),
+    "trim": _Signature(_TEXT),
+    "ltrim": _Signature(_TEXT),
+    "rtrim": _Signature(_TEXT),
+    "length": _Signature(_TEXT),
+    "substring": _Signature(_TEXT, ("pos", "len")),
+}
+"""Functions that Hudi indexes and that are computed here to the last character."""
+
+_OPTIONS = frozenset(
+    ["format", "days", "pos", "len", "trimString", "pattern", "idx", "replacement"]
+)
+_LETTERS = frozenset(string.ascii_letters)
+_LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
+WHOLE_NUMBERS: Final = frozenset(["days", "pos", "len"])
+"""Options whose values are numbers."""
+
+
+def create_expression_index(
+    writer: TableWriter,
+    name: str,
+    columns: Sequence[str],
+    *,
+    using: str,
+    options: Mapping[str, str],
+    if_missing: bool = False,
+    check: CheckedBySpark | None = None,
+) -> WriteResult | None:
+    """Build an index of what a function gives for the rows that are there.
+
+    Args:
+        writer: The table; its option `lakedex.expression.time.zone` is the zone in which the index
+            is computed for ever, UTC where it says none.
+        name: What the index is called.
+        columns: The column.
+        using: `column_stats` for ranges, which is the default, or `bloom_filters`.
+        options: The function as `expr`, its arguments, and write options.
+        if_missing: Do nothing when the index is there already.
+        check: Asks Spark, where there is one.
+
+    Raises:
+        InvalidInput: Something in it is wrong; the table is as it was.
+        UnsupportedFeature: The function or the kind of index; the table is as it was.
+        CommitConflict: Another writer was first; the table is as it was.
+    """
+    own = {key: value for key, value in options.items() if key == EXPR or key in _OPTIONS}
+    rest = {key: value for key, value in options.items() if key not in own}
+    asked = writer.with_options(rest)
+    zone = asked.target().options.metadata.session_zone or _DEFAULT_ZONE
+    snapshot = asked.snapshot()
+    there = find_index(snapshot, name)
+    if there is not None:
+        if if_missing:
+            return None
+        raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
+    check_index_name(name)
+    flavour = _flavour(name, using)
+    function = own[EXPR].strip().lower()
+    arguments = _checked_arguments(name, function, own)
+    if len(columns) != 1:
+        raise UnsupportedFeature(
+            f"an expression index ({name}) on {len(columns)} columns, not one,"
+        )
+    column = indexed_column(snapshot, columns[0])
+    made = {EXPR: function, **arguments}
+    definition = IndexDefinition(PREFIX + name, flavour, function, (column,), made, _VERSION)
+    if check is not None:
+        check(column, function, arguments)
+    target = _target(snapshot, definition, zone)
+    return add_expression_index(asked, target)
+
+
+def add_expression_index(writer: TableWriter, target: ExpressionTarget) -> WriteResult:
+    """Build an index whose definition has been checked, and keep its time zone."""
+    zone = target.zone
+    keeping = {} if zone is None else {zone_setting(target.name): zone}
+    if zone is not None:
+        writer = writer.with_options({names_of.EXPRESSION_TIME_ZONE.name: zone})
+    return writer.add_index(target.definition, keeping)
+
+
+def refresh_expression_index(writer: TableWriter, there: str) -> None:
+    """Build an expression index anew, in the time zone that it is computed in."""
+    # What could not be built again must not be dropped.
+    target = stored_expression(writer, writer.snapshot(), there)
+    drop_index(writer.address, there, writer.target().patience)
+    add_expression_index(writer, target)
+
+
+def stored_expression(writer: TableWriter, snapshot: Snapshot, there: str) -> ExpressionTarget:
+    """An expression index that a table has, as it is built anew.
+
+    Raises:
+        IndexUnusable: it cannot be computed here.
+    """
+    definition = snapshot.definitions.get(there)
+    if definition is None:
+        raise IndexUnusable(f"the index {there} has no definition; drop it, and create it again")
+    metadata = writer.target().options.metadata
+    columns = StoredSchema.of(snapshot).columns
+    zones = metadata.expression_zones
+    return ExpressionTarget.of(definition, columns, zones, metadata.session_zone)
+
+
+def _flavour(name: str, using: str) -> str:
+    chosen = using.lower() or FLAVOURS[0]
+    if chosen not in FLAVOURS:
+        raise UnsupportedFeature(
+            f"CREATE INDEX {name} of kind {chosen!r} on an expression (only {', '.join(FLAVOURS)})"
+        )
+    return chosen
+
+
+def _checked_arguments(name: str, function: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The arguments of the function, in the order that it has them."""
+    if function not in FUNCTIONS:
+        known = ", ".join(sorted(FUNCTIONS))
+        raise UnsupportedFeature(f"CREATE INDEX {name} on the function {function!r} (only {known})")
+    wanted = FUNCTIONS[function]
+    has = (*wanted.needed, *wanted.allowed)
+    for option in given:
+        if option not in (EXPR, *has):
+            raise UnsupportedFeature(f"the option {option!r} of {function} in CREATE INDEX {name}")
+    for option in wanted.needed:
+        if option not in given:
+            raise InvalidInput(f"CREATE INDEX {name} needs the option {option!r} of {function}")
+    for option in WHOLE_NUMBERS & set(given):
+        digits = given[option].removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+            raise InvalidInput(f"{option}={given[option]!r} of CREATE INDEX {name} is no number")
+    return {option: given[option] for option in has if option in given}
+
+
+def _target(snapshot: Snapshot, definition: IndexDefinition, zone: str) -> ExpressionTarget:
+    """The index bound to its column, tried on a null: nothing fails when rows come."""
+    columns = StoredSchema.of(snapshot).columns
+    function, (column,) = definition.function, definition.source_fields
+    kind = columns.field(column).type
+    if family(kind) not in FUNCTIONS[function].takes:
+        raise InvalidInput(f"column {column!r} of type {kind} cannot be indexed by {function}")
+    clock = set(definition.options.get("format", "")) - _LETTERS_OF_DAYS
+    if family(kind) is Family.DATE and function == "date_format" and clock & _LETTERS:
+        # Where clocks go forward at midnight, a day begins at one o'clock.
+        raise UnsupportedFeature(f"the time of day of the date {column!r} in an index")
+    try:
+        target = ExpressionTarget.of(definition, columns, {}, zone)
+        field = columns.field(column).with_nullable(nullable=True)
+        target.values(pa.table([pa.nulls(1, field.type)], schema=pa.schema([field])))
+        outermost(target.type)
+    except (LakedexError, pa.ArrowException, ValueError) as error:
+        raise InvalidInput(
+            f"{function} of column {column!r} ({kind}) cannot be indexed: {error}"
+        ) from error
+    if target.is_bloom and target.zone is not None:
+        raise UnsupportedFeature(
+            f"bloom filters of {function}({column}), as they could not tell their time zone; use "
+            "column_stats: that"
+        )
+    if target.is_bloom and target.type not in _TEXT_TYPES:
+        raise UnsupportedFeature(f"bloom filters of {function}({column}), which is {target.type},")
+    return target

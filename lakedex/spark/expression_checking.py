@@ -1,0 +1,42 @@
+"""Lets Spark judge the expression of an index: whether it is one, and of which type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sf
+
+from lakedex.errors import InvalidInput
+from lakedex.services.expression_creating import WHOLE_NUMBERS, CheckedBySpark
+from lakedex.spark.schemas import spark_schema
+from lakedex.table import Snapshot
+
+_IDENTITY = "identity"
+
+
+def checked_by_spark(spark: SparkSession, snapshot: Snapshot) -> CheckedBySpark:
+    """A check that lets Spark analyse a function of a column of a table; no row is read."""
+    return partial(_check, spark, snapshot)
+
+
+def _check(
+    spark: SparkSession,
+    snapshot: Snapshot,
+    column: str,
+    function: str,
+    arguments: Mapping[str, str],
+) -> None:
+    if function == _IDENTITY:
+        return
+    rows = spark.createDataFrame([], spark_schema(snapshot.schema))
+    constants: list[Column] = [
+        sf.lit(int(value) if name in WHOLE_NUMBERS else value) for name, value in arguments.items()
+    ]
+    try:
+        rows.select(sf.call_function(function, rows[column], *constants)).schema  # noqa: B018
+    except (Py4JError, PySparkException) as error:
+        raise InvalidInput(f"Spark does not take {function}({column}): {error}") from error

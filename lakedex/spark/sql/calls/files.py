@@ -1,0 +1,276 @@
+"""Data files and file slices: show_fsview_latest and its like, sizes, files that are damaged."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.filegroup import FileSlice, parse_data_file
+from lakedex.filegroup.names import BaseFile
+from lakedex.filegroup.slices import all_versions
+from lakedex.spark.sql.calls.procedure import (
+    PLACE,
+    Procedure,
+    Rows,
+    Values,
+    matching_paths,
+    named,
+    table_of,
+)
+from lakedex.spark.sql.context import Context
+from lakedex.spark.table import SparkTable
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, PlanKind, read_plan
+
+_EVERY = "ALL_PARTITIONS"
+_UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+_REMOVALS = (
+    (Action.CLEAN, PlanKind.CLEAN_METADATA),
+    (Action.ROLLBACK, PlanKind.ROLLBACK_METADATA),
+)
+
+
+def _view(context: Context, values: Values) -> tuple[SparkTable, Snapshot]:
+    table = table_of(context, values)
+    snapshot = table.snapshot
+    return table, snapshot.at(values["max_instant"]) if values["max_instant"] else snapshot
+
+
+def _wanted(table: SparkTable, values: Values) -> set[str] | None:
+    """The partitions that a call is about; None for all."""
+    if values.get("partition_path", _EVERY) != _EVERY:
+        return set(named(values["partition_path"])) or {""}
+    if values["path_regex"] != _EVERY:
+        return set(matching_paths(table, values["path_regex"]))
+    return None
+
+
+def _slice(root: str, each: FileSlice) -> tuple[object, ...]:
+    return (
+        each.partition,
+        each.file_id,
+        each.base_instant,
+        None if each.base is None else f"{root}/{each.path_of(each.base.name)}",
+        0 if each.base is None else each.base.size_bytes,
+        len(each.logs),
+        sum(log.size_bytes for log in each.logs),
+    )
+
+
+def _show_latest(context: Context, values: Values) -> Rows:
+    table, snapshot = _view(context, values)
+    wanted = _wanted(table, values)
+    planned = snapshot.visibility.pending_compactions
+    for each in snapshot.slices:
+        if wanted is not None and each.partition not in wanted:
+            continue
+        instant = planned.get(each.id)
+        due = [log for log in each.logs if instant is not None and log.instant_time < instant]
+        rest = [log for log in each.logs if log not in due]
+        sizes = [sum(log.size_bytes for log in logs) for logs in (due, rest)]
+        base = each.base.size_bytes if each.base else 0
+        names = [f"[{','.join(log.name for log in logs)}]" for logs in (due, rest)]
+        shares = [size / base if base else -1.0 for size in sizes]
+        yield *_slice(table.path, each), *sizes, *shares, *names
+
+
+def _show_all(context: Context, values: Values) -> Rows:
+    table, snapshot = _view(context, values)
+    wanted = _wanted(table, values)
+    for partition, files in sorted(snapshot.listing.files.items()):
+        if wanted is None or partition in wanted:
+            for versions in all_versions(partition, files, snapshot.visibility).values():
+                for each in reversed(versions):
+                    logs = ",".join(log.name for log in each.logs)
+                    yield *_slice(table.path, each), f"[{logs}]"
+
+
+def _file_sizes(context: Context, values: Values) -> Rows:
+    """How large the base files are that each commit wrote."""
+    snapshot = table_of(context, values).snapshot
+    wanted = values["partition_path"]
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for partition, files in snapshot.listing.files.items():
+        if wanted and partition != wanted:
+            continue
+        for name, size in files:
+            found = parse_data_file(name, size)
+            if isinstance(found, BaseFile):
+                sizes[found.instant_time].append(size)
+    for instant in sorted(sizes):
+        yield _measured(instant, sizes[instant])
+    yield _measured("ALL", [size for each in sizes.values() for size in each])
+
+
+def _measured(what: str, sizes: Sequence[int]) -> tuple[object, ...]:
+    ordered = sorted(sizes) or [0]
+
+    def percentile(share: float) -> float:
+        place = share * (len(ordered) + 1)
+        below = ordered[min(max(int(place) - 1, 0), len(ordered) - 1)]
+        above = ordered[min(max(int(place), 0), len(ordered) - 1)]
+        return below + (above - below) * (place - int(place) if place >= 1 else 0.0)
+
+    return (
+        what,
+        ordered[0],
+        percentile(0.1),
+        percentile(0.5),
+        statistics.fmean(ordered),
+        percentile(0.95),
+        ordered[-1],
+        len(sizes),
+        statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+    )
+
+
+def _file_status(context: Context, values: Values) -> Rows:
+    """Whether a file is there, or which instant removed it."""
+    table = table_of(context, values)
+    snapshot, file = table.snapshot, values["file"]
+    partition = values["partition"]
+    for path, files in snapshot.listing.files.items():
+        if partition in (None, path) and any(name == file for name, _ in files):
+            full = "/".join(part for part in (table.path, path, file) if part)
+            return [("exist", None, None, None, full)]
+    timeline = snapshot.timeline
+    for action, plan in _REMOVALS:
+        for each in timeline.completed():
+            if each.action is not action:
+                continue
+            record = read_plan(plan, timeline.read(each), path=each.requested_time)
+            for path, part in record["partitionMetadata"].items():
+                gone = [name.rpartition("/")[2] for name in part["successDeleteFiles"]]
+                if partition in (None, path) and file in gone:
+                    full = "/".join(part for part in (table.path, path, file) if part)
+                    return [("deleted", action.value, each.requested_time, "active", full)]
+    return [("unknown", None, None, None, None)]
+
+
+def _path_details(context: Context, values: Values) -> Rows:
+    """How many folders, files and bytes lie under a path of any store that Spark knows."""
+    place = context.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(values["path"])
+    store = place.getFileSystem(context.spark._jsparkSession.sessionState().newHadoopConf())
+    places = [each.getPath() for each in store.listStatus(place)] if values["is_sub"] else [place]
+    found = []
+    for each in places:
+        told = store.getContentSummary(each)
+        size = int(told.getLength())
+        found.append(
+            (
+                int(told.getDirectoryCount()),
+                int(told.getFileCount()),
+                size,
+                _with_unit(size),
+                str(each.toString()),
+                int(told.getSpaceConsumed()),
+                int(told.getQuota()),
+                int(told.getSpaceQuota()),
+            )
+        )
+    # By size, or by the number of files.
+    by = 2 if values["sort"] else 1
+    return sorted(found, key=lambda row: row[by], reverse=True)
+
+
+def _with_unit(size: int) -> str:
+    for unit, length in _UNITS:
+        if size >= length:
+            return f"{size / length:.2f}{unit}"
+    return f"{size}B"
+
+
+def _show_invalid(context: Context, values: Values) -> Rows:
+    """Base files that are no Parquet files, by their footers."""
+    if values["needDelete"]:
+        raise UnsupportedFeature(
+            "show_invalid_parquet with needDelete (rows would be gone without a commit; "
+            "rollback_to_instant or restore the table)"
+        )
+    table = context.lake.table_at(values["path"])
+    snapshot = table.snapshot
+    partitions, instants = named(values["partitions"]), named(values["instants"])
+    for partition, files in sorted(snapshot.listing.files.items()):
+        if partitions and partition not in partitions:
+            continue
+        for name, size in files:
+            found = parse_data_file(name, size)
+            if not isinstance(found, BaseFile) or (instants and found.instant_time not in instants):
+                continue
+            path = f"{partition}/{name}" if partition else name
+            if not _is_parquet(snapshot, path):
+                yield (f"{table.path}/{path}",)
+
+
+def _is_parquet(snapshot: Snapshot, path: str) -> bool:
+    try:
+        with snapshot.storage.open_parquet_input(path) as file:
+            pq.read_metadata(file)
+    except (pa.ArrowException, OSError, LakedexError):
+        return False
+    return True
+
+
+_VIEW = {
+    **PLACE,
+    "max_instant": "",
+    "include_max": False,
+    "include_in_flight": False,
+    "exclude_compaction": False,
+    "limit": 10,
+    "path_regex": _EVERY,
+    "filter": "",
+}
+_SLICE = (
+    "partition string, file_id string, base_instant string, data_file string, "
+    "data_file_size long, num_delta_files long, total_delta_file_size long"
+)
+FILES = {
+    "show_fsview_latest": Procedure(
+        {**_VIEW, "partition_path": _EVERY, "merge": True},
+        f"{_SLICE}, delta_size_compaction_scheduled long, delta_size_compaction_unscheduled long, "
+        "delta_to_base_radio_compaction_scheduled double, "
+        "delta_to_base_radio_compaction_unscheduled double, "
+        "delta_files_compaction_scheduled string, delta_files_compaction_unscheduled string",
+        _show_latest,
+    ),
+    "show_fsview_all": Procedure(_VIEW, f"{_SLICE}, delta_files string", _show_all),
+    "stats_file_sizes": Procedure(
+        {"table": str, "partition_path": "", "limit": 10, "path": str},
+        "commit_time string, min long, `10th` double, `50th` double, avg double, `95th` double, "
+        "max long, num_files int, std_dev double",
+        _file_sizes,
+    ),
+    "show_file_status": Procedure(
+        {**PLACE, "partition": str, "file": str, "filter": ""},
+        "status string, action string, instant string, timeline string, full_path string",
+        _file_status,
+        needs=("file",),
+    ),
+    "show_fs_path_detail": Procedure(
+        {"path": str, "is_sub": False, "sort": True, "limit": 100, "filter": ""},
+        "path_num long, file_num long, storage_size long, `storage_size(unit)` string, "
+        "storage_path string, space_consumed long, quota long, space_quota long",
+        _path_details,
+        needs=("path",),
+    ),
+    "show_invalid_parquet": Procedure(
+        {
+            "path": str,
+            "parallelism": 100,
+            "limit": 100,
+            "needDelete": False,
+            "partitions": "",
+            "instants": "",
+            "filter": "",
+        },
+        "path string",
+        _show_invalid,
+        needs=("path",),
+    ),
+}

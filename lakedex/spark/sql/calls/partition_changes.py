@@ -1,0 +1,98 @@
+"""truncate_table, drop_partition and run_ttl: partitions that go away as a whole."""
+
+from __future__ import annotations
+
+import time
+
+from lakedex.errors import InvalidInput
+from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, named, options_of, table_of
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.partitions import partition_paths
+from lakedex.spark.table import SparkTable
+from lakedex.timeline.instant_time import to_epoch_ms
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_BY_TIME, _BY_CREATION = "KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"
+_POLICY = "hoodie.partition.ttl.strategy.type"
+_DAYS = "hoodie.partition.ttl.strategy.days.retain"
+_MOST = "hoodie.partition.ttl.strategy.max.delete.partitions"
+_TTL_OPTIONS = "hoodie.partition.ttl."
+
+
+def _truncate(context: Context, values: Values) -> Rows:
+    begun = time.monotonic()
+    table = table_of(context, values)
+    wanted = named(values["partitions"])
+    table.delete_partitions(_known(table, wanted or partition_paths(table) or [""]))
+    yield "SUCCESS", round((time.monotonic() - begun) * 1000)
+
+
+def _drop(context: Context, values: Values) -> Rows:
+    table = table_of(context, values)
+    table.delete_partitions(_known(table, named(values["partition"])))
+    yield ("Success",)
+
+
+def _known(table: SparkTable, wanted: list[str]) -> list[str]:
+    """Paths of partitions that are there."""
+    present = {each.partition for each in table.snapshot.slices}
+    missing = [path for path in wanted if path not in present]
+    if missing and missing != [""]:
+        raise InvalidInput(f"table {table.name} has no partition {missing[0]!r}")
+    return wanted
+
+
+def _run_ttl(context: Context, values: Values) -> Rows:
+    """Drop the partitions whose newest rows are older than some days."""
+    table = table_of(context, values)
+    options = options_of(context, values)
+    policy = str(values["ttl_policy"] or options.get(_POLICY, _BY_TIME)).upper()
+    if policy not in (_BY_TIME, _BY_CREATION):
+        raise InvalidInput(f"ttl_policy is {_BY_TIME} or {_BY_CREATION}, not {policy!r}")
+    days = values["retain_days"] if values["retain_days"] is not None else options.get(_DAYS)
+    if days is None or int(days) < 0:
+        raise InvalidInput(f"run_ttl needs retain_days => ..., or the option {_DAYS}")
+    oldest = time.time() * 1000 - int(days) * _DAY_MS
+    expired = [path for path, at in _times(table, policy).items() if at < oldest]
+    expired = sorted(expired)[: int(options.get(_MOST, 1000))]
+    if expired:
+        own = {k: v for k, v in options.items() if not k.startswith(_TTL_OPTIONS)}
+        table.delete_partitions(expired, options=own)
+    return [(path,) for path in expired]
+
+
+def _times(table: SparkTable, policy: str) -> dict[str, int]:
+    """When each partition was written first, or last."""
+    snapshot = table.snapshot
+    zone = snapshot.config.timezone
+    found: dict[str, int] = {}
+    chosen = min if policy == _BY_CREATION else max
+    for each in snapshot.slices:
+        for instant in (each.base_instant, *(log.instant_time for log in each.logs)):
+            at = to_epoch_ms(instant, zone)
+            found[each.partition] = chosen(found.get(each.partition, at), at)
+    found.pop("", None)
+    return found
+
+
+PARTITION_CHANGES = {
+    "truncate_table": Procedure(
+        {"table": str, "partitions": str, "path": str},
+        "result string, time_cost long",
+        _truncate,
+        changes=True,
+    ),
+    "drop_partition": Procedure(
+        {"table": str, "partition": str, "path": str},
+        "result string",
+        _drop,
+        changes=True,
+        needs=("partition",),
+    ),
+    "run_ttl": Procedure(
+        {"table": str, "ttl_policy": str, "retain_days": int, "options": str, "path": str},
+        "deleted_partitions string",
+        _run_ttl,
+        changes=True,
+    ),
+}

@@ -1,0 +1,94 @@
+"""All procedures that CALL knows, and those of Hudi that it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql.types import StructType
+
+from lakedex.errors import InvalidInput
+from lakedex.spark.sql.calls.cleaning import CLEANING
+from lakedex.spark.sql.calls.commits import COMMITS
+from lakedex.spark.sql.calls.copying import COPYING
+from lakedex.spark.sql.calls.files import FILES
+from lakedex.spark.sql.calls.going_back import GOING_BACK
+from lakedex.spark.sql.calls.logs import LOGS
+from lakedex.spark.sql.calls.metadata import METADATA
+from lakedex.spark.sql.calls.partition_changes import PARTITION_CHANGES
+from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, table_of
+from lakedex.spark.sql.calls.repairs import REPAIRS
+from lakedex.spark.sql.calls.rewriting import REWRITING
+from lakedex.spark.sql.calls.timelines import TIMELINES
+from lakedex.spark.sql.context import Context
+
+_TYPE_NAMES = {str: "string", int: "integer", bool: "boolean"}
+
+
+def _show_properties(context: Context, values: Values) -> Rows:
+    return sorted(table_of(context, values).properties.items())
+
+
+def _help(context: Context, values: Values) -> Rows:
+    """The names of all procedures, or the parameters and the answer of one."""
+    if values["cmd"] is None:
+        lines = ["call [command]([key1]=>[value1],[key2]=>[value2])", *sorted(PROCEDURES)]
+        return [("\n".join(lines),)]
+    procedure = PROCEDURES.get(str(values["cmd"]).lower())
+    if procedure is None:
+        raise InvalidInput(f"there is no procedure {values['cmd']!r}; CALL help() tells all")
+    lines = ["parameters:", _line("param", "type_name", "default_value", "required")]
+    for name, default in procedure.parameters.items():
+        kind = default if isinstance(default, type) else type(default)
+        shown = "None" if isinstance(default, type) else str(default)
+        needed = name in procedure.needs or name == "table"
+        lines.append(_line(name, _TYPE_NAMES[kind], shown, str(needed).lower()))
+    lines += ["outputType:", _line("name", "type_name")]
+    answer: StructType = context.spark.createDataFrame([], procedure.columns).schema
+    lines += [_line(field.name, field.dataType.typeName()) for field in answer]
+    return [("\n".join(lines),)]
+
+
+def _line(*words: str) -> str:
+    return "".join(f"{word:<30}" for word in words).rstrip()
+
+
+PROCEDURES: Mapping[str, Procedure] = {
+    "help": Procedure({"cmd": str}, "result string", _help),
+    "show_table_properties": Procedure(
+        {"table": str, "path": str, "limit": 10, "filter": ""},
+        "key string, value string",
+        _show_properties,
+    ),
+    **COMMITS,
+    **TIMELINES,
+    **FILES,
+    **METADATA,
+    **LOGS,
+    **CLEANING,
+    **GOING_BACK,
+    **REWRITING,
+    **COPYING,
+    **PARTITION_CHANGES,
+    **REPAIRS,
+}
+_NO_AUDIT = "the table's lock keeps no audit here"
+_NO_BOOTSTRAP = "CREATE TABLE ... USING hudi AS SELECT copies the rows of another table"
+REFUSED: Mapping[str, str] = {
+    "downgrade_table": "tables are written at version 9 only",
+    "repair_deduplicate": "MERGE or INSERT OVERWRITE the rows that should stay",
+    "repair_migrate_partition_meta": "partitions are known by their text files",
+    "repair_overwrite_hoodie_props": "ALTER TABLE ... SET TBLPROPERTIES",
+    "repair_corrupted_clean_files": "run_clean gives plans up that cannot be read",
+    "hive_sync": "names live in the session's own catalog: enableHiveSupport()",
+    "sync_validate": "names live in the session's own catalog: enableHiveSupport()",
+    "run_bootstrap": _NO_BOOTSTRAP,
+    "hdfs_parquet_import": _NO_BOOTSTRAP,
+    "show_bootstrap_mapping": _NO_BOOTSTRAP,
+    "show_bootstrap_partitions": _NO_BOOTSTRAP,
+    "set_audit_lock": _NO_AUDIT,
+    "show_audit_lock_status": _NO_AUDIT,
+    "validate_audit_lock": _NO_AUDIT,
+    "cleanup_audit_lock": _NO_AUDIT,
+    "partition_bucket_index_manager": "all partitions of a table have one number of buckets",
+}
+"""Procedures of Hudi that lakedex does not have, with what to do instead or why not."""

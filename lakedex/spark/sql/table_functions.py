@@ -1,0 +1,165 @@
+"""Functions of Hudi that stand in the place of a table, such as `hudi_table_changes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from lakedex.api import ReadOptions, Table
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.spark.schemas import spark_schema
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.plans import Node, listed
+from lakedex.spark.table import SparkTable
+from lakedex.timeline.instant import file_name
+
+_LATEST = "latest_state"
+_QUERY_TYPE = "hoodie.datasource.query.type"
+_QUERY_TYPES = ("snapshot", "read_optimized")
+_TIMELINE = (
+    "Timestamp string, Action string, State string, Completion_Time string, File_Name string, "
+    "Total_Bytes_Written long, Total_Files_Updated long, Total_Partitions_Written long, "
+    "Total_Records_Written long, Total_Updated_Records_Written long, Total_Write_Errors long"
+)
+_FILES = (
+    "File_ID string, Partition_Path string, Base_Instant_Time string, Base_File_Path string, "
+    "Base_File_Size long, Log_File_Count long, Log_File_Size long, "
+    "Log_File_Scheduled long, Log_File_Unscheduled long"
+)
+
+
+def table_function(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan or nothing
+    """The plan in the place of a function; None where it is none of Hudi's, or not about us."""
+    (name,) = [str(part).lower() for part in listed(node.name())][-1:]
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        return None
+    given = [constant(context, each) for each in listed(node.functionArgs())]
+    if given and _is_of_hudi_itself(context, given[0]):
+        return None
+    if name in _MISSING:
+        raise UnsupportedFeature(f"the function {name}")
+    if not function.least <= len(given) <= function.most:
+        raise InvalidInput(f"{name} takes {function.takes}, not {len(given)} values")
+    table = (
+        context.lake.table_at(given[0])
+        if "/" in given[0]
+        else context.open(context.names.named(given[0]))
+    )
+    return function.rows(context, table, given[1:])._jdf.queryExecution().analyzed()
+
+
+def constant(context: Context, expression: Node) -> str:
+    """The value of a constant expression, as text."""
+    column = context.plans.column(expression).cast("string")
+    value = context.spark.range(1).select(column.alias("value")).first()["value"]
+    if value is None:
+        raise InvalidInput("a time of a table's past must not be null")
+    return str(value)
+
+
+def _is_of_hudi_itself(context: Context, table: str) -> bool:
+    """Whether it is for Hudi's own bundle to answer about a table."""
+    if context.names.is_own("hudi"):
+        return False
+    return "/" in table or context.names.find(context.names.parts(table)) is None
+
+
+def _changes(_context: Context, table: SparkTable, given: list[str]) -> DataFrame:
+    """The newest version of rows that were written in a range of time."""
+    if given[0].lower() != _LATEST:
+        raise UnsupportedFeature(f"hudi_table_changes with {given[0]!r} (only {_LATEST!r})")
+    return table.changes(*given[1:])
+
+
+def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
+    """The rows, or only those of base files."""
+    kind = given[0].lower()
+    if kind not in _QUERY_TYPES:
+        raise UnsupportedFeature(f"hudi_query with {given[0]!r} (only {', '.join(_QUERY_TYPES)})")
+    reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, kind)
+    return reader.load(table.path)
+
+
+def _timeline(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
+    """The instants of the table, those of the archive too where they are wanted."""
+    timeline = table.snapshot.timeline
+    layout = timeline.config.timeline_layout
+    instants = list(timeline.instants)
+    if given and given[0].lower() == "true":
+        instants += timeline.archived.instants()
+    rows = []
+    for each in sorted(instants):
+        written: tuple[int | None, ...] = (None,) * 6
+        if each.is_completed and each.action.is_write and each in timeline.instants:
+            stats = list(timeline.commit_metadata(each).stats())
+            written = (
+                sum(stat.total_write_bytes or 0 for stat in stats),
+                sum(stat.prev_commit not in (None, "null") for stat in stats),
+                len({stat.partition_path for stat in stats}),
+                sum(stat.num_writes or 0 for stat in stats),
+                sum(stat.num_updates or 0 for stat in stats),
+                sum(stat.total_write_errors or 0 for stat in stats),
+            )
+        names = each.requested_time, each.action.value, each.state.name, each.completion_time
+        rows.append((*names, file_name(each, layout), *written))
+    return context.spark.createDataFrame(rows, _TIMELINE)
+
+
+def _files(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
+    """The file slices that a query reads, of all partitions or of those that a pattern names."""
+    snapshot = table.snapshot
+    planned = snapshot.visibility.pending_compactions
+    rows = []
+    for each in snapshot.slices:
+        if given and not fnmatchcase(each.partition, given[0]):
+            continue
+        instant = planned.get(each.id)
+        due = sum(log.size_bytes for log in each.logs if instant and log.instant_time < instant)
+        path = None if each.base is None else f"{table.path}/{each.path_of(each.base.name)}"
+        size = sum(log.size_bytes for log in each.logs)
+        base = 0 if each.base is None else each.base.size_bytes
+        place = each.file_id, each.partition, each.base_instant, path
+        rows.append((*place, base, len(each.logs), size, due, size - due))
+    return context.spark.createDataFrame(rows, _FILES)
+
+
+def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFrame:
+    """The records of the metadata table, all indexes together; the driver holds them."""
+    snapshot = table.snapshot
+    if snapshot.metadata is None:
+        raise InvalidInput(f"table {table.name} has no metadata table")
+    face = Table(snapshot, ReadOptions())
+    parts = []
+    for name in sorted(snapshot.config.metadata_partitions):
+        records = face.metadata(name)
+        schema = spark_schema(records.schema)
+        rows = records.to_pylist(maps_as_pydicts="strict")
+        parts.append(context.spark.createDataFrame(rows, schema))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+
+
+@dataclass(frozen=True)
+class _Function:
+    takes: str
+    least: int
+    most: int
+    rows: Callable[[Context, SparkTable, list[str]], DataFrame]
+
+
+_MISSING = ("hudi_vector_search", "hudi_vector_search_batch")
+_FUNCTIONS: Mapping[str, _Function] = {
+    "hudi_table_changes": _Function(
+        f"a table, '{_LATEST}', a begin and perhaps an end", 3, 4, _changes
+    ),
+    "hudi_query": _Function(f"a table and {' or '.join(_QUERY_TYPES)}", 2, 2, _query),
+    "hudi_query_timeline": _Function("a table and perhaps 'true' for archived", 1, 2, _timeline),
+    "hudi_filesystem_view": _Function("a table and perhaps a pattern of partitions", 1, 2, _files),
+    "hudi_metadata": _Function("a table", 1, 1, _metadata),
+    **dict.fromkeys(_MISSING, _Function("a table", 0, 99, _metadata)),
+}

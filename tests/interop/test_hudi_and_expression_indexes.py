@@ -1,0 +1,107 @@
+"""Expression indexes between lakedex and real Hudi: each prunes by what both keep up."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import lakedex
+from lakedex.errors import IndexUnusable
+from lakedex.services.index_creating import create_index
+from tests.interop.handing_over import (
+    by_hudi,
+    by_lakedex,
+    hudi_writes,
+    make_table,
+    source,
+    writer_of,
+)
+from tests.interop.reading import ask
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ver", pa.int64()),
+        ("s", pa.string()),
+        ("ts", pa.timestamp("us", "UTC")),
+        ("p", pa.string()),
+    ]
+)
+NOON = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)
+COLUMNS = ("id", "ver", "s")
+ZONE = "lakedex.expression.time.zone"
+DAY = "date_format(ts, 'yyyy-MM-dd')"
+
+
+def rows(first: int, last: int, ver: int) -> pa.Table:
+    """Rows of four partitions, each with days and names of its own."""
+    found = [
+        {
+            "id": f"k{i:03}",
+            "ver": ver,
+            "s": f"{'abcd'[i % 4]}X{i}-{ver}",
+            "ts": NOON + dt.timedelta(days=i % 4, minutes=i),
+            "p": f"p{i % 4}",
+        }
+        for i in range(first, last)
+    ]
+    return pa.Table.from_pylist(found, SCHEMA)
+
+
+def assert_both_prune(spark, path: str, predicate: str, keys: list[str], files: int) -> None:
+    """Both engines find the rows of a predicate, in as many files."""
+    answer = ask(spark, path, predicate)
+    assert (answer.ids, answer.files) == (keys, files), predicate
+    assert [row[0] for row in by_lakedex(path, predicate, COLUMNS)] == keys
+    assert len(lakedex.open(path).explain(predicate).files) == files, predicate
+
+
+def test_hudi_prunes_by_our_indexes_and_goes_on_writing(spark, tmp_path):
+    # traps: B61 B65
+    path = str(tmp_path / "t")
+    writer = make_table(path, "mor", SCHEMA)
+    writer.upsert(source(rows(0, 40, 1)))
+    create_index(writer, "up", "s", options={"expr": "upper"})
+    create_index(writer, "day", "date_format(ts, 'yyyy-MM-dd')")
+    assert_both_prune(spark, path, "upper(s) = 'EX5-1'", [], 0)
+    assert_both_prune(spark, path, f"{DAY} = '2024-03-03' and id < 'k007'", ["k002", "k006"], 1)
+    writer.upsert(source(rows(4, 6, 2)))
+    writer.delete(source(rows(7, 8, 3)))
+    hudi_writes(spark, path, rows(5, 8, 4), tmp_path)
+    assert_both_prune(spark, path, "upper(s) = 'BX5-4'", ["k005"], 1)
+    assert_both_prune(spark, path, "upper(s) = 'DX7-4'", ["k007"], 1)
+    writer_of(path).upsert(source(rows(5, 6, 5)))
+    assert_both_prune(spark, path, "upper(s) = 'BX5-5'", ["k005"], 1)
+    assert by_hudi(spark, path, columns=COLUMNS) == by_lakedex(path, columns=COLUMNS)
+    report = lakedex.open(path).verify()
+    assert report.ok, report.problems[:3]
+
+
+def test_we_keep_up_indexes_that_hudi_built(spark, tmp_path):
+    path = str(tmp_path / "t")
+    make_table(path, "cow", SCHEMA).upsert(source(rows(0, 40, 1)))
+    hudi_indexes(spark, path)
+    with pytest.raises(IndexUnusable, match=ZONE):
+        writer_of(path).upsert(source(rows(5, 6, 2)))
+    writer = writer_of(path, {ZONE: "UTC"})
+    writer.upsert(source(rows(5, 7, 2)))
+    assert_both_prune(spark, path, "upper(s) = 'BX5-2'", ["k005"], 1)
+    assert_both_prune(spark, path, f"{DAY} = '2024-03-03' and id < 'k007'", ["k002", "k006"], 1)
+    report = lakedex.open(path).verify()
+    assert report.ok, report.problems[:3]
+
+
+def hudi_indexes(spark, path: str) -> None:
+    """Let Hudi make both indexes, for which it wants a lock to be chosen."""
+    lock = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+    spark.sql(f"create table to_compute using hudi location '{path}'")
+    spark.sql(f"set hoodie.write.lock.provider={lock}")
+    day = "expr='date_format', format='yyyy-MM-dd'"
+    try:
+        spark.sql("create index up on to_compute using column_stats(s) options(expr='upper')")
+        spark.sql(f"create index day on to_compute using column_stats(ts) options({day})")
+    finally:
+        spark.sql("reset hoodie.write.lock.provider")
+        spark.sql("drop table to_compute")

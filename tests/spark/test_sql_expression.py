@@ -1,0 +1,126 @@
+"""Expression indexes by SQL: what Spark's optimiser makes of predicates prunes files."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError, UnsupportedFeature
+
+DAY_S = 86_400
+FIRST = 1_664_582_400  # 2022-10-01T00:00:00Z
+ZONE = "spark.sql.session.timeZone"
+
+
+@pytest.fixture(scope="module")
+def events(lake, spark, tmp_path_factory):
+    """Four files, one a day, with indexes on the day, the hour and the name."""
+    path = tmp_path_factory.mktemp("expr") / "events"
+    spark.sql(
+        "CREATE TABLE events (id string, ts bigint, at timestamp, name string) USING hudi "
+        f"TBLPROPERTIES (primaryKey='id', orderingFields='ts', type='mor') LOCATION '{path}'"
+    )
+    names = ("Ann", "bob", "Bob", "")
+    for day, name in enumerate(names):
+        rows = ", ".join(
+            f"('k{day}{n}', {FIRST + day * DAY_S + n * 3600}L, "
+            f"timestamp_seconds({FIRST + day * DAY_S + (4 * day + n) * 3600}), '{name}')"
+            for n in range(4)
+        )
+        lake.table("events").bulk_insert(spark.sql(f"SELECT * FROM VALUES {rows}"
+                                                   " AS v(id, ts, at, name)"))  # fmt: skip
+    sql = spark.sql
+    sql("CREATE INDEX idx_day ON events USING column_stats(ts) "
+        "OPTIONS (expr='from_unixtime', format='yyyy-MM-dd')")  # fmt: skip
+    sql("CREATE INDEX idx_hour ON TABLE events (hour(at))")
+    sql("CREATE INDEX IF NOT EXISTS up ON events USING column_stats (upper(name))")
+    sql("CREATE INDEX low ON events USING bloom_filters(name) OPTIONS (expr='lower')")
+    return lake.table("events")
+
+
+def asked(lake, condition: str) -> tuple[list[str], int]:
+    """The rows that a query finds, and how many files it reads."""
+    query = f"SELECT id FROM events WHERE {condition}"
+    rows = lake.spark.sql(query).collect()
+    return sorted(row["id"] for row in rows), len(lake.explain(query).files)
+
+
+DAY = "from_unixtime(ts, 'yyyy-MM-dd')"
+SHAPES = [
+    # traps: B12
+    (f"{DAY} = '2022-10-02'", 4, 1),
+    (f"'2022-10-02' = {DAY} AND id > 'k11'", 2, 1),
+    (f"{DAY} <=> '2022-10-02'", 4, 1),
+    (f"{DAY} BETWEEN '2022-10-02' AND '2022-10-03'", 8, 2),
+    (f"{DAY} IN ('2022-10-01', '2022-10-04')", 8, 2),
+    (f"{DAY} IN ({', '.join(repr(f'2022-10-{day}') for day in range(10, 25))})", 0, 0),
+    (f"{DAY} LIKE '2022-10-03%'", 4, 1),
+    (f"NOT ({DAY} < '2022-10-04')", 4, 1),
+    (f"{DAY} IS NULL", 0, 0),
+    (f"{DAY} = '2022-10-02' OR {DAY} = '2022-10-03'", 8, 2),
+    (f"substring({DAY}, 1, 7) = '2022-11'", 0, None),
+    ("hour(at) = 5", 1, 1),
+    (f"hour(at) >= 12 AND {DAY} <= '2022-10-03'", 0, 0),
+    ("upper(name) = 'BOB'", 8, 2),
+    ("lower(name) = 'ann'", 4, 1),
+    # traps: B61
+    ("name = 'bob'", 4, 1),
+    ("name = 'BOB'", 0, None),
+    # traps: B11
+    (f"ts = {FIRST + DAY_S}", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("condition", "rows", "files"), SHAPES)
+def test_the_shapes_of_predicates_prune(events, lake, monkeypatch, condition, rows, files):
+    monkeypatch.setenv("LAKEDEX_INDEX_COST", "ignore")
+    found, read = asked(lake, condition)
+    assert len(found) == rows
+    assert files is None or read == files
+
+
+def test_writes_of_sessions_in_other_zones_keep_to_the_zone_of_the_index(
+    events, lake, spark, monkeypatch
+):
+    monkeypatch.setenv("LAKEDEX_INDEX_COST", "ignore")
+    own = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, "Asia/Tokyo")
+    try:
+        spark.sql(f"UPDATE events SET ts = {FIRST + 9 * DAY_S + 1}, name = 'new' WHERE id = 'k00'")
+        spark.sql("DELETE FROM events WHERE id = 'k01'")
+        spark.sql("DELETE FROM events WHERE id = 'nobody'")
+        assert asked(lake, f"{DAY} = '2022-10-10'")[0] == ["k00"]
+    finally:
+        spark.conf.set(ZONE, own)
+    assert asked(lake, f"{DAY} = '2022-10-10'") == (["k00"], 1)
+    assert asked(lake, "upper(name) = 'NEW'")[0] == ["k00"]
+    assert events.verify().ok
+    spark.sql("REFRESH INDEX idx_day ON events")
+    shown = {row["index_name"]: row for row in spark.sql("SHOW INDEXES FROM events").collect()}
+    assert shown["expr_index_idx_day"]["col_name"] == "ts"
+    assert asked(lake, f"{DAY} = '2022-10-10'") == (["k00"], 1)
+    spark.sql("DROP INDEX idx_hour ON events")
+    assert "expr_index_idx_hour" not in {each.name for each in events.indexes()}
+
+
+WRONG: list[tuple[str, type[LakedexError], str]] = [
+    ("CREATE INDEX i ON events (soundex(name))", UnsupportedFeature, "the function 'soundex'"),
+    ("CREATE INDEX i ON events (rand())", UnsupportedFeature, "the function 'rand'"),
+    ("CREATE INDEX i ON events (max(ts))", UnsupportedFeature, "the function 'max'"),
+    ("CREATE INDEX i ON events (upper(name) x)", InvalidDefinition, "x"),
+    ("CREATE INDEX i ON events (upper(name)) x", InvalidDefinition, "the statement should end"),
+    ("CREATE INDEX i ON events USING lucene (upper(name))", UnsupportedFeature, "'lucene'"),
+    ("CREATE INDEX i ON events (upper(ts))", InvalidInput, "cannot be indexed by upper"),
+    (
+        "CREATE INDEX i ON events USING column_stats(at) OPTIONS (expr='date_format')",
+        InvalidInput,
+        "needs the option 'format'",
+    ),
+]
+
+
+def test_what_cannot_be_indexed_is_named(events, lake):
+    before = [each.name for each in events.indexes()]
+    for statement, error, message in WRONG:
+        with pytest.raises(error, match=message):
+            lake.sql(statement)
+    assert [each.name for each in events.indexes()] == before
