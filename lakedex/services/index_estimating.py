@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
@@ -30,6 +31,8 @@ from lakedex.write.row_size import stored_rows
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
+_BUILD_JOBS = 2
+"""One reads the slices, one writes the file groups."""
 _SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
 """Hudi's bounds of the number of file groups, unless options say others."""
 
@@ -46,7 +49,7 @@ class IndexEstimate:
     file_groups: int
     size_bytes: int
     build_seconds: float
-    """By one task after the other; it is shared by as many as run at the same time."""
+    """By one task after the other, unless an engine was given: then as its jobs."""
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
     bytes_per_write: int
@@ -74,13 +77,16 @@ class _Sample:
         return len(pc.unique(self.values))
 
 
-def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> IndexEstimate:
+def estimate_index(
+    snapshot: Snapshot, column: str, *, growth: float = 1.0, engine: Engine | None = None
+) -> IndexEstimate:
     """What a secondary index on a column would be like.
 
     Args:
         snapshot: The table.
         column: The column.
         growth: How many times as many rows the table will have; values grow in number with them.
+        engine: Who would build it; how long a job of it takes to start is tried out.
 
     Raises:
         InvalidInput: The column is missing or cannot be indexed, or there are no rows.
@@ -103,19 +109,29 @@ def estimate_index(snapshot: Snapshot, column: str, *, growth: float = 1.0) -> I
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
     empty_write, tombstone = _log_bytes(sample, column)
+    building = (sample.seconds + encoding) * grown / len(sample.keys)
     return IndexEstimate(
         column=column,
         rows=grown,
         values=round(values * growth),
         file_groups=groups,
         size_bytes=round(groups * fixed + grown * per_entry),
-        build_seconds=(sample.seconds + encoding) * grown / len(sample.keys),
+        build_seconds=building if engine is None else _as_jobs(engine, building),
         bytes_per_change=per_entry + tombstone,
         bytes_per_write=round(groups * empty_write),
         files=files,
         files_per_value=per_value,
         sampled_rows=len(sample.keys),
     )
+
+
+def _as_jobs(engine: Engine, seconds: float) -> float:
+    """What so much work takes when the tasks of an engine share it."""
+    for _ in range(2):  # The first may have to start workers, which then stay.
+        began = time.perf_counter()
+        engine.map("see how long a job takes", abs, list(range(engine.parallelism)))
+        start = time.perf_counter() - began
+    return _BUILD_JOBS * start + seconds / engine.parallelism
 
 
 def groups_for(rows: int) -> int:

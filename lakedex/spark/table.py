@@ -17,6 +17,7 @@ from lakedex.services.clustering import cluster_table, run_clustering, schedule_
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.inline import writer_with_services
 from lakedex.services.repairing import RepairReport, repair_table
@@ -309,6 +310,15 @@ class SparkTable(TableViews):
     def drop_index(self, name: str) -> None:
         """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
+
+    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
+        """What a secondary index on a column would cost and bring, from a sample of the table.
+
+        Args:
+            column: The column.
+            growth: How many times as many rows the table will have.
+        """
+        return estimate_index(self.snapshot, column, growth=growth, engine=self._engine)
 
     def refresh_index(self, name: str) -> None:
         """Build a secondary index anew from the data."""

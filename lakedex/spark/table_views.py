@@ -11,7 +11,6 @@ from lakedex.index.catalog import IndexInfo
 from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
 from lakedex.services.advising import Advice
-from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.verifying import VerifyReport
 
 
@@ -47,12 +46,3 @@ class TableViews(ABC):
     def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
         """Hold every entry of every index, or of some, against the data."""
         return self._open().verify(indexes)
-
-    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
-        """What a secondary index on a column would cost and bring, from a sample of the table.
-
-        Args:
-            column: The column.
-            growth: How many times as many rows the table will have.
-        """
-        return estimate_index(self._open().snapshot, column, growth=growth)

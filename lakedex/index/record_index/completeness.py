@@ -19,9 +19,10 @@ from lakedex.errors import CorruptFile, LakedexError
 from lakedex.filegroup import FileSlice, count_rows
 from lakedex.index.answer import IndexedTable
 from lakedex.index.cost import Amount, count_seconds, lookup_seconds, round_trip_seconds
+from lakedex.index.file_bounds import slice_files
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.group_merge import live_count
-from lakedex.index.metadata_table.keys import column_stats_key
+from lakedex.index.metadata_table.hashing import name_id
 
 PARTITION = "record_index"
 _STATS_PARTITION = "column_stats"
@@ -120,14 +121,8 @@ def _counts_from_stats(
     counts = np.full(len(slices), -1, dtype=np.int64)
     if _footers_seconds(table, len(slices)) <= _stats_seconds(table, len(slices)):
         return counts
-    keys = pa.array(
-        [
-            column_stats_key(_COUNTED_COLUMN, file_slice.partition, file_slice.base.name)
-            for file_slice in slices
-            if file_slice.base is not None
-        ],
-        pa.string(),
-    )
+    tails = slice_files(tuple(slices)).key_tails
+    keys = pc.binary_join_element_wise(name_id(_COUNTED_COLUMN), tails, "")
     found = table.metadata.lookup(_STATS_PARTITION, keys)
     if len(found) == 0:
         return counts

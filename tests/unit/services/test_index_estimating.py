@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
 from lakedex.services import index_estimating
 from lakedex.services.index_estimating import estimate_index
@@ -96,6 +97,19 @@ def test_growth_is_that_of_a_larger_table(trips, tmp_path):
     assert told.size_bytes == pytest.approx(now.size_bytes, rel=0.25)
     assert told.bytes_per_change == pytest.approx(now.bytes_per_change, rel=0.25)
     assert told.files_per_value == pytest.approx(now.files_per_value, rel=0.25)
+
+
+def test_an_engine_is_tried_out(trips):
+    jobs = []
+
+    class Watched(LocalEngine):
+        def map(self, label, worker, tasks):
+            jobs.append((label, len(tasks)))
+            return super().map(label, worker, tasks)
+
+    told = estimate_index(trips.table().snapshot, "rider", engine=Watched(3))
+    assert jobs == [("see how long a job takes", 3)] * 2
+    assert told.build_seconds > 0
 
 
 def test_growth_is_taken_into_account(trips):
