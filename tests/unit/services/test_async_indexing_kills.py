@@ -24,7 +24,7 @@ from tests.support.killing import Watch, changes_of, finish, start
 from tests.support.secondary import RECORD_INDEX, Trips, pairs
 
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
-POINTS = 6
+POINTS = 4
 
 
 def build(path: str) -> None:
@@ -164,7 +164,7 @@ def test_a_writer_that_is_killed_while_it_clears_a_dead_build_away(template, tmp
     changes = changes_of(upsert, dead.copied(tmp_path / "d").path, result=tmp_path / "clearing")
     last = next(at for at, change in enumerate(changes) if "commit.requested" in change)
     assert any(f"delete_folder .hoodie/metadata/{RIDER}" in change for change in changes[:last])
-    step = 1 if EVERY else 4
+    step = 1 if EVERY else 6
     for at in range(int(time.time() // 86_400) % step, last, step):
         trips = dead.copied(tmp_path / f"killed-{at}")
         assert finish(start(upsert, trips.path, watch=Watch(at))) == -9, changes[at]
