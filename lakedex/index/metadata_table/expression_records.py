@@ -29,6 +29,7 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
         changes.removed,
         [column],
         note=None if notes.zone is None else zone_note(notes.zone),
+        always_typed=True,
     )
     top = column.partition(".")[0]
     partitions = partition_stats_change(

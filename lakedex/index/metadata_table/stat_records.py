@@ -31,10 +31,12 @@ def column_stats_change(
     columns: Sequence[str],
     *,
     note: str | None = None,
+    always_typed: bool = False,
 ) -> Change:
     """The ranges of new files, and the keys of removed files in all columns that have ranges.
 
-    `note` stands beside the bounds where their type leaves room for one.
+    `note` stands beside the bounds where their type leaves room for one. `always_typed` gives a
+    file without rows the type of the others: Hudi cannot merge two types in expression indexes.
     """
     ends = _EndOfKeys()
     parts = [
@@ -45,6 +47,7 @@ def column_stats_change(
             RecordType.COLUMN_STATS,
             [False] * len(stats),
             note,
+            always_typed=always_typed,
         )
         for column, stats in statistics.items()
         if len(stats)
@@ -179,6 +182,8 @@ def _encoded(
     kind: RecordType,
     tight: Sequence[bool],
     note: str | None = None,
+    *,
+    always_typed: bool = False,
 ) -> Change:
     count = len(stats)
     start = name_id(column)
@@ -187,21 +192,28 @@ def _encoded(
         {
             "key": pa.repeat("", count),
             "type": pa.repeat(pa.scalar(kind.value, pa.int32()), count),
-            STATS_PAYLOAD: _payload(column, stats, kind, tight, note),
+            STATS_PAYLOAD: _payload(column, stats, kind, tight, note, always_typed=always_typed),
         }
     )
     return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
 
 
 def _payload(
-    column: str, stats: pa.Table, kind: RecordType, tight: Sequence[bool], note: str | None
+    column: str,
+    stats: pa.Table,
+    kind: RecordType,
+    tight: Sequence[bool],
+    note: str | None,
+    *,
+    always_typed: bool,
 ) -> pa.StructArray:
     count = len(stats)
     minimum, maximum = _flat(stats["minimum"]), _flat(stats["maximum"])
     bounds = stored_bounds(column, minimum, maximum)
     empty = pc.equal(_flat(stats["value_count"]), 0)
+    untyped = bounds.ordinal if always_typed else _NULL_ORDINAL
     ordinals = pc.if_else(
-        empty, pa.scalar(_NULL_ORDINAL, pa.int32()), pa.scalar(bounds.ordinal, pa.int32())
+        empty, pa.scalar(untyped, pa.int32()), pa.scalar(bounds.ordinal, pa.int32())
     )
     info = pa.repeat(pa.scalar(bounds.info, pa.string()), count)
     if kind is RecordType.COLUMN_STATS:
