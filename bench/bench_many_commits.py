@@ -72,12 +72,14 @@ def history(path: str, commits: int) -> Iterator[Sight]:
     writer = writer_with_services(address, LocalEngine(1), OPTIONS)
     writer.bulk_insert(ArrowRowSource(rows(0, ROWS, 0)))
     taken: list[float] = []
+    # Compactions come after 5 and after 10 commits: the sights fall on all places between them.
+    step = commits // 20 | 1
+    step -= 2 if step % 5 == 0 else 0
     for number in range(1, commits + 1):
         begun = time.perf_counter()
         writer.upsert(ArrowRowSource(rows(number * BATCH, BATCH, number)))
         taken.append(time.perf_counter() - begun)
-        # An odd step, so that the sights fall on all places between two compactions.
-        if number % (commits // 20 | 1) == 0:
+        if number % step == 0:
             yield sight(path, number, 1000 * statistics.median(taken[-10:]))
 
 

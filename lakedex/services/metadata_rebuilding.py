@@ -10,6 +10,7 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.storage.address import StorageAddress
@@ -49,8 +50,8 @@ def rebuild_metadata(
     partitioned = None if definition is None else definition.is_partitioned
     options = WriteOptions.resolve(snapshot.config, kept, {}, record_index_partitioned=partitioned)
     columns = StoredSchema.of(snapshot).columns
-    secondary = _buildable(snapshot, before, columns.names)
-    plan = plan_metadata(snapshot, options.metadata, columns, rows=0, new_indexes=secondary)
+    named = _buildable(snapshot, before, columns.names)
+    plan = plan_metadata(snapshot, options.metadata, columns, rows=0, new_indexes=named)
     with Scratch(address) as scratch:
         facts = TableFacts(
             address=address,
@@ -70,11 +71,11 @@ def rebuild_metadata(
 def _buildable(
     snapshot: Snapshot, before: TableConfig, columns: Collection[str]
 ) -> list[IndexDefinition]:
-    """The secondary indexes that there were, without those whose column is not there any more."""
+    """The indexes with names that there were, without those whose column is not there any more."""
     found = []
     for name in before.metadata_partitions:
         definition = snapshot.definitions.get(name)
-        if definition is None or not name.startswith(PREFIX):
+        if definition is None or not name.startswith((PREFIX, EXPRESSION)):
             continue
         if set(definition.source_fields) <= set(columns):
             found.append(definition)

@@ -19,7 +19,7 @@ from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.metadata import open_metadata_table
-from lakedex.txn.places import marker_folder
+from lakedex.txn.places import heartbeat_path, marker_folder
 from lakedex.txn.rollback import LockedTable, forget
 from lakedex.txn.rollback_files import remove_instant
 
@@ -73,7 +73,7 @@ def discard_build(table: LockedTable, build: IndexBuild) -> None:
     for name in own:
         remove_partition_of(table.storage, name)
     remove_instant(table.storage, table.config, build.instant, Action.INDEXING)
-    forget(table.storage, build.instant)
+    _forget(table.storage, build)
 
 
 def publish_build(table: LockedTable, build: IndexBuild) -> None:
@@ -88,7 +88,7 @@ def publish_build(table: LockedTable, build: IndexBuild) -> None:
             keys.METADATA_PARTITIONS_INFLIGHT: _joined(inflight),
         },
     )
-    forget(table.storage, build.instant)
+    _forget(table.storage, build)
 
 
 def add_definitions(table: LockedTable, build: IndexBuild) -> None:
@@ -122,6 +122,12 @@ def clear_builds(table: LockedTable, timeline: Timeline, life: SignsOfLife) -> b
             discard_build(table, build)
             found = True
     return found
+
+
+def _forget(storage: Storage, build: IndexBuild) -> None:
+    """Remove what lies beside the table; while the writer is named there, others go on with it."""
+    storage.delete(heartbeat_path(build.instant))
+    forget(storage, build.instant)
 
 
 def _other_builds(table: LockedTable, build: IndexBuild) -> list[IndexBuild]:

@@ -4,21 +4,23 @@ The changes of an instant lie in log files of its own. Without them the indexes 
 before, record locations included, as long as nothing was made of these files since. A compaction
 takes them in, and an index that was built later knows the rows of that time. Then the metadata
 table is given up: a table without one is whole, and the next write builds the same indexes from
-the data, as the table's own properties say. Secondary indexes are built by whoever gave the
+the data, as the table's own properties say. Indexes with names are built by whoever gave the
 metadata table up; should that be cut short, their definitions stay, for REFRESH INDEX.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options
+from lakedex.config.metadata_options import zone_setting
 from lakedex.config.option_values import flag_text
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.definition import is_free_of_zones
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.deltacommit import load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
@@ -43,8 +45,9 @@ _BUILT_ANEW = (
 )
 _NO_WRITES = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
 _ON = "true"
+_NAMED = (Kind.SECONDARY_INDEX.value, Kind.EXPRESSION_INDEX.value)
 GIVEN_UP: Final = "lakedex.indexes.given.up"
-"""The own property that names secondary indexes to be built again."""
+"""The own property that names secondary and expression indexes to be built again."""
 _log = logging.getLogger("lakedex")
 
 
@@ -106,8 +109,9 @@ def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]
     if can_forget(storage, data, times):
         return
     definitions = load_definitions(storage, data.config)
+    kept = read_own_properties(storage)
     for name in data.config.metadata_partitions:
-        if not _is_built_anew(name, definitions.get(name)):
+        if not _is_built_anew(name, definitions.get(name), kept):
             raise UnsupportedFeature(
                 f"taking commits back that the index {name} has taken in: drop the index first, "
                 "and create it again afterwards; that"
@@ -145,17 +149,20 @@ def _note_wanted(storage: Storage) -> None:
         if options.INDEX_TYPE.given(kept) is None:
             index = "RECORD_LEVEL_INDEX" if by_partition else "GLOBAL_RECORD_LEVEL_INDEX"
             wanted[options.INDEX_TYPE.name] = index
-    secondary = sorted(name for name in present if name.startswith(Kind.SECONDARY_INDEX.value))
-    if secondary:
-        wanted[GIVEN_UP] = ",".join(secondary)
+    named = sorted(name for name in present if name.startswith(_NAMED))
+    if named:
+        wanted[GIVEN_UP] = ",".join(named)
     write_own_properties(storage, {**kept, **wanted})
 
 
-def _is_built_anew(name: str, definition: IndexDefinition | None) -> bool:
+def _is_built_anew(name: str, definition: IndexDefinition | None, kept: Mapping[str, str]) -> bool:
     try:
         kind = metadata_partition(name).kind
     except InvalidInput:
         return False
-    if kind is Kind.SECONDARY_INDEX:
-        return definition is not None and len(definition.source_fields) == 1
+    if kind in (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX):
+        if definition is None or len(definition.source_fields) != 1:
+            return False
+        is_secondary = kind is Kind.SECONDARY_INDEX
+        return is_secondary or zone_setting(name) in kept or is_free_of_zones(definition)
     return kind in _BUILT_ANEW

@@ -144,8 +144,13 @@ def plan_metadata(
             for name in computed
         ),
         new_expressions=tuple(
-            # What is noted of an index of that name is of one that is gone.
-            ExpressionTarget.of(each, columns, {}, options.session_zone)
+            # Who makes one says in which zone; what is noted is of one of that name that is gone.
+            ExpressionTarget.of(
+                each,
+                columns,
+                {} if options.session_zone else options.expression_zones,
+                options.session_zone,
+            )
             for each in made
             if each.name.startswith(EXPRESSION)
         ),

@@ -1,4 +1,11 @@
-"""The folder of a write's spill files: below the table's own folder, gone when the write ends."""
+"""The folder of a write's spill files: below the table's own folder, gone when the write ends.
+
+    write-<id>/owner.json     whose it is
+    write-<id>/files/...      the spill files
+
+The owner's name is there before the first file and is removed after the last one, so that what a
+writer leaves who dies in between is known to be of no use.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +22,7 @@ from lakedex.txn.places import SPILL
 from lakedex.txn.process import ProcessId
 
 _OWNER = "owner.json"
+_FILES = "files"
 _PREFIX = "write-"
 _LONG_SECONDS = 3600
 log = logging.getLogger("lakedex")
@@ -25,14 +33,15 @@ class Scratch:
 
     def __init__(self, address: StorageAddress) -> None:
         """Make nothing yet."""
-        self.path = f"{SPILL}/{_PREFIX}{uuid.uuid4().hex}"
+        self._folder = f"{SPILL}/{_PREFIX}{uuid.uuid4().hex}"
+        self.path = f"{self._folder}/{_FILES}"
         self._storage = address.open()
 
     def __enter__(self) -> Scratch:
         """Remove what writers left that died before they were on the timeline; make the folder."""
         _sweep(self._storage)
         owner = json.dumps(ProcessId.current().to_json()).encode()
-        self._storage.create(f"{self.path}/{_OWNER}", owner)
+        self._storage.create(f"{self._folder}/{_OWNER}", owner)
         return self
 
     def __exit__(
@@ -43,9 +52,9 @@ class Scratch:
     ) -> None:
         """Remove the files; what cannot be removed now is removed by a later write."""
         try:
-            self._storage.delete_folder(self.path)
+            _remove(self._storage, self._folder)
         except LakedexError as problem:
-            log.warning("could not remove %s: %s", self.path, problem)
+            log.warning("could not remove %s: %s", self._folder, problem)
 
 
 def _sweep(storage: Storage) -> None:
@@ -66,7 +75,13 @@ def _sweep(storage: Storage) -> None:
             continue
         if owner is not None and owner.is_surely_dead():
             log.info("removing what %s left in %s", owner, folder)
-            storage.delete_folder(folder)
+            _remove(storage, folder)
+
+
+def _remove(storage: Storage, folder: str) -> None:
+    """Remove the files, and only then the name of their owner."""
+    storage.delete_folder(f"{folder}/{_FILES}")
+    storage.delete_folder(folder)
 
 
 def _newest_ms(storage: Storage, folder: str) -> int | None:

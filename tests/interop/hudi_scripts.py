@@ -62,7 +62,6 @@ INSERT OVERWRITE {t} SELECT 10L, 'u8', 'rider-Y', 'driver-Y', 2.0D, 'sao_paulo';
 RESET hoodie.datasource.overwrite.mode;
 SELECT uuid, city FROM {t} ORDER BY uuid;
 ALTER TABLE {t} DROP PARTITION (city = 'chennai');
-SHOW PARTITIONS {t};
 SELECT uuid, fare FROM {t} WHERE city <> 'chennai' AND fare BETWEEN 1 AND 30 ORDER BY uuid
 """
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 from tests.spark.test_pruning_shown import shown
 
 PROPERTIES = (
@@ -52,9 +54,20 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     assert trips.verify().ok
     sql("REFRESH INDEX idx_rider ON trips_si")
     trips.create_index("idx_fare", "fare", using="secondary_index", options={}, wait=True)
-    with pytest.raises(UnsupportedFeature, match="wait=False"):
-        trips.create_index("idx_city", "city", wait=False)
     assert trips.verify().ok
+    build = trips.create_index("idx_city", "city", wait=False)
+    sql("UPDATE trips_si SET rider = 'eve' WHERE uuid = 'a1'")
+    assert build.wait(120)
+    sql("CREATE INDEX idx_ts ON trips_si (ts) OPTIONS ('hoodie.metadata.index.async' = 'true')")
+    moment = threading.Event()
+    while "building" in {each.state for each in trips.indexes()}:
+        moment.wait(0.1)
+    assert "secondary_index_idx_ts" in {each.name for each in trips.indexes()}
+    assert found("ts = 5") == ["c1"]
+    assert found("city = 'rio'") == ["a2"]
+    assert trips.verify().ok
+    sql("DROP INDEX idx_city ON trips_si")
+    sql("DROP INDEX idx_ts ON trips_si")
     sql("DROP INDEX idx_rider ON trips_si")
     sql("DROP INDEX idx_fare")
     sql("DROP INDEX IF EXISTS idx_rider ON trips_si")

@@ -15,7 +15,7 @@ from itertools import chain
 
 import numpy as np
 
-from lakedex.format.compression import GZIP_HEADER, fast_crc32
+from lakedex.format.compression import GZIP_HEADER, fast_crc32, gzip
 from lakedex.format.deflate.bit_rows import BitRows
 from lakedex.format.deflate.codes import (
     CODE_MASK,
@@ -35,6 +35,7 @@ _KEY_WEIGHT = 2.0
 """Codes of key bytes are made shorter than they should be: more of them fit one look-up."""
 _SAMPLE = 4
 _LEAST_SEEN = 0.5
+_MOST_LONGER = 1.05
 _TRAILER = struct.Struct("<II")
 _WORD_BITS = 64
 
@@ -45,18 +46,27 @@ class EvenDeflater:
     def __init__(self) -> None:
         """Know no codes yet."""
         self._tables: CodeTables | None = None
+        self._is_worse = False
 
     def members(self, cells: EvenCells, cuts: Ints) -> Iterator[bytes] | None:
         """One gzip member for each block, the cells from `cuts[i]` to `cuts[i + 1]`.
 
-        None when too few values are seen again.
+        None when too few values are seen again, or when a compressor does better with the first
+        block of the file, as it does where keys are much like their neighbours.
         """
+        if self._is_worse:
+            return None
         slices = _slices(cuts)
         first = CellMatches(cells, cuts[slices[0][0] : slices[0][1] + 1])
         if first.seen.mean() < _LEAST_SEEN:
             return None
         if self._tables is None:
             self._tables = CodeTables(_weights(first))
+            member = next(_deflate(first, self._tables))
+            raw = first.data[: int(first.bounds[first.cuts[1]])]
+            self._is_worse = len(member) > _MOST_LONGER * len(gzip(raw.data))
+            if self._is_worse:
+                return None
         rest = (CellMatches(cells, cuts[low : high + 1]) for low, high in slices[1:])
         return _members(chain([first], rest), self._tables)
 

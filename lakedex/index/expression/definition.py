@@ -20,6 +20,11 @@ _ZONED_FUNCTIONS = frozenset(
 )
 
 
+_FREE_OF_ZONES = frozenset(
+    ["identity", "upper", "lower", "trim", "ltrim", "rtrim", "length", "substring"]
+)
+
+
 def indexed_expression(definition: IndexDefinition, schema: pa.Schema, zone: str) -> Expr | str:
     """The bound expression that an index covers, or why it cannot be told.
 
@@ -46,6 +51,16 @@ def indexed_expression(definition: IndexDefinition, schema: pa.Schema, zone: str
     except (LakedexError, ValueError) as error:
         return f"its expression cannot be evaluated here: {error}"
     return bound
+
+
+def is_free_of_zones(definition: IndexDefinition) -> bool:
+    """Whether an index is on a function that no time zone matters to, whatever its column is.
+
+    Example:
+        >>> is_free_of_zones(IndexDefinition("expr_index_u", "column_stats", "upper", ("s",)))
+        True
+    """
+    return definition.function.lower() in _FREE_OF_ZONES
 
 
 def depends_on_zone(expression: Expr, column_type: pa.DataType) -> bool:

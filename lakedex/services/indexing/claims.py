@@ -36,6 +36,8 @@ class Claim:
     build: IndexBuild
     run: str
     heartbeat: Heartbeat
+    target: Target
+    """The table, with the options that the index was asked with."""
 
 
 @contextmanager
@@ -75,9 +77,9 @@ def start_build(
         body = planned.encode(None if newest is None else newest.requested_time)
         instant, heartbeat = take_instant(table, Action.INDEXING, _OPERATION, body)
         build = IndexBuild(instant.requested_time, parts, planned.options)
-        claim = Claim(build, uuid.uuid4().hex, heartbeat)
+        claim = Claim(build, uuid.uuid4().hex, heartbeat, target)
         try:
-            _open(target, table, snapshot, claim)
+            _open(table, snapshot, claim)
         except Exception:
             heartbeat.stop()
             discard_build(table, build)
@@ -108,7 +110,8 @@ def take_up_build(writer: TableWriter, name: str) -> Claim:
         try:
             recover(table)
             end_runs(table.storage, build)
-            claim = Claim(build, uuid.uuid4().hex, heartbeat)
+            asked = writer.with_options(build.options).target()
+            claim = Claim(build, uuid.uuid4().hex, heartbeat, asked)
             name_run(table.storage, build, claim.run)
         except BaseException:
             heartbeat.stop()
@@ -131,10 +134,10 @@ def check_claim(table: LockedTable, claim: Claim) -> None:
     )
 
 
-def put_down(target: Target, claim: Claim) -> None:
+def put_down(claim: Claim) -> None:
     """Leave a build to whoever takes it up; one that others have dropped is cleared away."""
     claim.heartbeat.stop()
-    with locked(target) as table:
+    with locked(claim.target) as table:
         if claim.build in active_builds(table.timeline(), table.config):
             if is_run(table.storage, claim.build, claim.run):
                 end_runs(table.storage, claim.build)
@@ -143,10 +146,10 @@ def put_down(target: Target, claim: Claim) -> None:
             discard_build(table, claim.build)
 
 
-def give_up(target: Target, claim: Claim) -> None:
+def give_up(claim: Claim) -> None:
     """Take a build back, unless another process has it."""
     claim.heartbeat.stop()
-    with locked(target) as table:
+    with locked(claim.target) as table:
         is_ours = is_run(table.storage, claim.build, claim.run)
         if is_ours and table.timeline().is_pending(claim.build.instant):
             discard_build(table, claim.build)
@@ -168,8 +171,8 @@ def _partitions(
     asked = {*plan.missing, *(each.name for each in new_indexes)}
     there = asked.intersection((*config.metadata_partitions, *config.metadata_partitions_inflight))
     if there or not asked:
-        names = ", ".join(sorted(there)) or "asked for"
-        raise InvalidInput(f"table {config.name} has the index {names} already")
+        names = f" ({', '.join(sorted(there))})" if there else ""
+        raise InvalidInput(f"table {config.name} has all that is asked for already{names}")
     known = index_definitions(snapshot, plan, plan.missing)
     return tuple(
         BuildPartition(name, groups, known.get(name)) for name, groups in plan.missing.items()
@@ -184,12 +187,12 @@ def _make_way(table: LockedTable, parts: Sequence[BuildPartition]) -> None:
             discard_build(table, build)
 
 
-def _open(target: Target, table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
+def _open(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
     """Make the file groups before the properties name them: writers look for them at once."""
     build, config = claim.build, snapshot.config
     create_metadata_table(
-        target.address,
-        target.engine,
+        claim.target.address,
+        claim.target.engine,
         config,
         {part.name: PartitionPlan(part.file_groups) for part in build.partitions},
         next_time=table.next_time,

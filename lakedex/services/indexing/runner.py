@@ -73,14 +73,13 @@ def run_build(
         CommitConflict: the index was dropped meanwhile, or other writers did not end; the build is
             left to be taken up, if it is still there.
     """
-    target = writer.with_options(claim.build.options).target()
     try:
         _Runner(writer, claim, stop, on_step or (lambda _: None)).run()
     except (Stopped, CommitConflict, KeyboardInterrupt):
-        put_down(target, claim)
+        put_down(claim)
         raise
     except Exception:
-        give_up(target, claim)
+        give_up(claim)
         raise
     claim.heartbeat.stop()
 
@@ -96,7 +95,7 @@ class _Runner:
         self._claim = claim
         self._build = claim.build
         self._writer = writer.with_options(claim.build.options)
-        self._target = self._writer.target()
+        self._target = claim.target
         self._storage = self._target.address.open()
         self._stop = stop
         self._on_step = on_step

@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame
 from lakedex.api import ReadOptions, Table
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.spark.schemas import spark_schema
+from lakedex.spark.sql.calls.commits import totals
+from lakedex.spark.sql.calls.files import scheduled_logs
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.plans import Node, listed
 from lakedex.spark.table import SparkTable
@@ -97,15 +99,8 @@ def _timeline(context: Context, table: SparkTable, given: list[str]) -> DataFram
     for each in sorted(instants):
         written: tuple[int | None, ...] = (None,) * 6
         if each.is_completed and each.action.is_write and each in timeline.instants:
-            stats = list(timeline.commit_metadata(each).stats())
-            written = (
-                sum(stat.total_write_bytes or 0 for stat in stats),
-                sum(stat.prev_commit not in (None, "null") for stat in stats),
-                len({stat.partition_path for stat in stats}),
-                sum(stat.num_writes or 0 for stat in stats),
-                sum(stat.num_updates or 0 for stat in stats),
-                sum(stat.total_write_errors or 0 for stat in stats),
-            )
+            size, _added, *others = totals(list(timeline.commit_metadata(each).stats()))
+            written = (size, *others)
         names = each.requested_time, each.action.value, each.state.name, each.completion_time
         rows.append((*names, file_name(each, layout), *written))
     return context.spark.createDataFrame(rows, _TIMELINE)
@@ -114,13 +109,11 @@ def _timeline(context: Context, table: SparkTable, given: list[str]) -> DataFram
 def _files(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
     """The file slices that a query reads, of all partitions or of those that a pattern names."""
     snapshot = table.snapshot
-    planned = snapshot.visibility.pending_compactions
     rows = []
     for each in snapshot.slices:
         if given and not fnmatchcase(each.partition, given[0]):
             continue
-        instant = planned.get(each.id)
-        due = sum(log.size_bytes for log in each.logs if instant and log.instant_time < instant)
+        due = sum(log.size_bytes for log in scheduled_logs(snapshot, each))
         path = None if each.base is None else f"{table.path}/{each.path_of(each.base.name)}"
         size = sum(log.size_bytes for log in each.logs)
         base = 0 if each.base is None else each.base.size_bytes

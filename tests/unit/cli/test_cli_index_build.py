@@ -17,7 +17,7 @@ def test_an_index_is_built_and_one_that_was_put_down_is_finished(tmp_path, laked
     said = lakedex("index", "build", trips.path, "idx_rider", "--on", "rider")
     assert said.stdout == "built secondary_index_idx_rider\n"
     assert trips.entries("rider") == pairs({"a1": "ann", "b1": "bob"})
-    put_down(trips.writer.target(), start(trips.writer, "city"))
+    put_down(start(trips.writer, "city"))
     assert "building" in lakedex("indexes", trips.path).stdout
     again = lakedex("index", "build", trips.path, "idx_city", "--on", "rider")
     assert (again.exit_code, again.stdout) == (2, "")

@@ -6,12 +6,15 @@ import threading
 
 import pytest
 
+import lakedex
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import take_up_build
+from lakedex.services.indexing.claims import put_down
 from lakedex.services.indexing.runner import Stopped, run_build
 from lakedex.services.rolling_back import rollback_instant
+from lakedex.timeline import Action
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.verbs import TableWriter
@@ -146,4 +149,29 @@ def test_a_commit_that_is_taken_back_meanwhile_is_not_in_the_index(trips, step):
     )
     assert "record_index" in trips.table().snapshot.config.metadata_partitions
     assert trips.entries("rider") == pairs({"a1": "ann", "b1": "bob", "c1": "cem"})
+    trips.assert_whole()
+
+
+# traps: B44
+def test_a_build_that_nobody_goes_on_with_holds_nothing_up(tmp_path):
+    trips = Trips(tmp_path / "t", "cow")
+    trips.writer.insert(trips.rows(*FIRST))
+    put_down(start(trips.writer, "rider"))
+    often = {
+        "hoodie.metadata.compact.max.delta.commits": "2",
+        "hoodie.clean.commits.retained": "1",
+        "hoodie.keep.min.commits": "4",
+        "hoodie.keep.max.commits": "5",
+    }
+    writer = TableWriter(trips.address, options=often)
+    for number in range(2, 14):
+        writer.upsert(trips.rows(("a1", number, f"ann{number}", "oslo")))
+    timeline = trips.table().timeline
+    (pending,) = timeline.pending()
+    assert timeline.archived.instants(), "the timeline goes on past the pending instant"
+    assert timeline.write_instants()[0] > pending
+    inner = lakedex.open(f"{trips.path}/.hoodie/metadata").timeline
+    assert any(each.action is Action.COMMIT for each in inner.write_instants())
+    assert resume_index(trips.writer, RIDER).wait(60)
+    assert trips.entries("rider") == pairs({"a1": "ann13", "b1": "bob", "c1": "cem"})
     trips.assert_whole()

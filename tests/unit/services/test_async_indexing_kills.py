@@ -24,7 +24,7 @@ from tests.support.killing import Watch, changes_of, finish, start
 from tests.support.secondary import RECORD_INDEX, Trips, pairs
 
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
-POINTS = 10
+POINTS = 6
 
 
 def build(path: str) -> None:
@@ -147,3 +147,28 @@ def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
     create_index(trips.writer, "column_stats", ["rider"], wait=False).wait()
     assert trips.found("rider = 'ada'") == ["a1"]
     trips.assert_whole()
+
+
+def upsert(path: str) -> None:
+    """A write, in a process of its own."""
+    trips = Trips.opened(path)
+    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
+
+
+def test_a_writer_that_is_killed_while_it_clears_a_dead_build_away(template, tmp_path):
+    dead = template.copied(tmp_path / "dead")
+    seen = changes_of(build, template.copied(tmp_path / "c").path, result=tmp_path / "all")
+    at = next(at for at, change in enumerate(seen) if change.endswith(".indexing"))
+    assert finish(start(build, dead.path, watch=Watch(at))) == -9
+    assert RIDER in dead.table().snapshot.definitions, "it died with all but the instant written"
+    changes = changes_of(upsert, dead.copied(tmp_path / "d").path, result=tmp_path / "clearing")
+    last = next(at for at, change in enumerate(changes) if "commit.requested" in change)
+    assert any(f"delete_folder .hoodie/metadata/{RIDER}" in change for change in changes[:last])
+    step = 1 if EVERY else 4
+    for at in range(int(time.time() // 86_400) % step, last, step):
+        trips = dead.copied(tmp_path / f"killed-{at}")
+        assert finish(start(upsert, trips.path, watch=Watch(at))) == -9, changes[at]
+        trips.writer.upsert(trips.rows(("b1", 2, "bea", "rio")))
+        assert trips.found("rider in ('ann', 'bea')") == ["a1", "b1"], changes[at]
+        assert_no_trace(trips.path, RIDER)
+        trips.assert_whole()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import lakedex
@@ -125,8 +127,8 @@ def test_verify_names_entries_that_tell_a_wrong_place(template, tmp_path, monkey
     first = made.table().snapshot.slices[0].id
 
     class Misled(PairTaker):
-        def add(self, before, after, others=None, *, place=None):
-            super().add(before, after, others, place=first)
+        def add(self, changed):
+            super().add(replace(changed, place=first))
 
     monkeypatch.setattr("lakedex.write.build_survey.PairTaker", Misled)
     refresh_index(made.writer, "idx_rider")

@@ -259,6 +259,23 @@ def test_commits_that_are_taken_back_are_taken_back_in_the_index(tmp_path):
     table.verified()
 
 
+def test_indexes_are_built_anew_where_a_commit_cannot_be_taken_out_of_them(tmp_path):
+    compacts = {"hoodie.metadata.compact.max.delta.commits": "2", ZONE: "Asia/Kolkata"}
+    table = Days(tmp_path, days=1, **compacts)
+    table.index("day", "ts", **DAY)
+    table.index("up", "name", expr="upper")
+    table.upsert(row(0, 2, hours=100))
+    table.upsert(row(2, 2, hours=200))
+    table.upsert(row(4, 2, hours=300))
+    newest = table.writer.snapshot().timeline.last_completed
+    rollback_instant(table.address, newest.requested_time)
+    day = "date_format(ts, 'yyyy-MM-dd')"
+    assert table.files(f"{day} = '2022-10-13'", "Asia/Kolkata") == 0
+    assert table.files(f"{day} = '2022-10-09'", "Asia/Kolkata") == 1
+    assert table.files("upper(name) > 'X'") == 0
+    table.verified()
+
+
 def test_a_zone_stays_with_the_index_whoever_writes(tmp_path):
     # traps: B7
     table = Days(tmp_path, days=2, **{ZONE: "America/New_York"})

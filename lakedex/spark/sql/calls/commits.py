@@ -53,13 +53,13 @@ def _archived(context: Context, values: Values) -> Iterator[tuple[Instant, Commi
 def _show_commits(context: Context, values: Values) -> Rows:
     for instant, metadata in _active(context, values):
         times = instant.requested_time, instant.completion_time
-        yield *times, instant.action.value, *_totals(list(metadata.stats()))
+        yield *times, instant.action.value, *totals(list(metadata.stats()))
 
 
 def _show_archived(context: Context, values: Values) -> Rows:
     for instant, metadata in _archived(context, values):
         times = instant.requested_time, instant.completion_time
-        yield *times, *_totals(list(metadata.stats()))
+        yield *times, *totals(list(metadata.stats()))
 
 
 def _show_commits_metadata(context: Context, values: Values) -> Rows:
@@ -91,7 +91,7 @@ def _by_file(instant: Instant, metadata: CommitMetadata) -> Rows:
         )
 
 
-def _totals(stats: Sequence[WriteStat]) -> tuple[int, ...]:
+def totals(stats: Sequence[WriteStat]) -> tuple[int, ...]:
     """What a commit wrote, in numbers."""
     return (
         sum(stat.total_write_bytes or 0 for stat in stats),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.filegroup import FileSlice, parse_data_file
-from lakedex.filegroup.names import BaseFile
+from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import all_versions
 from lakedex.spark.sql.calls.procedure import (
     PLACE,
@@ -62,15 +62,19 @@ def _slice(root: str, each: FileSlice) -> tuple[object, ...]:
     )
 
 
+def scheduled_logs(snapshot: Snapshot, each: FileSlice) -> list[LogFile]:
+    """The log files of a slice that a planned compaction is going to take."""
+    instant = snapshot.visibility.pending_compactions.get(each.id)
+    return [log for log in each.logs if instant is not None and log.instant_time < instant]
+
+
 def _show_latest(context: Context, values: Values) -> Rows:
     table, snapshot = _view(context, values)
     wanted = _wanted(table, values)
-    planned = snapshot.visibility.pending_compactions
     for each in snapshot.slices:
         if wanted is not None and each.partition not in wanted:
             continue
-        instant = planned.get(each.id)
-        due = [log for log in each.logs if instant is not None and log.instant_time < instant]
+        due = scheduled_logs(snapshot, each)
         rest = [log for log in each.logs if log not in due]
         sizes = [sum(log.size_bytes for log in logs) for logs in (due, rest)]
         base = each.base.size_bytes if each.base else 0

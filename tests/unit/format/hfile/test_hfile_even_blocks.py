@@ -35,6 +35,7 @@ def _few_cells_are_enough(monkeypatch):
     monkeypatch.setattr(even_matches, "_FEWEST_CELLS", 1)
     monkeypatch.setattr(even_blocks, "_SLICE_CELLS", 50)
     monkeypatch.setattr(even_blocks, "_LEAST_SEEN", 0.0)
+    monkeypatch.setattr(even_blocks, "_MOST_LONGER", 1e9)
 
 
 def deflated(keys: list[bytes], values: list[bytes], block_size: int) -> list[tuple[bytes, bytes]]:
@@ -128,6 +129,14 @@ def test_values_that_are_seldom_seen_again_are_left_to_the_compressor(monkeypatc
     keys, values = record_index(300, kinds=290)
     assert deflated(keys, values, 5000) == []
     assert deflated(keys, [b"v"] * len(keys), 5000)
+
+
+def test_keys_that_are_like_their_neighbours_are_left_to_the_compressor(monkeypatch):
+    monkeypatch.setattr(even_blocks, "_MOST_LONGER", 1.05)
+    heads, values = record_index(2000)
+    alike = [head[:24] + b"-%02d" % number for head in heads[:100] for number in range(20)]
+    assert deflated(alike, values, 64_000) == []
+    assert deflated(*record_index(2000), 64_000)
 
 
 def test_without_a_fast_checksum_all_is_left_to_the_compressor(monkeypatch):
