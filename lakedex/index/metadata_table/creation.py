@@ -33,7 +33,7 @@ from lakedex.index.metadata_table.instants import (
     require_version,
 )
 from lakedex.index.metadata_table.late_attempts import write_while_pending
-from lakedex.index.metadata_table.pair_writer import write_pairs
+from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import (
     ShardJob,
@@ -241,10 +241,13 @@ def write_bases(
             is_late=place.is_late,
         )
         work = write_entries if plan.notes_are_entries else write_notes
+        run = engine.map
         if metadata_partition(name).kind is Kind.SECONDARY_INDEX:
             work = write_pairs
+            noted = sum(note.segment.rows for note in plan.key_notes)
+            run = engine.map_small if noted <= FEW_PAIRS else run
         tasks = note_tasks(plan.key_notes)
-        for answer in engine.map(f"build the index {name}", partial(work, job), tasks):
+        for answer in run(f"build the index {name}", partial(work, job), tasks):
             bases += answer
     return bases
 

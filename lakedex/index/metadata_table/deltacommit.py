@@ -26,7 +26,7 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
-from lakedex.index.metadata_table.pair_writer import write_pairs
+from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.records import RecordMaker, require_writable
 from lakedex.index.metadata_table.shard_writer import (
@@ -43,8 +43,6 @@ from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _COLUMN_STATS = Kind.COLUMN_STATS.value
 _FEW_NOTES = 25_000
-_FEW_PAIRS = 200_000
-"""Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""
 
 
 def commit_changes(
@@ -124,7 +122,7 @@ def commit_changes(
                     buckets=pairs.buckets,
                     as_base=False,
                 )
-                files += _written(engine, job, write_pairs, pairs.notes, few=_FEW_PAIRS)
+                files += _written(engine, job, write_pairs, pairs.notes, few=FEW_PAIRS)
         else:
             change = maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)

@@ -29,6 +29,8 @@ from lakedex.index.metadata_table.shard_writer import (
     write_groups,
 )
 
+FEW_PAIRS = 200_000
+"""Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""
 PAIR_SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),
