@@ -97,7 +97,9 @@ def test_wrong_options_leave_the_table_as_it_was(lake, tmp_path, options, match)
     assert lakedex.open(path).timeline.completed() == before
 
 
-def test_a_new_table_needs_a_key(lake, tmp_path):
-    with pytest.raises(Exception, match=r"recordkey\.field"):
-        rides(lake.spark, 3, 1).write.format("hudi").mode("append").save(str(tmp_path / "t"))
-    assert not (tmp_path / "t").exists()
+def test_a_new_table_without_a_key_gets_keys_of_its_own(lake, tmp_path):
+    path = str(tmp_path / "t")
+    for _ in range(2):
+        rides(lake.spark, 3, 1).write.format("hudi").mode("append").save(path)
+    keys = lakedex.open(path).to_arrow(columns=["_hoodie_record_key"])[0].to_pylist()
+    assert len(keys) == len(set(keys)) == 6
