@@ -49,6 +49,21 @@ def gzip(data: bytes | memoryview, *, level: int = 1) -> bytes:
     return zlib.compress(data, level, _GZIP_WINDOW)
 
 
+def is_gzip_of(member: bytes, data: memoryview) -> bool:
+    """Whether a gzip member holds exactly `data`.
+
+    Example:
+        >>> is_gzip_of(gzip(b"abc"), memoryview(b"abc")), is_gzip_of(gzip(b"abc"), memoryview(b"x"))
+        (True, False)
+    """
+    try:
+        inflated, complete = _inflate(member, len(data) + 1)
+    except _ERRORS:
+        return False
+    # Views of signed and unsigned bytes are never equal.
+    return complete and inflated == data.cast("B")
+
+
 def gunzip(data: bytes | memoryview, *, expected_size: int, path: str, offset: int) -> bytes:
     """The content of one gzip member, which must be exactly `expected_size` bytes long.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.compression import MAX_INFLATED_BYTES
+from lakedex.format.compression import MAX_INFLATED_BYTES, is_gzip_of
 from lakedex.format.hfile.block import (
     DATA_MAGIC,
     FILE_INFO_MAGIC,
@@ -220,10 +220,12 @@ class _FileBuilder:
         limits = bounds.tolist()
         previous = self._data[-1][0] if self._data else -1
         for start, stop, key in zip(limits[:-1], limits[1:], index_keys, strict=True):
-            if payloads is None:
+            payload = None if payloads is None else next(payloads)
+            # What was not made by a compressor is believed only after it was inflated once.
+            if payload is None or not is_gzip_of(payload, cells[start:stop]):
                 block = encode_block(DATA_MAGIC, cells[start:stop], previous, self._form)
             else:
-                block = block_of(DATA_MAGIC, next(payloads), stop - start, previous, self._form)
+                block = block_of(DATA_MAGIC, payload, stop - start, previous, self._form)
             offset, size = self._append(block)
             self._data.append((offset, size, key))
             previous = offset

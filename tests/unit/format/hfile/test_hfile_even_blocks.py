@@ -196,3 +196,20 @@ def test_rows_of_few_bits_and_of_none_are_packed():
     assert found == [
         bytes(np.frombuffer(text, np.uint8)[a:b][kept[a:b]]) for a, b in ((0, 20), (20, 49))
     ]
+
+
+def test_a_block_that_does_not_inflate_to_its_cells_is_compressed_anew(monkeypatch):
+    keys = pa.array([f"key-{number:08d}" for number in range(500)])
+    values = pa.array([b"the same"] * len(keys))
+    wrong = gzip(b"other cells")
+    monkeypatch.setattr(EvenDeflater, "members", lambda _, __, cuts: (wrong for _ in cuts[1:]))
+    found = HFileReader(MemorySource(write_hfile(keys, values))).scan()
+    assert found.keys.to_pylist() == [key.encode() for key in keys.to_pylist()]
+
+
+def test_a_block_that_inflates_to_its_cells_is_taken():
+    keys = [f"key-{number:08d}".encode() for number in range(500)]
+    values = [b"the same"] * len(keys)
+    data = write_hfile(pa.array(keys), pa.array(values))
+    ((_, member),) = deflated(keys, values, HFileOptions().block_size)
+    assert member in data
