@@ -6,6 +6,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +35,20 @@ settings.register_profile(
     "long", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("quick")
+
+_ONE_PROCESS = "tests/spark/"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Tests with Spark go to one process: two sessions would fight for two cores."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - not there without xdist
+
+    class SparkTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _ONE_PROCESS if nodeid.startswith(_ONE_PROCESS) else nodeid
+
+    return SparkTogether(config, log)
 
 
 @pytest.fixture(scope="session")

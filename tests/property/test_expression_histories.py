@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 import lakedex
 from lakedex import ReadOptions
@@ -20,11 +18,10 @@ from lakedex.storage.address import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from tests.property.test_random_histories import Histories
 from tests.support.history import History, create, writer_of
+from tests.support.random_histories import run_histories
 from tests.support.row_model import Row, assert_holds
 from tests.support.write_shapes import Shape
 
-EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "2"))
-STEPS = 8
 NAMES = ("a", "Ab", "aB", "straße", "ŉ", "\U0001f600", "", None, "B", "É")
 OPTIONS = {"hoodie.metadata.compact.max.delta.commits": "3", "hoodie.clean.automatic": "false"}
 ZONE = "lakedex.expression.time.zone"
@@ -123,10 +120,4 @@ class ComputedLogHistories(ComputedHistories):
 @pytest.mark.parametrize("machine", [ComputedHistories, ComputedLogHistories])
 def test_random_histories_find_what_a_scan_finds(machine):
     # traps: B6 B11 B61 B64 B65 B67
-    quick = settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=quick)
+    run_histories(machine, count=2, steps=8)

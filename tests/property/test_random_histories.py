@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,16 +14,14 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from tests.support.history import CONDITIONS, Commit, History, create, writer_of
+from tests.support.random_histories import run_histories
 from tests.support.row_model import Row, assert_holds
 from tests.support.write_shapes import INDEXES, Shape
 
-EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "9"))
-STEPS = 10
 KEYS = [f"k{number:05d}" for number in range(8)]
 
 places = st.integers(0, 2)
@@ -149,10 +145,4 @@ class MergeOnReadHistories(Histories):
 @pytest.mark.parametrize("machine", [Histories, MergeOnReadHistories])
 def test_random_histories_leave_the_rows_of_the_model(machine):
     # traps: B23 B27 (and every late change)
-    quick = settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=quick)
+    run_histories(machine, count=9, steps=10)

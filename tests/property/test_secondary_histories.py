@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 import lakedex
 from lakedex.services.clustering import cluster_table
@@ -18,12 +16,11 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.storage.address import StorageAddress
 from tests.property.test_random_histories import Histories
 from tests.support.history import History, create, writer_of
+from tests.support.random_histories import run_histories
 from tests.support.row_model import Row, assert_holds
 from tests.support.secondary import pairs
 from tests.support.write_shapes import Shape
 
-EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "3"))
-STEPS = 8
 NAMES = ("a", "ab", "a$", "$b", "\\", "\0", "\U0001f600", "", None, "null")
 ASKED: dict[str, Callable[[Row], bool]] = {
     "name = 'a'": lambda row: row.name == "a",
@@ -108,10 +105,4 @@ class IndexedLogHistories(IndexedHistories):
 @pytest.mark.parametrize("machine", [IndexedHistories, IndexedLogHistories])
 def test_random_histories_leave_the_pairs_of_the_model(machine):
     # traps: B13 B14 B15 B16 B22 B23 B60
-    quick = settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=quick)
+    run_histories(machine, count=3, steps=8)

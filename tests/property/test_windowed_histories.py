@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, rule
 
 from tests.property.test_random_histories import Histories, changes
 from tests.support.history import Commit, History, create, writer_of
+from tests.support.random_histories import run_histories
 from tests.support.windowed import stranger
 from tests.support.write_shapes import Shape
 
-EXAMPLES = int(os.environ.get("LAKEDEX_HISTORIES", "9")) // 3
-STEPS = 10
 INDEXES = ("GLOBAL_RECORD_LEVEL_INDEX", "RECORD_LEVEL_INDEX")
 
 
@@ -48,10 +45,4 @@ class WindowedMergeOnReadHistories(WindowedHistories):
 
 @pytest.mark.parametrize("machine", [WindowedHistories, WindowedMergeOnReadHistories])
 def test_random_histories_with_a_window_leave_the_rows_of_the_model(machine):
-    quick = settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=STEPS,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    run_state_machine_as_test(machine, settings=quick)
+    run_histories(machine, count=3, steps=10)

@@ -40,8 +40,6 @@ newest_only = pytest.mark.skipif(_IS_OLDER, reason="what it shows does not hang 
 def pytest_configure(config: pytest.Config) -> None:
     """Let pyspark be: its `collect` leaves the socket it read from to the garbage collector."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
-    # Where pytest-xdist is absent nobody else knows the mark.
-    config.addinivalue_line("markers", "xdist_group(name): tests that run in one process")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,7 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +15,7 @@ from lakedex.index.metadata_table.keys import file_ids
 _RAW_FILE_ID = 1
 """The `fileIdEncoding` of file ids that are no UUIDs and are stored as text."""
 
-_PLACE = (
+PLACE_FIELDS: Final = (
     "partitionName",
     "fileIdHighBits",
     "fileIdLowBits",
@@ -21,15 +23,16 @@ _PLACE = (
     "fileId",
     "fileIdEncoding",
 )
+"""The fields of an entry that say where its row is."""
 
 
 def distinct_locations(records: pa.Table) -> set[FileSliceId]:
     """The file groups that record-index entries point to, each once."""
     payload = records[RECORD_INDEX_PAYLOAD].combine_chunks()
-    places = pa.table({name: pc.struct_field(payload, name) for name in _PLACE})
-    distinct = places.group_by(list(_PLACE)).aggregate([])
+    places = pa.table({name: pc.struct_field(payload, name) for name in PLACE_FIELDS})
+    distinct = places.group_by(list(PLACE_FIELDS)).aggregate([])
     encoding = distinct["fileIdEncoding"].to_pylist()
-    named = file_ids(*(_numbers(distinct[name]) for name in _PLACE[1:4]))
+    named = file_ids(*(_numbers(distinct[name]) for name in PLACE_FIELDS[1:4]))
     raw = distinct["fileId"].to_pylist()
     partitions = distinct["partitionName"].to_pylist()
     return {

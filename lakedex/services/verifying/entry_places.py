@@ -9,23 +9,14 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
-from lakedex.index.record_index.locations import distinct_locations
-
-_PLACE = (
-    "partitionName",
-    "fileIdHighBits",
-    "fileIdLowBits",
-    "fileIndex",
-    "fileId",
-    "fileIdEncoding",
-)
+from lakedex.index.record_index.locations import PLACE_FIELDS, distinct_locations
 
 
 def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
     """For each entry the number of its place, and the places."""
     payload = entries[RECORD_INDEX_PAYLOAD].combine_chunks()
     codes = np.zeros(len(entries), dtype=np.int64)
-    for name in _PLACE:
+    for name in PLACE_FIELDS:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
         if len(encoded.dictionary) == 1:
             continue  # it tells no place from another
