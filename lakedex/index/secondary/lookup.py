@@ -43,6 +43,8 @@ MAX_ROWS_OF_VALUES = 1_000_000
 """The same for values, whose rows all become known: they are in memory for a while."""
 _ROWS_OF_BLOCKS = 10_000
 """So many rows more are counted for a value, of the blocks that it begins and ends in."""
+_PEEK = 0.1
+"""The part of what an index may be worth that its entries are read for before it is weighed."""
 _ROWS_OF_A_VALUE = 10
 """How many rows a value has shows only when it is looked up; opening the files costs more."""
 
@@ -67,11 +69,20 @@ class SecondaryIndex:
         checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
         rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
+        most_left = None
+        if asked.values is not None and scanned <= _PEEK * question.worth:
+            # The entries tell how many files are left at most, before the index is checked.
+            entries = _kept_entries(name, question, asked)
+            if isinstance(entries, str):
+                return entries
+            rows, scanned = entries.num_rows, 0.0
+            most_left = rows + len(groups_not_kept_up(table, name))
         if _covers(table, name):
             once = checked + row_count_seconds(table)
-            return Estimate(once + scanned, once=once)
+            return Estimate(once + scanned, most_left, once=once)
         once = checked + check_seconds(table)
-        return Estimate(checked + scanned + locate_seconds(table, rows), once=once)
+        seconds = checked + scanned + locate_seconds(table, rows)
+        return Estimate(seconds, most_left, once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
         """The file groups that hold rows with the values which the predicate asks for."""
@@ -82,11 +93,10 @@ class SecondaryIndex:
         problem = _why_unusable(name, table)
         if problem is not None:
             return problem
-        covers = _covers(table, name)
-        entries = _entries(table, table.definitions[name], asked, with_places=covers)
+        entries = _kept_entries(name, question, asked)
         if isinstance(entries, str):
             return entries
-        entries = asked.matching(entries, question.predicate, table.time_zone)
+        covers = _covers(table, name)
         rows = _Rows.of(entries, groups_not_kept_up(table, name)).among(question.found)
         named = _places(table, rows.entries) if covers else None
         if named is None:
@@ -145,6 +155,20 @@ def _asked(name: str, question: Question) -> Asked | str:
         question.found[known] = asked_keys(definition, question.predicate, schema)
     asked: Asked | str = question.found[known]
     return asked
+
+
+def _kept_entries(name: str, question: Question, asked: Asked) -> pa.Table | str:
+    """The entries that match what is asked, read once for a question; or why they are not read."""
+    known = f"{name}_entries"
+    if known not in question.found:
+        table = question.table
+        covers = _covers(table, name)
+        found = _entries(table, table.definitions[name], asked, with_places=covers)
+        if not isinstance(found, str):
+            found = asked.matching(found, question.predicate, table.time_zone)
+        question.found[known] = found
+    entries: pa.Table | str = question.found[known]
+    return entries
 
 
 def _expected_rows(table: IndexedTable, name: str, asked: Asked, worth: float) -> int:
