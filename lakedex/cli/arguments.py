@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, TypeAlias
 
 import typer
@@ -88,13 +88,7 @@ def parse_storage_options(given: Iterable[str] | None) -> dict[str, str]:
         >>> parse_storage_options(["aws_region=eu-west-1"])
         {'aws_region': 'eu-west-1'}
     """
-    found: dict[str, str] = {}
-    for each in given or ():
-        name, mark, value = each.partition("=")
-        if not mark or not name:
-            raise InvalidInput("--storage-option must be KEY=VALUE")
-        found[name] = value
-    return found
+    return dict(_pairs(given, lambda _: "--storage-option must be KEY=VALUE"))
 
 
 def parse_hudi_options(given: Iterable[str] | None) -> dict[str, str]:
@@ -104,10 +98,16 @@ def parse_hudi_options(given: Iterable[str] | None) -> dict[str, str]:
         >>> parse_hudi_options(["hoodie.clean.commits.retained=5"])
         {'hoodie.clean.commits.retained': '5'}
     """
-    found: dict[str, str] = {}
+    pairs = _pairs(given, lambda each: f"--option must be KEY=VALUE, not {each[:80]!r}")
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def _pairs(
+    given: Iterable[str] | None, complaint: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """Each KEY=VALUE that was given, taken apart."""
     for each in given or ():
         name, mark, value = each.partition("=")
         if not mark or not name:
-            raise InvalidInput(f"--option must be KEY=VALUE, not {each[:80]!r}")
-        found[name.strip()] = value.strip()
-    return found
+            raise InvalidInput(complaint(each))
+        yield name, value

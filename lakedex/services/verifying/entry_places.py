@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.compute as pc
 from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.record_index.locations import PLACE_FIELDS, distinct_locations
+from lakedex.services.verifying.report import Findings, ProblemKind
 
 
 def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
@@ -35,3 +38,24 @@ def path_of(place: FileSliceId) -> str:
         ('city=oslo/f1', 'f1')
     """
     return f"{place.partition}/{place.file_id}" if place.partition else place.file_id
+
+
+def tell_wrong_places(
+    findings: Findings,
+    name: str,
+    rows: npt.NDArray[np.intp],
+    keys: pa.Array,
+    actual: Callable[[int], FileSliceId],
+    said: Callable[[int], str],
+) -> None:
+    """Report rows whose entry leads elsewhere: `said` tells what it says, `actual` what is so."""
+    findings.add_all(
+        name,
+        ProblemKind.WRONG,
+        rows,
+        lambda row: (
+            keys[row].as_py(),
+            f"its entry {said(row)}, its row is in {path_of(actual(row))}",
+            actual(row),
+        ),
+    )

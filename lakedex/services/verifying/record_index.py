@@ -12,7 +12,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys import escape_path_value
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.entry_places import entry_places, path_of
+from lakedex.services.verifying.entry_places import entry_places, path_of, tell_wrong_places
 from lakedex.services.verifying.key_sets import Matched, match
 from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys
@@ -66,16 +66,13 @@ class RecordIndexCheck(Check):
         right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
-        findings.add_all(
+        tell_wrong_places(
+            findings,
             self.name,
-            ProblemKind.WRONG,
             wrong,
-            lambda row: (
-                keys[row].as_py(),
-                f"its entry points to {path_of(locations[targets[place[row]]])}, "
-                f"its row is in {path_of(self.subject.slices[slices[row]].id)}",
-                self.subject.slices[slices[row]].id,
-            ),
+            keys,
+            lambda row: self.subject.slices[slices[row]].id,
+            lambda row: f"points to {path_of(locations[targets[place[row]]])}",
         )
         self._tell_repeated(findings, keys, slices, found)
         unseen = np.isin(numbers[targets[found.stale]], list(self.subject.unreadable))

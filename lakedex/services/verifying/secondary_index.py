@@ -17,7 +17,7 @@ from lakedex.index.secondary.coverage import covering_noted
 from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.entry_places import entry_places, path_of
+from lakedex.services.verifying.entry_places import entry_places, path_of, tell_wrong_places
 from lakedex.services.verifying.key_sets import Matched, match
 from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys
@@ -96,16 +96,14 @@ class SecondaryIndexCheck(Check):
         entry = found.place.fill_null(0).to_numpy(zero_copy_only=False)
         said = np.where(found.place.is_valid(), slice_of[entry], _NOWHERE)
         wrong = np.flatnonzero((said != _NOWHERE) & (said != slices) & ~found.repeated)
-        findings.add_all(
+        groups = self.subject.slices
+        tell_wrong_places(
+            findings,
             self.name,
-            ProblemKind.WRONG,
             wrong,
-            lambda row: (
-                keys[row].as_py(),
-                f"its entry names {path_of(self.subject.slices[said[row]].id)}, "
-                f"its row is in {path_of(self.subject.slices[slices[row]].id)}",
-                self.subject.slices[slices[row]].id,
-            ),
+            keys,
+            lambda row: groups[slices[row]].id,
+            lambda row: f"names {path_of(groups[said[row]].id)}",
         )
 
     def _compare_record_keys(self, keys: pa.Array) -> None:
