@@ -17,12 +17,11 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.begin import locked_table
-from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_undoing import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.write.facts import TableFacts
+from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.scratch import Scratch
@@ -90,12 +89,9 @@ def drop_metadata_table(writer: TableWriter) -> None:
     Raises:
         UnsupportedFeature: An index in it could not be built again.
     """
-    target = writer.target()
-    storage = target.address.open()
-    with open_lock(storage, target.patience.lock) as lock:
-        table = locked_table(storage, lock, target.patience.heartbeat)
+    with locked(writer.target()) as table:
         recover(table)
         lost = [name for name in table.config.metadata_partitions if name not in _BUILT_AGAIN]
         if lost:
             raise UnsupportedFeature(f"to lose the index {lost[0]} (DROP INDEX first)")
-        drop_metadata(storage)
+        drop_metadata(table.storage)

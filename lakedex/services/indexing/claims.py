@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import keys
@@ -14,12 +13,12 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
-from lakedex.txn.begin import locked_table, take_instant
+from lakedex.txn.begin import take_instant
 from lakedex.txn.heartbeat import Heartbeat, SignsOfLife
 from lakedex.txn.index_builds import discard_build, end_runs, is_run, name_run
-from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable, forget
+from lakedex.write.holding import locked
 from lakedex.write.metadata_build import index_definitions
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.taking import Target
@@ -38,14 +37,6 @@ class Claim:
     heartbeat: Heartbeat
     target: Target
     """The table, with the options that the index was asked with."""
-
-
-@contextmanager
-def locked(target: Target) -> Iterator[LockedTable]:
-    """The table with its lock held."""
-    storage = target.address.open()
-    with open_lock(storage, target.patience.lock) as lock:
-        yield locked_table(storage, lock, target.patience.heartbeat)
 
 
 def start_build(

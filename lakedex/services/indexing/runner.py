@@ -20,7 +20,7 @@ from lakedex.index.metadata_table.creation import (
 )
 from lakedex.index.metadata_table.group_files import GroupChange
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.services.indexing.claims import Claim, check_claim, give_up, locked, put_down
+from lakedex.services.indexing.claims import Claim, check_claim, give_up, put_down
 from lakedex.services.indexing.looks import Look, earlier_writers, is_current, take_look
 from lakedex.services.indexing.reading import Reading
 from lakedex.table.own_properties import write_own_properties
@@ -30,6 +30,7 @@ from lakedex.txn.index_builds import add_definitions, publish_build, run_path
 from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
+from lakedex.write.holding import locked
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata, plan_of_build
 from lakedex.write.table_facts import table_facts

@@ -27,11 +27,10 @@ from lakedex.services.verifying.data_pass import DATA
 from lakedex.services.verifying.report import ProblemKind
 from lakedex.table import Snapshot
 from lakedex.timeline import update_properties
-from lakedex.txn.begin import locked_table
-from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_undoing import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
+from lakedex.write.holding import locked
 from lakedex.write.verbs import TableWriter
 
 _RANGES = ("column_stats", "partition_stats")
@@ -110,12 +109,10 @@ def _rebuild(writer: TableWriter, name: str) -> None:
         raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")
     gone = _RANGES if name in _RANGES else (name,)
     target = writer.target()
-    storage = target.address.open()
-    with open_lock(storage, target.patience.lock) as lock:
-        table = locked_table(storage, lock, target.patience.heartbeat)
+    with locked(target) as table:
         recover(table)
         left = [each for each in table.config.metadata_partitions if each not in gone]
-        update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
+        update_properties(table.storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         for each in set(gone) & {*table.config.metadata_partitions}:
             remove_partition(target.address, each)
     writer.with_options(_wanting(table.config.metadata_partitions, gone)).run(kinds.INDEX, None)
@@ -143,11 +140,9 @@ def _without_metadata(
         raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
     made = [snapshot.definitions[name] for name in defined]
     expressions = [stored_expression(writer, snapshot, name) for name in computed]
-    target = writer.target()
-    storage = target.address.open()
-    with open_lock(storage, target.patience.lock) as lock:
-        recover(locked_table(storage, lock, target.patience.heartbeat))
-        drop_metadata(storage)
+    with locked(writer.target()) as table:
+        recover(table)
+        drop_metadata(table.storage)
     writer.run(kinds.INDEX, None)
     for definition in made:
         writer.add_index(definition)
