@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from bench_write import write_load
 from children import answer_of
 from report import Figure, run
 
@@ -61,10 +62,7 @@ def prepare(folder: Path, rows: int, parts: int, batch: int) -> None:
     rng = np.random.default_rng(7)
     riders = rng.permutation(rows) // ROWS_A_VALUE
     everything = rides(np.arange(rows), riders, parts, 1)
-    (folder / "load").mkdir(parents=True)
-    for number in range(8):
-        piece = everything.slice(number * rows // 8, -(-rows // 8))
-        pq.write_table(piece, folder / "load" / f"{number}.parquet")
+    write_load(folder / "load", everything)
     known = rows
     for number in range(BATCHES):
         old = rng.choice(rows, batch * 8 // 10, replace=False)

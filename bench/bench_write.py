@@ -42,13 +42,18 @@ def rides(numbers: np.ndarray, parts: int, version: int, rng: np.random.Generato
     )
 
 
+def write_load(folder: Path, rows: pa.Table) -> None:
+    """The rows that engines load, in eight files."""
+    folder.mkdir(parents=True)
+    for number in range(8):
+        piece = rows.slice(number * len(rows) // 8, -(-len(rows) // 8))
+        pq.write_table(piece, folder / f"{number}.parquet")
+
+
 def prepare(folder: Path, rows: int, parts: int, batch: int) -> None:
     rng = np.random.default_rng(7)
     everything = rides(np.arange(rows), parts, 1, rng)
-    (folder / "load").mkdir(parents=True)
-    for number in range(8):
-        piece = everything.slice(number * rows // 8, -(-rows // 8))
-        pq.write_table(piece, folder / "load" / f"{number}.parquet")
+    write_load(folder / "load", everything)
     known = rows
     for number in range(BATCHES):
         old = rng.choice(known, batch * 8 // 10, replace=False)
