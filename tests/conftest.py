@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
 # Tests that count switch it on; the others leave no counters of tables that are gone tomorrow.
 os.environ.setdefault("LAKEDEX_INDEX_USAGE", "off")
+# And those that do leave them in no user's folder.
+os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "lakedex-tests-state")
 # The tables of tests are so small that no index would be worth asking.
 os.environ.setdefault("LAKEDEX_INDEX_COST", "ignore")
 

@@ -29,7 +29,7 @@ from tests.interop.handing_over import (
     writer_of,
 )
 from tests.interop.reading import ask
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import DieAt, changes_of, finish, start
 
 BEFORE = {
     "no metadata table": {"hoodie.metadata.enable": "false"},
@@ -131,8 +131,8 @@ def hudi_indexes(spark, path: str, column: str) -> None:
 
 # Where a write dies: a text in the path of the last file that it makes.
 DEATHS = {
-    "after its data files": "/p=p",
-    "after its metadata deltacommit": ".hoodie/metadata/.hoodie/timeline/",
+    "after its data files": "create p=p",
+    "after its metadata deltacommit": "create .hoodie/metadata/.hoodie/timeline/",
 }
 
 
@@ -168,14 +168,6 @@ def kill_upsert(path: str, folder: Path, death: str) -> None:
     copy = folder / "copy"
     shutil.copytree(path, copy)
     changes = changes_of(upsert_job, str(copy), 30, 60, 2, result=folder / "changes")
-    made = [at for at, change in enumerate(changes) if is_made(change, DEATHS[death])]
-    number = made[-1]
-    child = start(upsert_job, path, 30, 60, 2, watch=Watch(kill_at=number, kill_after=True))
-    assert finish(child) == -9
-
-
-def is_made(change: str, text: str) -> bool:
-    """Whether a change makes a file with the text in its path; data files are not in .hoodie."""
-    verb, _, where = change.partition(" ")
-    in_place = (".hoodie" in text) == (".hoodie" in where)
-    return verb == "create" and in_place and text in f"/{where}"
+    made = [change for change in changes if change.startswith(DEATHS[death])]
+    watch = DieAt(text=DEATHS[death], skip=len(made) - 1, is_after=True)
+    assert finish(start(upsert_job, path, 30, 60, 2, watch=watch)) == -9

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,6 @@ from lakedex.services.clustering import run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.storage.address import StorageAddress
 from tests.support.history import Commit, History, create, writer_of
-from tests.support.killing import Watch, die
 from tests.support.row_model import assert_holds, differences, rows_in
 from tests.support.write_shapes import Shape
 
@@ -73,24 +70,6 @@ class Interrupted(LocalEngine):
         if self._after:
             happens()
         return answers
-
-
-@dataclass
-class DieAt(Watch):
-    """Dies at the first change with a text in it, however many come before: locks are renewed."""
-
-    text: str = ""
-    is_after: bool = False
-
-    @contextmanager
-    def change(self, verb: str, path: str) -> Iterator[None]:
-        """Around one change."""
-        is_meant = self.text in f"{verb} {path}"
-        if is_meant and not self.is_after:
-            die()
-        yield
-        if is_meant:
-            die()
 
 
 # Jobs of children.

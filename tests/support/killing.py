@@ -57,6 +57,32 @@ class Watch:
                 die()
 
 
+@dataclass
+class DieAt(Watch):
+    """Dies at a change with a text in it, however many others come before.
+
+    How many those are is not the same each time: locks are renewed, and the names of files decide
+    how many shards of an index are told of them.
+    """
+
+    text: str = ""
+    is_after: bool = False
+    skip: int = 0
+    """How many changes with that text are let pass."""
+
+    @contextmanager
+    def change(self, verb: str, path: str) -> Iterator[None]:
+        """Around one change."""
+        is_meant = self.text in f"{verb} {path}"
+        self.skip -= is_meant
+        is_meant = is_meant and self.skip < 0
+        if is_meant and not self.is_after:
+            die()
+        yield
+        if is_meant:
+            die()
+
+
 def die() -> None:
     """End this process as a power cut would."""
     os.kill(os.getpid(), signal.SIGKILL)
@@ -124,6 +150,20 @@ def finish(child: Any) -> int:
     code: int = child.exitcode
     child.close()
     return code
+
+
+def finish_killed(job: Job, *arguments: object, at: int, after: bool, result: Path) -> None:
+    """Run a job in a child that dies at a change by its number.
+
+    A run that makes fewer changes than the one that was counted may end before its death: the
+    names of files decide how many shards of an index are told of them.
+    """
+    code = finish(start(job, *arguments, watch=Watch(at, after), result=str(result)))
+    if code == 0:
+        made = len(json.loads(result.read_text(encoding="utf-8")))
+        assert made <= at, f"change {at} of {made} was made, and the child lives"
+    else:
+        assert code == -9, f"the job ended with {code}"
 
 
 def _run(job: Job, arguments: tuple[object, ...], watch: Watch, result: str) -> None:

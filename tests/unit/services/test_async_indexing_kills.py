@@ -20,7 +20,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action
 from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import FIRST, RIDER, assert_no_trace
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import DieAt, changes_of, finish, finish_killed, start
 from tests.support.secondary import RECORD_INDEX, Trips, pairs
 
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
@@ -61,7 +61,7 @@ def test_after_a_killed_build_a_writer_leaves_a_whole_index_or_none(template, tm
     for at, after, change in points_of(build, template.path, tmp_path, POINTS):
         where = f"{'after' if after else 'before'} {at}: {change}"
         trips = template.copied(tmp_path / f"killed-{at}-{after}")
-        assert finish(start(build, trips.path, watch=Watch(at, kill_after=after))) == -9, where
+        finish_killed(build, trips.path, at=at, after=after, result=tmp_path / "end")
         assert trips.found("rider = 'bob'") == ["b1"], where
         trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
         assert trips.found("rider in ('ada', 'ann')") == ["a1"], where
@@ -86,7 +86,7 @@ def test_after_a_killed_build_another_builder_goes_on(template, tmp_path):
     for at, after, change in points_of(build, template.path, tmp_path, POINTS // 2):
         where = f"{'after' if after else 'before'} {at}: {change}"
         trips = template.copied(tmp_path / f"killed-{at}-{after}")
-        assert finish(start(build, trips.path, watch=Watch(at, kill_after=after))) == -9, where
+        finish_killed(build, trips.path, at=at, after=after, result=tmp_path / "end")
         try:
             resume_index(trips.writer, "idx_rider").wait()
         except InvalidInput:
@@ -100,13 +100,11 @@ def test_after_a_killed_build_another_builder_goes_on(template, tmp_path):
 
 def test_a_builder_that_goes_on_is_killed_too(template, tmp_path):
     begun = template.copied(tmp_path / "begun")
-    changes = changes_of(build, str(template.copied(tmp_path / "c").path), result=tmp_path / "all")
-    middle = next(at for at, change in enumerate(changes) if ".hfile" in change)
-    assert finish(start(build, begun.path, watch=Watch(middle))) == -9
+    assert finish(start(build, begun.path, watch=DieAt(text=".hfile"))) == -9
     for at, after, change in points_of(take_up, begun.path, tmp_path, POINTS // 2):
         where = f"{'after' if after else 'before'} {at}: {change}"
         trips = begun.copied(tmp_path / f"killed-{at}-{after}")
-        assert finish(start(take_up, trips.path, watch=Watch(at, kill_after=after))) == -9, where
+        finish_killed(take_up, trips.path, at=at, after=after, result=tmp_path / "end")
         if at % 2:
             drop_if_there(trips)
         trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
@@ -139,8 +137,10 @@ def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
     counted = trips.copied(tmp_path / "counted")
     changes = changes_of(build_ranges, counted.path, result=tmp_path / "seen")
     at = next(at for at, each in enumerate(changes) if "/partition_stats/" in each and text in each)
-    assert any("/column_stats/" in each and text in each for each in changes[:at])
-    assert finish(start(build_ranges, trips.path, watch=Watch(at))) == -9
+    told = [each for each in changes[:at] if text in each]
+    assert any("/column_stats/" in each for each in told)
+    death = DieAt(text=text, skip=len(told))
+    assert finish(start(build_ranges, trips.path, watch=death)) == -9
     trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
     for name in ("column_stats", "partition_stats"):
         assert_no_trace(trips.path, name)
@@ -157,9 +157,9 @@ def upsert(path: str) -> None:
 
 def test_a_writer_that_is_killed_while_it_clears_a_dead_build_away(template, tmp_path):
     dead = template.copied(tmp_path / "dead")
-    seen = changes_of(build, template.copied(tmp_path / "c").path, result=tmp_path / "all")
-    at = next(at for at, change in enumerate(seen) if change.endswith(".indexing"))
-    assert finish(start(build, dead.path, watch=Watch(at))) == -9
+    # The last file of an indexing action: the one without a state in its name.
+    death = DieAt(text=".indexing", skip=2)
+    assert finish(start(build, dead.path, watch=death)) == -9
     assert RIDER in dead.table().snapshot.definitions, "it died with all but the instant written"
     changes = changes_of(upsert, dead.copied(tmp_path / "d").path, result=tmp_path / "clearing")
     last = next(at for at, change in enumerate(changes) if "commit.requested" in change)
@@ -167,7 +167,7 @@ def test_a_writer_that_is_killed_while_it_clears_a_dead_build_away(template, tmp
     step = 1 if EVERY else 6
     for at in range(int(time.time() // 86_400) % step, last, step):
         trips = dead.copied(tmp_path / f"killed-{at}")
-        assert finish(start(upsert, trips.path, watch=Watch(at))) == -9, changes[at]
+        finish_killed(upsert, trips.path, at=at, after=False, result=tmp_path / "end")
         trips.writer.upsert(trips.rows(("b1", 2, "bea", "rio")))
         assert trips.found("rider in ('ann', 'bea')") == ["a1", "b1"], changes[at]
         assert_no_trace(trips.path, RIDER)

@@ -18,7 +18,6 @@ from lakedex.timeline import Action, State
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.compactions import (
     MERGING,
-    DieAt,
     Interrupted,
     assert_all_agree,
     begin,
@@ -27,7 +26,7 @@ from tests.support.compactions import (
     schedule_job,
 )
 from tests.support.history import Commit, History, writer_of
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import DieAt, Watch, changes_of, finish, start
 from tests.support.row_model import arrow_rows, assert_holds
 from tests.support.write_shapes import Shape
 

@@ -22,7 +22,7 @@ from lakedex.timeline import Action
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import changes_of, finish_killed
 from tests.support.upkeep_lab import BY_HAND, Past, files_of, read_by_hudi_rs
 from tests.support.write_lab import Lab, row, source
 
@@ -91,8 +91,8 @@ def killed(
     step = 1 if EVERY else max(1, len(points) // POINTS)
     for number, after in points[step // 2 :: step]:
         table = past.copied(folder / "killed")
-        child = start(job, table.path, instant, watch=Watch(number, after))
-        assert finish(child) == -9
+        end = folder / "end"
+        finish_killed(job, table.path, instant, at=number, after=after, result=end)
         yield Killed(table, f"{'after' if after else 'before'} {number}: {changes[number]}")
 
 

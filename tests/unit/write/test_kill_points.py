@@ -26,7 +26,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.storage.paths import is_side_file
 from tests.support import killing
 from tests.support.history import Commit, History, create, writer_of
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import DieAt, Watch, changes_of, finish, finish_killed, start
 from tests.support.row_model import Model, assert_holds
 from tests.support.write_jobs import make_table, write_one
 from tests.support.write_shapes import Shape
@@ -111,18 +111,11 @@ def recovery(path: Path) -> Scene:
     """The write before this one died when its metadata was written and it was not."""
     scene = prepare(COW, path, lambda history: history.mixture(12))
     died = Commit("upsert", scene.commit.rows[:-2])
-    arguments = (scene.shape, str(path), died, scene.options)
-    spare = path.parent / "spare"
-    shutil.copytree(path, spare)
-    changes = changes_of(
-        write_one, scene.shape, str(spare), died, scene.options, result=path.parent / "seen.json"
-    )
-    completion = next(
-        number
-        for number, change in enumerate(changes)
-        if re.search(r" \.hoodie/timeline/[0-9]+_[0-9]+\.commit$", change)
-    )
-    assert kill(arguments, completion, after=False) == -9
+    death = DieAt(text="create .hoodie/timeline/", skip=2)
+    assert finish(start(write_one, scene.shape, str(path), died, scene.options, watch=death)) == -9
+    (pending,) = lakedex.open(str(path)).timeline.pending()
+    metadata = lakedex.open(str(path / ".hoodie/metadata")).timeline
+    assert pending.requested_time in {each.requested_time for each in metadata.write_instants()}
     return scene
 
 
@@ -161,10 +154,6 @@ def scene(request, tmp_path_factory) -> Scene:
     return SCENES[request.param](tmp_path_factory.mktemp(request.param) / "table")
 
 
-def kill(arguments: tuple, number: int, *, after: bool) -> int:
-    return finish(start(write_one, *arguments, watch=Watch(number, after)))
-
-
 def test_a_write_killed_at_any_change_is_whole_or_nothing(scene, tmp_path):
     # traps: B25 B34 B39 B45
     changes = changes_of(write_one, *copied(scene, tmp_path / "count"), result=tmp_path / "seen")
@@ -173,7 +162,7 @@ def test_a_write_killed_at_any_change_is_whole_or_nothing(scene, tmp_path):
     for number, after in points if EVERY else sample(points, POINTS_A_SCENARIO):
         where = f"{'after' if after else 'before'} {number}: {changes[number]}"
         arguments = copied(scene, tmp_path / "killed")
-        assert kill(arguments, number, after=after) == -9, where
+        finish_killed(write_one, *arguments, at=number, after=after, result=tmp_path / "end")
         assert_unharmed(scene, arguments[1], where)
 
 
@@ -189,7 +178,7 @@ def test_a_write_killed_while_it_changes_the_windowed_index_leaves_nothing_that_
     for number, after in points if EVERY else sample(points, 4):
         where = f"{'after' if after else 'before'} {number}: {changes[number]}"
         arguments = copied(scene, tmp_path / "killed")
-        assert kill(arguments, number, after=after) == -9, where
+        finish_killed(write_one, *arguments, at=number, after=after, result=tmp_path / "end")
         assert_unharmed(scene, arguments[1], where)
         assert_states_are_of_commits(Path(arguments[1]))
 

@@ -17,7 +17,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.storage.address import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
-from tests.support.killing import Watch, changes_of, finish, start
+from tests.support.killing import DieAt, changes_of, finish, start
 from tests.support.secondary import Trips, changes_of_newest, pairs
 
 INDEX = "secondary_index_idx_rider"
@@ -164,14 +164,12 @@ def test_a_write_that_dies_after_its_index_was_told_is_taken_back(trips, tmp_pat
     before = trips.entries("rider")
     copy = trips.copied(tmp_path / "copy")
     changes = changes_of(change_riders, copy.path, result=tmp_path / "seen")
-    told = [
-        at
-        for at, change in enumerate(changes)
-        if re.search(r"metadata/\.hoodie/timeline/[0-9]+_[0-9]+\.deltacommit$", change)
-    ]
+    text = "create .hoodie/metadata/.hoodie/timeline/"
+    told = [change for change in changes if change.startswith(text)]
+    assert re.search(r"/[0-9]+_[0-9]+\.deltacommit$", told[-1])
     dead = trips.copied(tmp_path / "dead")
-    child = start(change_riders, dead.path, watch=Watch(told[-1], kill_after=True))
-    assert finish(child) == -9
+    death = DieAt(text=text, skip=len(told) - 1, is_after=True)
+    assert finish(start(change_riders, dead.path, watch=death)) == -9
     assert dead.found("rider = 'dead'") == []
     assert dead.entries("rider") == before
     dead.writer.upsert(dead.rows(("b1", 6, "bea", "oslo")))
