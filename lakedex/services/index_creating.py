@@ -44,6 +44,7 @@ from lakedex.services.indexing import (
     start_build,
     take_up_build,
 )
+from lakedex.services.plain_columns import columns_to_add, has_other_columns
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -53,6 +54,8 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
+_SPOKEN = {_RECORD_INDEX: "record index", _BLOOM: "index bloom_filters"}
+_AS_IT_IS = "identity"
 _VERSION = 2
 MOST_COLUMNS: Final = 16
 """Of one secondary index."""
@@ -100,16 +103,15 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
-    if EXPR in chosen:
+    if EXPR in chosen or _is_of_values(writer, name, using, wanted):
+        chosen.setdefault(EXPR, _AS_IT_IS)
         if not wait:
             raise UnsupportedFeature(f"building the expression index {name} in the background")
         return create_expression_index(
             writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
         )
-    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using)
-    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
-        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
@@ -117,6 +119,9 @@ def create_index(
     if kind != SECONDARY_INDEX:
         _check_key(snapshot, kind, wanted)
     there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
+    new = columns_to_add(snapshot, wanted) if there == _COLUMN_STATS else []
+    if new:
+        return _widen(writer.with_options(options or {}), new, wait=wait)
     if there is not None:
         if if_missing:
             return None
@@ -199,6 +204,27 @@ def _kind(name: str, using: str) -> str:
     return kind
 
 
+def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option of a covering index out of the chosen ones."""
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return own
+
+
+def _widen(writer: TableWriter, columns: list[str], *, wait: bool) -> WriteResult:
+    if not wait:
+        raise UnsupportedFeature("adding a column to column_stats in the background")
+    return writer.add_stat_columns(columns)
+
+
+def _is_of_values(writer: TableWriter, name: str, using: str, columns: list[str]) -> bool:
+    """Whether filters of a column's own values are meant, which are an index of their own."""
+    if using.lower() != _BLOOM or name.lower() == _BLOOM:
+        return False
+    return has_other_columns(writer.snapshot(), columns)
+
+
 def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
     """The options by which writers keep an index that a table has once."""
     return {
@@ -214,9 +240,10 @@ def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
 def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
     config = snapshot.config
     keys = list(config.record_key_fields)
-    if kind == _RECORD_INDEX and columns != keys:
+    is_on_key = kind == _RECORD_INDEX or (kind == _BLOOM and columns)
+    if is_on_key and columns != keys:
         raise InvalidInput(
-            f"the record index of table {config.name} is on its key ({', '.join(keys)}), not on "
+            f"the {_SPOKEN[kind]} of table {config.name} is on its key ({', '.join(keys)}), not on "
             f"{', '.join(columns)}"
         )
 
