@@ -20,6 +20,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.inline import writer_with_services
+from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
@@ -343,6 +344,10 @@ class SparkTable(TableViews):
         storage = self._address.open()
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))
+
+    def evolve_partitions(self, by: str | Sequence[str] | None = None, **how: str | int) -> None:
+        """Put new files into other folders; see `services.partition_evolving`."""
+        evolve_partitions(self._address, self.writer().target().patience, by=by, **how)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         """Let the session forget what it cached of the table, data and columns."""
