@@ -72,6 +72,8 @@ MERGE_PROPERTY_PREFIX: Final = "hoodie.record.merge.property."
 # Indexes and change capture.
 METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT: Final = "hoodie.table.metadata.partitions.inflight"
+BITMAP_INDEXES: Final = "lakedex.bitmap.indexes"
+"""Definitions of indexes that only lakedex has, outside of the metadata table."""
 INDEX_DEFS_PATH: Final = "hoodie.table.index.defs.path"
 CDC_ENABLED: Final = "hoodie.table.cdc.enabled"
 CDC_LOGGING_MODE: Final = "hoodie.table.cdc.supplemental.logging.mode"

@@ -7,6 +7,7 @@ a table never has half an index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -15,10 +16,17 @@ from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.bitmap.definitions import KIND as BITMAP
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.bitmap_creating import (
+    BitmapBuild,
+    add_bitmap_index,
+    refresh_bitmap_index,
+)
 from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
@@ -52,6 +60,7 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
+_AS_IT_IS = "identity"
 _VERSION = 2
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
@@ -66,7 +75,7 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | BackgroundBuild | None:
+) -> WriteResult | BackgroundBuild | BitmapBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -96,16 +105,21 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
+    if using.lower() == BITMAP:
+        chosen.setdefault(EXPR, _AS_IT_IS)
+        adds = partial(add_bitmap_index, wait=wait and not _IN_BACKGROUND.value(chosen))
+        return create_expression_index(
+            writer, name, wanted, using="", options=chosen, if_missing=if_missing, check=check,
+            add=adds,
+        )  # fmt: skip
     if EXPR in chosen:
         if not wait:
             raise UnsupportedFeature(f"building the expression index {name} in the background")
         return create_expression_index(
             writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
         )
-    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using)
-    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
-        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
@@ -159,6 +173,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(BITMAP_INDEX):
+        refresh_bitmap_index(writer, there)
+        return
     if there.startswith(EXPRESSION):
         refresh_expression_index(writer, there)
         return
@@ -193,9 +210,17 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
 def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
-        known = ", ".join((*ONCE, SECONDARY_INDEX))
+        known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
     return kind
+
+
+def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option of a covering index out of the chosen ones."""
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return own
 
 
 def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from lakedex.api import ReadOptions
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
+from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_creating import create_index, refresh_index
@@ -290,7 +291,7 @@ class SparkTable(TableViews):
         options: Options = None,
         if_missing: bool = False,
         wait: bool = True,
-    ) -> WriteResult | BackgroundBuild | None:
+    ) -> WriteResult | BackgroundBuild | BitmapBuild | None:
         """Build an index, such as a secondary one; see `services.index_creating.create_index`.
 
         Args:
