@@ -30,6 +30,7 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.bitmap_runs import tend_bitmaps
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.facts import TableFacts
@@ -163,6 +164,7 @@ def commit_outcome(
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
+        tend_bitmaps(engine, facts, scope)
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         write_own_properties(scope.storage, outcome.kept)
