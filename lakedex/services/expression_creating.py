@@ -10,7 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ _VERSION = 2
 _DEFAULT_ZONE = "UTC"
 _TEXT_TYPES = (pa.string(), pa.large_string())
 
+Built = TypeVar("Built")
 CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
 """Called with a column, a function and its options before anything is built; raises when wrong."""
 
@@ -91,7 +92,8 @@ def create_expression_index(
     options: Mapping[str, str],
     if_missing: bool = False,
     check: CheckedBySpark | None = None,
-) -> WriteResult | None:
+    add: Callable[[TableWriter, ExpressionTarget], Built] | None = None,
+) -> WriteResult | Built | None:
     """Build an index of what a function gives for the rows that are there.
 
     Args:
@@ -103,6 +105,7 @@ def create_expression_index(
         options: The function as `expr`, its arguments, and write options.
         if_missing: Do nothing when the index is there already.
         check: Asks Spark, where there is one.
+        add: Builds what was checked; the index is one of the metadata table unless told.
 
     Raises:
         InvalidInput: Something in it is wrong; the table is as it was.
@@ -120,7 +123,7 @@ def create_expression_index(
             return None
         raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
     check_index_name(name)
-    flavour = _flavour(name, using)
+    flavour = _flavour(name, using) if add is None else FLAVOURS[0]
     function = own[EXPR].strip().lower()
     arguments = _checked_arguments(name, function, own)
     if len(columns) != 1:
@@ -133,7 +136,7 @@ def create_expression_index(
     if check is not None:
         check(column, function, arguments)
     target = _target(snapshot, definition, zone)
-    return add_expression_index(asked, target)
+    return add_expression_index(asked, target) if add is None else add(asked, target)
 
 
 def add_expression_index(writer: TableWriter, target: ExpressionTarget) -> WriteResult:

@@ -7,6 +7,7 @@ a table never has half an index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -16,10 +17,17 @@ from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
 from lakedex.config.own_partitions import COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.bitmap.definitions import KIND as BITMAP
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.bitmap_creating import (
+    BitmapBuild,
+    add_bitmap_index,
+    refresh_bitmap_index,
+)
 from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
@@ -44,6 +52,7 @@ from lakedex.services.indexing import (
     start_build,
     take_up_build,
 )
+from lakedex.services.plain_columns import columns_to_add, has_other_columns
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -53,6 +62,8 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
+_SPOKEN = {_RECORD_INDEX: "record index", _BLOOM: "index bloom_filters"}
+_AS_IT_IS = "identity"
 _VERSION = 2
 MOST_COLUMNS: Final = 16
 """Of one secondary index."""
@@ -69,7 +80,7 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | BackgroundBuild | None:
+) -> WriteResult | BackgroundBuild | BitmapBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -100,16 +111,38 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
-    if EXPR in chosen:
+    if using.lower() == BITMAP:
+        chosen.setdefault(EXPR, _AS_IT_IS)
+        adds = partial(add_bitmap_index, wait=wait and not _IN_BACKGROUND.value(chosen))
+        return create_expression_index(
+            writer, name, wanted, using="", options=chosen, if_missing=if_missing, check=check,
+            add=adds,
+        )  # fmt: skip
+    if EXPR in chosen or _is_of_values(writer, name, using, wanted):
+        chosen.setdefault(EXPR, _AS_IT_IS)
         if not wait:
             raise UnsupportedFeature(f"building the expression index {name} in the background")
         return create_expression_index(
             writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
         )
-    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using)
-    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
-        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return _create_of_columns(
+        writer, name, wanted, kind, options=chosen, if_missing=if_missing, wait=wait
+    )
+
+
+def _create_of_columns(
+    writer: TableWriter,
+    name: str,
+    wanted: list[str],
+    kind: str,
+    *,
+    options: Mapping[str, str],
+    if_missing: bool,
+    wait: bool,
+) -> WriteResult | BackgroundBuild | None:
+    chosen = dict(options)
+    own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
@@ -117,6 +150,9 @@ def create_index(
     if kind != SECONDARY_INDEX:
         _check_key(snapshot, kind, wanted)
     there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
+    new = columns_to_add(snapshot, wanted) if there == _COLUMN_STATS else []
+    if new:
+        return _widen(writer.with_options(options), new, wait=wait)
     if there is not None:
         if if_missing:
             return None
@@ -163,6 +199,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(BITMAP_INDEX):
+        refresh_bitmap_index(writer, there)
+        return
     if there.startswith(EXPRESSION):
         refresh_expression_index(writer, there)
         return
@@ -194,9 +233,30 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
 def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
-        known = ", ".join((*ONCE, SECONDARY_INDEX))
+        known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
     return kind
+
+
+def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option of a covering index out of the chosen ones."""
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return own
+
+
+def _widen(writer: TableWriter, columns: list[str], *, wait: bool) -> WriteResult:
+    if not wait:
+        raise UnsupportedFeature("adding a column to column_stats in the background")
+    return writer.add_stat_columns(columns)
+
+
+def _is_of_values(writer: TableWriter, name: str, using: str, columns: list[str]) -> bool:
+    """Whether filters of a column's own values are meant, which are an index of their own."""
+    if using.lower() != _BLOOM or name.lower() == _BLOOM:
+        return False
+    return has_other_columns(writer.snapshot(), columns)
 
 
 def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
@@ -214,9 +274,10 @@ def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
 def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
     config = snapshot.config
     keys = list(config.record_key_fields)
-    if kind == _RECORD_INDEX and columns != keys:
+    is_on_key = kind == _RECORD_INDEX or (kind == _BLOOM and columns)
+    if is_on_key and columns != keys:
         raise InvalidInput(
-            f"the record index of table {config.name} is on its key ({', '.join(keys)}), not on "
+            f"the {_SPOKEN[kind]} of table {config.name} is on its key ({', '.join(keys)}), not on "
             f"{', '.join(columns)}"
         )
 

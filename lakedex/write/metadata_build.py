@@ -255,8 +255,10 @@ def index_definitions(
         known = found.get(_COLUMN_STATS)
         if known is None or _COLUMN_STATS in missing:
             known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come.
-        found[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
+        # What the version says of the records that are there stays true; only columns come. Those
+        # that older files have no ranges of yet are named when they are there.
+        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+        found[_COLUMN_STATS] = replace(known, source_fields=named)
     return found
 
 
