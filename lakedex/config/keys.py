@@ -66,6 +66,8 @@ MERGE_PROPERTY_PREFIX: Final = "hoodie.record.merge.property."
 
 # Indexes and change capture.
 METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
+OWN_METADATA_PARTITIONS: Final = "lakedex.metadata.partitions"
+"""Partitions of the metadata table that only lakedex keeps up to date, and others pass over."""
 METADATA_PARTITIONS_INFLIGHT: Final = "hoodie.table.metadata.partitions.inflight"
 INDEX_DEFS_PATH: Final = "hoodie.table.index.defs.path"
 CDC_ENABLED: Final = "hoodie.table.cdc.enabled"

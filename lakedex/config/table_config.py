@@ -127,7 +127,7 @@ class TableConfig:
             history_folder=f"{timeline}/{read.folder(keys.TIMELINE_HISTORY_PATH, 'history')}",
             archive_folder=_archive_folder(read),
             timezone=read.member(keys.TIMELINE_TIMEZONE, TimelineZone.LOCAL),
-            metadata_partitions=read.names(keys.METADATA_PARTITIONS),
+            metadata_partitions=_metadata_partitions(read),
             metadata_partitions_inflight=read.names(keys.METADATA_PARTITIONS_INFLIGHT),
             index_defs_path=_index_defs_path(read),
             create_schema=read.text(keys.CREATE_SCHEMA),
@@ -136,6 +136,12 @@ class TableConfig:
             timebased_keygen=_timebased_keygen(props),
             raw=dict(props),
         )
+
+    @property
+    def own_metadata_partitions(self) -> tuple[str, ...]:
+        """Those of the metadata partitions that other engines are not told of."""
+        told = _listed(self.raw, keys.METADATA_PARTITIONS)
+        return tuple(name for name in self.metadata_partitions if name not in told)
 
     @property
     def is_partitioned(self) -> bool:
@@ -268,3 +274,17 @@ def _timebased_keygen(props: Mapping[str, str]) -> Mapping[str, str]:
             if key.startswith(prefix)
         }
     return found
+
+
+def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
+    """What the table has for all engines, then what it has for lakedex only.
+
+    Where another engine took the metadata table away, what was of lakedex went with it.
+    """
+    told = read.names(keys.METADATA_PARTITIONS)
+    own = read.names(keys.OWN_METADATA_PARTITIONS) if told else ()
+    return (*told, *(name for name in own if name not in told))
+
+
+def _listed(props: Mapping[str, str], key: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in props.get(key, "").split(",") if name.strip())

@@ -16,6 +16,8 @@ from lakedex.errors import CorruptFile
 _FIRST_VERSION_PLACED_BY_VALUE = 2
 COVERING = "lakedex.covering"
 """The option by which the entries of a secondary index name their file groups."""
+OWN_EXPRESSION = "lakedex.expression"
+"""The option that holds the tree of an expression that other engines cannot compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,11 @@ class IndexDefinition:
     def is_placed_by_value(self) -> bool:
         """Whether a secondary key's file group is that of its value, not of the whole key."""
         return self.version >= _FIRST_VERSION_PLACED_BY_VALUE
+
+    @property
+    def is_own(self) -> bool:
+        """Whether other engines cannot keep the index, and are not told of it."""
+        return OWN_EXPRESSION in self.options
 
     @property
     def is_covering(self) -> bool:

@@ -66,7 +66,7 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     except FileMissing:
         raise TableNotFound(f"no Hudi table at {storage.root}") from None
     props = _checked(data, PROPERTIES_PATH)
-    for key, value in changes.items():
+    for key, value in _apart(props, changes).items():
         if value is None:
             props.pop(key, None)
         else:
@@ -78,6 +78,24 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     storage.replace(PROPERTIES_PATH, text.encode("ascii"), if_version=version)
     storage.delete(BACKUP_PATH)
     return config
+
+
+def _apart(props: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """The changes with metadata partitions apart: those for all engines, and those of lakedex.
+
+    Whoever changes the list names all of them, as `TableConfig` does.
+    """
+    known = changes.get(keys.OWN_METADATA_PARTITIONS, props.get(keys.OWN_METADATA_PARTITIONS))
+    if known is None or keys.METADATA_PARTITIONS not in changes:
+        return changes
+    # A name that another engine took since is that engine's.
+    own = set(known.split(",")) - set(props.get(keys.METADATA_PARTITIONS, "").split(","))
+    names = [name for name in (changes[keys.METADATA_PARTITIONS] or "").split(",") if name]
+    return {
+        **changes,
+        keys.METADATA_PARTITIONS: ",".join(name for name in names if name not in own),
+        keys.OWN_METADATA_PARTITIONS: ",".join(name for name in names if name in own),
+    }
 
 
 def _recover(storage: Storage) -> None:

@@ -19,7 +19,8 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.definition_files import DEFAULT_PATH, store_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.creation import (
@@ -43,7 +44,6 @@ from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 _FILES, _COLUMN_STATS = "files", "column_stats"
 _STATISTICS = {_COLUMN_STATS, "partition_stats"}
 _BLOOM_FILTERS = "bloom_filters"
-_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
 _IS_PARTITIONED = "isPartitioned"
 _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
@@ -114,7 +114,7 @@ def _build(
     )
     if definitions:
         _write_definitions(snapshot.storage, snapshot.config, definitions)
-    _name_partitions(snapshot, missing, has_definitions=bool(definitions))
+    _name_partitions(snapshot, missing, definitions)
     if RECORD_INDEX in missing:
         _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
 
@@ -125,9 +125,7 @@ def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]
         named = load_table_config(snapshot.storage)
         if not set(missing).isdisjoint(named.metadata_partitions) or not named.metadata_enabled:
             return
-        path = named.index_defs_path
-        if path is not None:
-            snapshot.storage.replace(path, format_definitions(snapshot.definitions))
+        store_definitions(snapshot.storage, named, snapshot.definitions)
         for name in missing:
             remove_partition(facts.address, name)
     except LakedexError as error:
@@ -240,7 +238,7 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or not name.startswith((PREFIX, EXPRESSION))
+        if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
     }
     found |= {each.name: each for each in plan.new_definitions if each.name in missing}
     if RECORD_INDEX in missing:
@@ -259,14 +257,13 @@ def index_definitions(
 def _write_definitions(
     storage: Storage, config: TableConfig, definitions: Mapping[str, IndexDefinition]
 ) -> None:
-    path = config.index_defs_path or _DEFAULT_DEFS_PATH
-    storage.replace(path, format_definitions(definitions))
-    if config.metadata_enabled and config.index_defs_path is None:
+    path = store_definitions(storage, config, definitions)
+    if path is not None and config.metadata_enabled and config.index_defs_path is None:
         update_properties(storage, {keys.INDEX_DEFS_PATH: path})
 
 
 def _name_partitions(
-    snapshot: Snapshot, missing: Mapping[str, int], *, has_definitions: bool
+    snapshot: Snapshot, missing: Mapping[str, int], definitions: Mapping[str, IndexDefinition]
 ) -> None:
     """The step that makes the new partitions count."""
     config = snapshot.config
@@ -275,8 +272,11 @@ def _name_partitions(
         keys.METADATA_PARTITIONS: _joined([*config.metadata_partitions, *missing]),
         keys.METADATA_PARTITIONS_INFLIGHT: _joined(building),
     }
-    if has_definitions:
-        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or _DEFAULT_DEFS_PATH
+    own = [name for name, each in definitions.items() if each.is_own]
+    if own:
+        changes[keys.OWN_METADATA_PARTITIONS] = _joined(own)
+    if len(definitions) > len(own):
+        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or DEFAULT_PATH
     update_properties(snapshot.storage, changes)
 
 
