@@ -15,6 +15,7 @@ from typing import TypeVar
 from lakedex.config import keys
 from lakedex.config.folders import inside_table
 from lakedex.config.merge_mode import MergeMode, resolve_merge_rule
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile, UnsupportedFeature
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
@@ -140,8 +141,7 @@ class TableConfig:
     @property
     def own_metadata_partitions(self) -> tuple[str, ...]:
         """Those of the metadata partitions that other engines are not told of."""
-        told = _listed(self.raw, keys.METADATA_PARTITIONS)
-        return tuple(name for name in self.metadata_partitions if name not in told)
+        return tuple(name for name in self.metadata_partitions if is_own_partition(name))
 
     @property
     def is_partitioned(self) -> bool:
@@ -259,6 +259,14 @@ def _base_file_format(read: _Reader) -> str:
     return (value or "PARQUET").upper()
 
 
+def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
+    """Those that all engines know, then those that lakedex alone does."""
+    listed = read.names(keys.METADATA_PARTITIONS)
+    # Without the files there is no metadata table: another engine took it away, with all in it.
+    own = read.names(keys.OWN_METADATA_PARTITIONS) if "files" in listed else ()
+    return (*listed, *own)
+
+
 def _index_defs_path(read: _Reader) -> str | None:
     value = read.text(keys.INDEX_DEFS_PATH)
     return None if value is None else inside_table(value, key=keys.INDEX_DEFS_PATH)
@@ -274,17 +282,3 @@ def _timebased_keygen(props: Mapping[str, str]) -> Mapping[str, str]:
             if key.startswith(prefix)
         }
     return found
-
-
-def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
-    """What the table has for all engines, then what it has for lakedex only.
-
-    Where another engine took the metadata table away, what was of lakedex went with it.
-    """
-    told = read.names(keys.METADATA_PARTITIONS)
-    own = read.names(keys.OWN_METADATA_PARTITIONS) if told else ()
-    return (*told, *(name for name in own if name not in told))
-
-
-def _listed(props: Mapping[str, str], key: str) -> frozenset[str]:
-    return frozenset(name.strip() for name in props.get(key, "").split(",") if name.strip())

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.sql_type import type_name
@@ -269,7 +270,8 @@ def _own_target(
     expression = bound_scalar(snapshot, name, tree, zone)
     sources = source_names(columns_of(expression))
     options = own_options(text, expression)
-    definition = IndexDefinition(PREFIX + name, flavour, text, sources, options, _VERSION)
+    full = OWN_EXPRESSION_PREFIX + name
+    definition = IndexDefinition(full, flavour, text, sources, options, _VERSION)
     schema = StoredSchema.of(snapshot).columns
     try:
         target = ExpressionTarget.of(definition, schema, {}, zone)

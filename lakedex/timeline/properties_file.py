@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from lakedex.config import keys
 from lakedex.config.checksum import checksum_matches, table_checksum
+from lakedex.config.own_partitions import split_partitions
 from lakedex.config.properties_text import (
     decode_properties,
     format_properties,
@@ -66,11 +67,13 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     except FileMissing:
         raise TableNotFound(f"no Hudi table at {storage.root}") from None
     props = _checked(data, PROPERTIES_PATH)
-    for key, value in _apart(props, changes).items():
+    for key, value in changes.items():
         if value is None:
             props.pop(key, None)
         else:
             props[key] = value
+    if keys.METADATA_PARTITIONS in changes:
+        _list_own_partitions(props)
     name = props.get(keys.TABLE_NAME, "")
     props[keys.TABLE_CHECKSUM] = str(table_checksum(name, props.get(keys.DATABASE_NAME)))
     config = TableConfig.from_properties(props, PROPERTIES_PATH)
@@ -80,22 +83,13 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     return config
 
 
-def _apart(props: Mapping[str, str], changes: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """The changes with metadata partitions apart: those for all engines, and those of lakedex.
-
-    Whoever changes the list names all of them, as `TableConfig` does.
-    """
-    known = changes.get(keys.OWN_METADATA_PARTITIONS, props.get(keys.OWN_METADATA_PARTITIONS))
-    if known is None or keys.METADATA_PARTITIONS not in changes:
-        return changes
-    # A name that another engine took since is that engine's.
-    own = set(known.split(",")) - set(props.get(keys.METADATA_PARTITIONS, "").split(","))
-    names = [name for name in (changes[keys.METADATA_PARTITIONS] or "").split(",") if name]
-    return {
-        **changes,
-        keys.METADATA_PARTITIONS: ",".join(name for name in names if name not in own),
-        keys.OWN_METADATA_PARTITIONS: ",".join(name for name in names if name in own),
-    }
+def _list_own_partitions(props: dict[str, str]) -> None:
+    """Move partitions that lakedex alone knows from Hudi's list to theirs."""
+    shared, own = split_partitions(props.get(keys.METADATA_PARTITIONS, "").split(","))
+    if own or keys.OWN_METADATA_PARTITIONS in props:
+        props[keys.METADATA_PARTITIONS] = ",".join(shared)
+        # An empty list stays: it says that there may be definitions of such indexes.
+        props[keys.OWN_METADATA_PARTITIONS] = ",".join(own)
 
 
 def _recover(storage: Storage) -> None:

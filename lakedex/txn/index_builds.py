@@ -11,7 +11,7 @@ import logging
 from lakedex.config import TableConfig, keys
 from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
-from lakedex.index.definition_files import load_definitions, store_definitions
+from lakedex.index.definition_files import load_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
@@ -67,7 +67,7 @@ def discard_build(table: LockedTable, build: IndexBuild) -> None:
     known = _known_definitions(table.storage, config)
     left = {name: each for name, each in known.items() if name not in own}
     if config.index_defs_path is not None and left != known:
-        store_definitions(table.storage, config, left)
+        write_definitions(table.storage, config, left)
     end_runs(table.storage, build)
     for name in own:
         remove_partition_of(table.storage, name)
@@ -95,7 +95,7 @@ def add_definitions(table: LockedTable, build: IndexBuild) -> None:
     config = load_table_config(table.storage)
     known = _known_definitions(table.storage, config)
     if build.definitions:
-        path = store_definitions(table.storage, config, known | build.definitions)
+        path = write_definitions(table.storage, config, known | build.definitions)
         if config.index_defs_path is None:
             update_properties(table.storage, {keys.INDEX_DEFS_PATH: path})
 

@@ -1,7 +1,8 @@
-"""Indexes of lakedex that went with a metadata table that another engine took away.
+"""Expression indexes of lakedex that went with a metadata table that another engine took away.
 
 Other engines know nothing of these indexes: they may delete the metadata table and make it anew,
-and the properties go on naming what is no longer there. The definitions stay, for REFRESH INDEX.
+and the properties go on naming what is no longer there. A file without an entry is read, so that
+the table can do without; the definitions stay, for REFRESH INDEX.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from lakedex.config import keys
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.txn.rollback import LockedTable
 
@@ -16,8 +18,9 @@ _log = logging.getLogger("lakedex")
 
 
 def forget_lost_indexes(table: LockedTable) -> None:
-    """Let the properties no longer name indexes of lakedex whose entries are gone."""
-    own = table.config.own_metadata_partitions
+    """Let the properties no longer name expression indexes of lakedex whose entries are gone."""
+    names = table.config.own_metadata_partitions
+    own = [name for name in names if name.startswith(OWN_EXPRESSION_PREFIX)]
     if not own:
         return
     there = set(table.storage.folders(keys.METADATA_TABLE_FOLDER))
@@ -30,6 +33,5 @@ def forget_lost_indexes(table: LockedTable) -> None:
         ", ".join(lost),
         table.config.name,
     )
-    names = load_table_config(table.storage).metadata_partitions
-    left = sorted(set(names).difference(lost))
+    left = sorted(set(load_table_config(table.storage).metadata_partitions).difference(lost))
     update_properties(table.storage, {keys.METADATA_PARTITIONS: ",".join(left)})

@@ -19,7 +19,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definition_files import DEFAULT_PATH, store_definitions
+from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
@@ -29,6 +29,7 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.secondary.composite import stamped
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
@@ -114,7 +115,7 @@ def _build(
     )
     if definitions:
         _write_definitions(snapshot.storage, snapshot.config, definitions)
-    _name_partitions(snapshot, missing, definitions)
+    _name_partitions(snapshot, missing, has_definitions=bool(definitions))
     if RECORD_INDEX in missing:
         _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
 
@@ -125,7 +126,8 @@ def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]
         named = load_table_config(snapshot.storage)
         if not set(missing).isdisjoint(named.metadata_partitions) or not named.metadata_enabled:
             return
-        store_definitions(snapshot.storage, named, snapshot.definitions)
+        if named.index_defs_path is not None:
+            write_definitions(snapshot.storage, named, snapshot.definitions)
         for name in missing:
             remove_partition(facts.address, name)
     except LakedexError as error:
@@ -240,7 +242,11 @@ def index_definitions(
         for name, each in snapshot.definitions.items()
         if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
     }
-    found |= {each.name: each for each in plan.new_definitions if each.name in missing}
+    found |= {
+        each.name: stamped(each, snapshot.timeline)
+        for each in plan.new_definitions
+        if each.name in missing
+    }
     if RECORD_INDEX in missing:
         options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
         found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
@@ -249,21 +255,23 @@ def index_definitions(
         known = found.get(_COLUMN_STATS)
         if known is None or _COLUMN_STATS in missing:
             known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come.
-        found[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
+        # What the version says of the records that are there stays true; only columns come. Those
+        # that older files have no ranges of yet are named when they are there.
+        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+        found[_COLUMN_STATS] = replace(known, source_fields=named)
     return found
 
 
 def _write_definitions(
     storage: Storage, config: TableConfig, definitions: Mapping[str, IndexDefinition]
 ) -> None:
-    path = store_definitions(storage, config, definitions)
-    if path is not None and config.metadata_enabled and config.index_defs_path is None:
+    path = write_definitions(storage, config, definitions)
+    if config.metadata_enabled and config.index_defs_path is None:
         update_properties(storage, {keys.INDEX_DEFS_PATH: path})
 
 
 def _name_partitions(
-    snapshot: Snapshot, missing: Mapping[str, int], definitions: Mapping[str, IndexDefinition]
+    snapshot: Snapshot, missing: Mapping[str, int], *, has_definitions: bool
 ) -> None:
     """The step that makes the new partitions count."""
     config = snapshot.config
@@ -272,10 +280,7 @@ def _name_partitions(
         keys.METADATA_PARTITIONS: _joined([*config.metadata_partitions, *missing]),
         keys.METADATA_PARTITIONS_INFLIGHT: _joined(building),
     }
-    own = [name for name, each in definitions.items() if each.is_own]
-    if own:
-        changes[keys.OWN_METADATA_PARTITIONS] = _joined(own)
-    if len(definitions) > len(own):
+    if has_definitions:
         changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or DEFAULT_PATH
     update_properties(snapshot.storage, changes)
 

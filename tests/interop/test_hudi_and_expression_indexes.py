@@ -132,7 +132,7 @@ def test_hudi_writes_beside_an_index_that_it_does_not_know(spark, tmp_path):
     assert_found(path, asked.format("zx5-1@p1"), [], None)
     assert by_hudi(spark, path, "upper(s) = 'AX20-4'", COLUMNS) == [("k020", 4, "aX20-4")]
     config = lakedex.open(path).snapshot.config
-    assert config.own_metadata_partitions == ("expr_index_n", "expr_index_who")
+    assert config.own_metadata_partitions == ("expr_index_own-n", "expr_index_own-who")
     report = lakedex.open(path).verify()
     assert report.ok, report.problems[:3]
 

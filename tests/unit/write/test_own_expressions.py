@@ -83,7 +83,7 @@ class Batches(Lab):
     def reason(self, predicate: str, index: str) -> str:
         table = lakedex.open(self.path, options=ReadOptions(weighs_cost=False))
         steps = table.explain(predicate).steps
-        return next(step.reason for step in steps if step.index == f"expr_index_{index}")
+        return next(step.reason for step in steps if step.index == f"expr_index_own-{index}")
 
     def verified(self) -> None:
         report = lakedex.open(self.path).verify()
@@ -166,17 +166,17 @@ def test_hudi_is_not_told_of_it(tmp_path):
     table.upsert(row(0, 2))
     told = table.properties
     assert "expr_index_up" in told[keys.METADATA_PARTITIONS].split(",")
-    assert "expr_index_total" not in told[keys.METADATA_PARTITIONS].split(",")
-    assert told[keys.OWN_METADATA_PARTITIONS] == "expr_index_total"
+    assert "expr_index_own-total" not in told[keys.METADATA_PARTITIONS].split(",")
+    assert told[keys.OWN_METADATA_PARTITIONS] == "expr_index_own-total"
     folder = Path(table.path, ".hoodie/.index_defs")
     shared = json.loads((folder / "index.json").read_text())["indexDefinitions"]
     own = json.loads((folder / "lakedex.json").read_text())["indexDefinitions"]
-    assert ("expr_index_up" in shared, "expr_index_total" in shared) == (True, False)
-    assert own["expr_index_total"]["sourceFields"] == ["price", "qty"]
-    assert own["expr_index_total"]["indexOptions"]["expr"] == "price * qty"
+    assert ("expr_index_up" in shared, "expr_index_own-total" in shared) == (True, False)
+    assert own["expr_index_own-total"]["sourceFields"] == ["price", "qty"]
+    assert own["expr_index_own-total"]["indexOptions"]["expr"] == "price * qty"
     shown = {each.name: each for each in lakedex.open(table.path).indexes()}
-    assert shown["expr_index_total"].columns == ("price", "qty")
-    assert shown["expr_index_total"].function == "price * qty"
+    assert shown["expr_index_own-total"].columns == ("price", "qty")
+    assert shown["expr_index_own-total"].function == "price * qty"
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -189,15 +189,13 @@ def test_files_of_an_engine_that_does_not_know_it_are_read(tmp_path, kind):
     names = table.properties[keys.METADATA_PARTITIONS]
     update_properties(storage, {keys.OWN_METADATA_PARTITIONS: None})
     definitions = Path(table.path, ".hoodie/.index_defs/lakedex.json").read_bytes()
-    folder = Path(table.path, ".hoodie/metadata/expr_index_total")
+    folder = Path(table.path, ".hoodie/metadata/expr_index_own-total")
     shutil.copytree(folder, tmp_path / "kept")
     table.upsert(row(0, 2, price=1000.0), row(98, price=2000.0, qty=1))
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(tmp_path / "kept", folder)
     Path(table.path, ".hoodie/.index_defs/lakedex.json").write_bytes(definitions)
-    update_properties(
-        storage, {keys.METADATA_PARTITIONS: f"{names},{own}", keys.OWN_METADATA_PARTITIONS: own}
-    )
+    update_properties(storage, {keys.METADATA_PARTITIONS: f"{names},{own}"})
     assert table.properties[keys.METADATA_PARTITIONS] == names
     assert table.files("price * qty >= 1000") <= 3
     assert table.files("price * qty = 2000") <= 3
@@ -209,7 +207,7 @@ def test_files_of_an_engine_that_does_not_know_it_are_read(tmp_path, kind):
 def test_an_index_that_went_with_the_metadata_table_is_no_longer_named(tmp_path):
     table = Batches(tmp_path, loads=2)
     table.index("total", "price * qty")
-    shutil.rmtree(Path(table.path, ".hoodie/metadata/expr_index_total"))
+    shutil.rmtree(Path(table.path, ".hoodie/metadata/expr_index_own-total"))
     assert table.files("price * qty > 1") == 4
     table.upsert(row(0, 2, price=1000.0))
     assert table.properties[keys.OWN_METADATA_PARTITIONS] == ""
@@ -235,8 +233,8 @@ def test_it_is_taken_back_built_anew_and_dropped(tmp_path):
     table.verified()
     drop_index(table.address, "total", table.writer.target().patience)
     assert table.properties[keys.OWN_METADATA_PARTITIONS] == ""
-    assert not Path(table.path, ".hoodie/metadata/expr_index_total").exists()
-    assert "expr_index_total" not in {each.name for each in lakedex.open(table.path).indexes()}
+    assert not Path(table.path, ".hoodie/metadata/expr_index_own-total").exists()
+    assert "expr_index_own-total" not in {each.name for each in lakedex.open(table.path).indexes()}
     assert table.files("price * qty = 1000") == 4
 
 
@@ -257,12 +255,12 @@ def test_it_keeps_to_its_time_zone(tmp_path):
     table = Batches(tmp_path, **{ZONE: "America/New_York"})
     table.index("d", "concat(day(at), '/', month(at))")
     kept = read_own_properties(table.address.open())
-    assert kept[f"{ZONE}.expr_index_d"] == "America/New_York"
+    assert kept[f"{ZONE}.expr_index_own-d"] == "America/New_York"
     asked = "concat(day(at), '/', month(at)) = '31/12'"
     assert table.files(asked, "America/New_York") == 4
     assert table.files(asked, "UTC") == 8
     drop_index(table.address, "d", table.writer.target().patience)
-    assert f"{ZONE}.expr_index_d" not in read_own_properties(table.address.open())
+    assert f"{ZONE}.expr_index_own-d" not in read_own_properties(table.address.open())
 
 
 def test_a_column_that_another_engine_retyped_is_told(tmp_path):
