@@ -240,7 +240,7 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or not name.startswith((PREFIX, EXPRESSION))
+        if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
     }
     found |= {
         each.name: stamped(each, snapshot.timeline)
