@@ -34,11 +34,13 @@ from lakedex.services.index_names import (
     check_index_name,
     find_dropped_index,
     find_index,
+    find_plan,
     indexed_column,
     require_absent,
 )
 from lakedex.services.indexing import (
     BackgroundBuild,
+    adopt_plan,
     build_in_background,
     start_build,
     take_up_build,
@@ -127,7 +129,7 @@ def create_index(
 
 
 def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
-    """Go on with an index that is in the making and that nobody is at work on.
+    """Go on with an index that is in the making, or planned, and that nobody is at work on.
 
     Args:
         writer: The table.
@@ -137,7 +139,11 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
         InvalidInput: No such index is in the making.
         CommitConflict: Another process builds it.
     """
-    found = find_index(writer.snapshot(), name)
+    snapshot = writer.snapshot()
+    plan = find_plan(snapshot, name)
+    if plan is not None:
+        return build_in_background(writer, adopt_plan(writer, plan.instant))
+    found = find_index(snapshot, name)
     return build_in_background(writer, take_up_build(writer, found or name))
 
 
