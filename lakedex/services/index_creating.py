@@ -43,11 +43,13 @@ from lakedex.services.index_names import (
     check_index_name,
     find_dropped_index,
     find_index,
+    find_plan,
     indexed_column,
     require_absent,
 )
 from lakedex.services.indexing import (
     BackgroundBuild,
+    adopt_plan,
     build_in_background,
     start_build,
     take_up_build,
@@ -167,7 +169,7 @@ def _create_of_columns(
 
 
 def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
-    """Go on with an index that is in the making and that nobody is at work on.
+    """Go on with an index that is in the making, or planned, and that nobody is at work on.
 
     Args:
         writer: The table.
@@ -177,7 +179,11 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
         InvalidInput: No such index is in the making.
         CommitConflict: Another process builds it.
     """
-    found = find_index(writer.snapshot(), name)
+    snapshot = writer.snapshot()
+    plan = find_plan(snapshot, name)
+    if plan is not None:
+        return build_in_background(writer, adopt_plan(writer, plan.instant))
+    found = find_index(snapshot, name)
     return build_in_background(writer, take_up_build(writer, found or name))
 
 

@@ -9,7 +9,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.bitmap.definitions import bitmap_definitions
-from lakedex.index.builds import IndexBuild
+from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
@@ -54,6 +54,13 @@ def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
     """The build of an index that lakedex makes, by any of its names."""
     found = find_index(snapshot, name)
     return next((each for each in snapshot.builds if found in each.names), None)
+
+
+def find_plan(snapshot: Snapshot, name: str) -> ForeignPlan | None:
+    """The plan of another engine to build an index, by any of its names, that nobody has begun."""
+    wanted = {*_spellings(name)}
+    plans = foreign_plans(snapshot.timeline)
+    return next((each for each in plans if not wanted.isdisjoint(each.names)), None)
 
 
 def require_absent(snapshot: Snapshot, name: str) -> None:
