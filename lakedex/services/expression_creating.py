@@ -23,6 +23,7 @@ from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import check_index_name, find_index, indexed_column
+from lakedex.services.indexing import BackgroundBuild, build_in_background, start_build
 from lakedex.table import Snapshot
 from lakedex.write.result import WriteResult
 from lakedex.write.target import StoredSchema
@@ -90,8 +91,9 @@ def create_expression_index(
     using: str,
     options: Mapping[str, str],
     if_missing: bool = False,
+    wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | None:
+) -> WriteResult | BackgroundBuild | None:
     """Build an index of what a function gives for the rows that are there.
 
     Args:
@@ -102,6 +104,7 @@ def create_expression_index(
         using: `column_stats` for ranges, which is the default, or `bloom_filters`.
         options: The function as `expr`, its arguments, and write options.
         if_missing: Do nothing when the index is there already.
+        wait: Whether to build it now; otherwise it is built while writers go on.
         check: Asks Spark, where there is one.
 
     Raises:
@@ -133,7 +136,16 @@ def create_expression_index(
     if check is not None:
         check(column, function, arguments)
     target = _target(snapshot, definition, zone)
-    return add_expression_index(asked, target)
+    return add_expression_index(asked, target) if wait else _build(writer, rest, target)
+
+
+def _build(
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+) -> BackgroundBuild:
+    """Build an index whose definition has been checked while writers go on."""
+    zone = {} if target.zone is None else {names_of.EXPRESSION_TIME_ZONE.name: target.zone}
+    claim = start_build(writer, {**options, **zone}, [target.definition])
+    return build_in_background(writer, claim)
 
 
 def add_expression_index(writer: TableWriter, target: ExpressionTarget) -> WriteResult:

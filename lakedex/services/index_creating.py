@@ -101,10 +101,15 @@ def create_index(
     chosen = {**function, **(options or {})}
     if EXPR in chosen or _is_of_values(writer, name, using, wanted):
         chosen.setdefault(EXPR, _AS_IT_IS)
-        if not wait:
-            raise UnsupportedFeature(f"building the expression index {name} in the background")
         return create_expression_index(
-            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+            writer,
+            name,
+            wanted,
+            using=using,
+            options=chosen,
+            if_missing=if_missing,
+            wait=wait and not _IN_BACKGROUND.value(chosen),
+            check=check,
         )
     kind = _kind(name, using)
     own = _covering(kind, chosen)
