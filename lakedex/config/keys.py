@@ -68,6 +68,8 @@ MERGE_PROPERTY_PREFIX: Final = "hoodie.record.merge.property."
 METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT: Final = "hoodie.table.metadata.partitions.inflight"
 INDEX_DEFS_PATH: Final = "hoodie.table.index.defs.path"
+OWN_METADATA_PARTITIONS: Final = "lakedex.table.metadata.partitions"
+OWN_INDEX_DEFS_PATH: Final = f"{META_FOLDER}/.index_defs/lakedex.json"
 CDC_ENABLED: Final = "hoodie.table.cdc.enabled"
 CDC_LOGGING_MODE: Final = "hoodie.table.cdc.supplemental.logging.mode"
 

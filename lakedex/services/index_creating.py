@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
+from lakedex.config.own_partitions import COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
@@ -56,6 +57,8 @@ _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_fi
 _SPOKEN = {_RECORD_INDEX: "record index", _BLOOM: "index bloom_filters"}
 _AS_IT_IS = "identity"
 _VERSION = 2
+MOST_COLUMNS: Final = 16
+"""Of one secondary index."""
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
@@ -76,7 +79,8 @@ def create_index(
         writer: The table.
         name: What the index is called. `record_index`, `column_stats` and `bloom_filters` are
             indexes that a table has at most once.
-        columns: The column, or the columns; or an expression such as `upper(name)`.
+        columns: The column, or the columns; or an expression such as `upper(name)`. A secondary
+            index on several columns is one that lakedex alone knows.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
         options: Hudi's write options for the build and all later writes. With
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
@@ -131,7 +135,7 @@ def create_index(
         made.append(_definition(asked, snapshot, name, wanted, own))
     if not wait or _IN_BACKGROUND.value(chosen):
         if made:
-            _check_live_record_index(snapshot, name)
+            _check_background(snapshot, name, made[0])
         return build_in_background(writer, start_build(writer, chosen, made))
     return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
 
@@ -175,10 +179,8 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     definition = snapshot.definitions.get(there)
     if definition is None or not there.startswith(PREFIX):
         return
-    (column,) = definition.source_fields
-    own = there.removeprefix(PREFIX)
     # What could not be built again must not be dropped.
-    made = _definition(writer, snapshot, own, [column], definition.options)
+    made = _same_definition(writer, snapshot, definition)
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
 
@@ -189,8 +191,7 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
         add_expression_index(writer, stored_expression(writer, snapshot, gone.name))
         return
     if gone.name.startswith(PREFIX):
-        own = gone.name.removeprefix(PREFIX)
-        writer.add_index(_definition(writer, snapshot, own, columns, gone.options))
+        writer.add_index(_same_definition(writer, snapshot, gone))
         return
     flags = _flags(gone.name, columns)
     if gone.is_partitioned:
@@ -252,8 +253,13 @@ def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
         )
 
 
-def _check_live_record_index(snapshot: Snapshot, name: str) -> None:
-    """Two indexes of which one needs the other are not built in one go in the background."""
+def _check_background(snapshot: Snapshot, name: str, made: IndexDefinition) -> None:
+    """Two indexes of which one needs the other are not built in one go in the background.
+
+    Nor is one that other engines do not know: the plan of such a build is one that they read.
+    """
+    if made.is_composite:
+        raise UnsupportedFeature(f"building {name}, which is on several columns, in the background")
     if _RECORD_INDEX not in snapshot.config.metadata_partitions:
         raise InvalidInput(
             f"the secondary index {name} of table {snapshot.config.name} needs a record index that "
@@ -270,16 +276,29 @@ def _definition(
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
     check_index_name(name)
-    column = _column(snapshot, name, columns)
+    found = tuple(_column(snapshot, each) for each in columns)
+    if not found or len(found) > MOST_COLUMNS:
+        raise InvalidInput(
+            f"the index {name} is on {len(found)} columns, not on 1 to {MOST_COLUMNS}"
+        )
+    if len({*found}) != len(found):
+        raise InvalidInput(f"the index {name} has a column twice: {', '.join(found)}")
     _check_record_index(writer, snapshot, name)
-    full = PREFIX + name
-    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), options, _VERSION)
+    # Hudi would take several columns for one nested field: it is not told of such an index.
+    full = (COMPOSITE_PREFIX if len(found) > 1 else PREFIX) + name
+    return IndexDefinition(full, SECONDARY_INDEX, "identity", found, options, _VERSION)
 
 
-def _column(snapshot: Snapshot, name: str, columns: list[str]) -> str:
-    if len(columns) != 1:
-        raise UnsupportedFeature(f"a secondary index ({name}) on {len(columns)} columns, not one,")
-    found = indexed_column(snapshot, columns[0])
+def _same_definition(
+    writer: TableWriter, snapshot: Snapshot, known: IndexDefinition
+) -> IndexDefinition:
+    """The definition of an index that is built again as it was."""
+    own = known.name.removeprefix(COMPOSITE_PREFIX).removeprefix(PREFIX)
+    return _definition(writer, snapshot, own, list(known.source_fields), known.options)
+
+
+def _column(snapshot: Snapshot, asked: str) -> str:
+    found = indexed_column(snapshot, asked)
     kind: pa.DataType = StoredSchema.of(snapshot).columns.field(found).type
     if not is_indexable(kind):
         raise InvalidInput(

@@ -15,6 +15,7 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.secondary.composite import composite_note
 from lakedex.index.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.written import (
     CommitChanges,
@@ -128,6 +129,12 @@ def commit_outcome(
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
                 **covering_note(outcome.plan.secondary, outcome.plan.new_secondary, scope.timeline),
+                **composite_note(
+                    outcome.plan.secondary,
+                    outcome.plan.new_secondary,
+                    scope.timeline,
+                    scope.snapshot.definitions,
+                ),
                 **_said_of_builds(outcome, building),
                 **({} if history is None else said_of_columns(history)),
             },
@@ -185,7 +192,7 @@ def _check_concurrent(
         if each.name not in scope.snapshot.config.metadata_partitions:
             continue
         definition = scope.snapshot.definitions.get(each.name)
-        if definition is None or definition.source_fields != (each.column,):
+        if definition is None or definition.source_fields != each.columns:
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
     live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
     for kept in outcome.plan.expressions:

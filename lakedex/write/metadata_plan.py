@@ -212,14 +212,18 @@ def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> Secon
     if part is not None and part.definition is not None:
         return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
-    if definition is None or len(definition.source_fields) != 1 or snapshot.metadata is None:
+    if definition is None or not definition.names_columns or snapshot.metadata is None:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition that names its "
             "column, so that it cannot be kept up to date; drop it first"
         )
-    return SecondaryTarget.of(
-        definition, max(1, len(snapshot.metadata.groups(name))), _MOST_NOTE_BUCKETS
-    )
+    groups = len(snapshot.metadata.groups(name))
+    if definition.is_composite and not groups:
+        raise IndexUnusable(
+            f"the index {name} of table {snapshot.config.name} is gone: another engine took the "
+            "metadata table away and made a new one; REFRESH INDEX or DROP INDEX first"
+        )
+    return SecondaryTarget.of(definition, max(1, groups), _MOST_NOTE_BUCKETS)
 
 
 def _expression(
