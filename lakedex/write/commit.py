@@ -207,8 +207,9 @@ def _check_concurrent(
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != each.columns:
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
+    live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
     for kept in outcome.plan.expressions:
-        if scope.snapshot.definitions.get(kept.name) != kept.definition:
+        if kept.name in live and known.get(kept.name) != kept.definition:
             raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
         check_inserted_keys,
