@@ -73,7 +73,7 @@ def add_bitmap_index(
 ) -> WriteResult | BitmapBuild:
     """Build a bitmap index on what was checked for an expression index of the same name."""
     definition = new_definition(target, target.name.removeprefix(EXPRESSION))
-    if writer.snapshot().metadata is None:
+    if not writer.target().options.metadata.enabled:
         raise IndexUnusable(
             f"the bitmap index {definition.name} needs a metadata table "
             "(hoodie.metadata.enable=true): queries ask indexes only beside one"
