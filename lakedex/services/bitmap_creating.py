@@ -97,9 +97,15 @@ def refresh_bitmap_index(writer: TableWriter, name: str) -> None:
     try:
         _fill(writer, definition)
     except LakedexError:
-        drop_bitmap_index(writer.address, name, writer.target().patience)
-        _define(writer, definition)
-        _fill(writer, definition)
+        rebuild_bitmap_index(writer, name)
+
+
+def rebuild_bitmap_index(writer: TableWriter, name: str) -> None:
+    """Forget all that an index knows, and read the data again."""
+    definition = bitmap_definitions(writer.snapshot().config)[name]
+    drop_bitmap_index(writer.address, name, writer.target().patience)
+    _define(writer, definition)
+    _fill(writer, definition)
 
 
 def drop_bitmap_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:

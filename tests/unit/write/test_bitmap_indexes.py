@@ -18,6 +18,7 @@ from lakedex.schema.column_changes import rename_column
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.repairing.runner import repair_table
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.upkeep.cleaning import clean_table
@@ -225,6 +226,8 @@ def test_a_wrong_entry_is_found(tmp_path):
         (ours / run.name).write_bytes(run.read_bytes())
     problems = lakedex.open(table.path).verify().problems
     assert {each.kind.value for each in problems} == {"missing", "stale"}
+    assert repair_table(table.writer).after.ok
+    assert table.left("city = 'nowhere'") == 0
 
 
 class _Fails(LocalEngine):
