@@ -75,6 +75,8 @@ METADATA_PARTITIONS_INFLIGHT: Final = "hoodie.table.metadata.partitions.inflight
 BITMAP_INDEXES: Final = "lakedex.bitmap.indexes"
 """Definitions of indexes that only lakedex has, outside of the metadata table."""
 INDEX_DEFS_PATH: Final = "hoodie.table.index.defs.path"
+OWN_METADATA_PARTITIONS: Final = "lakedex.table.metadata.partitions"
+OWN_INDEX_DEFS_PATH: Final = f"{META_FOLDER}/.index_defs/lakedex.json"
 CDC_ENABLED: Final = "hoodie.table.cdc.enabled"
 CDC_LOGGING_MODE: Final = "hoodie.table.cdc.supplemental.logging.mode"
 

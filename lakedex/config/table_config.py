@@ -127,7 +127,7 @@ class TableConfig:
             history_folder=f"{timeline}/{read.folder(keys.TIMELINE_HISTORY_PATH, 'history')}",
             archive_folder=_archive_folder(read),
             timezone=read.member(keys.TIMELINE_TIMEZONE, TimelineZone.LOCAL),
-            metadata_partitions=read.names(keys.METADATA_PARTITIONS),
+            metadata_partitions=_metadata_partitions(read),
             metadata_partitions_inflight=read.names(keys.METADATA_PARTITIONS_INFLIGHT),
             index_defs_path=_index_defs_path(read),
             create_schema=read.text(keys.CREATE_SCHEMA),
@@ -251,6 +251,14 @@ def _archive_folder(read: _Reader) -> str:
 def _base_file_format(read: _Reader) -> str:
     value = read.text(keys.BASE_FILE_FORMAT) or read.text(keys.BASE_FILE_FORMAT_OLD)
     return (value or "PARQUET").upper()
+
+
+def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
+    """Those that all engines know, then those that lakedex alone does."""
+    listed = read.names(keys.METADATA_PARTITIONS)
+    # Without the files there is no metadata table: another engine took it away, with all in it.
+    own = read.names(keys.OWN_METADATA_PARTITIONS) if "files" in listed else ()
+    return (*listed, *own)
 
 
 def _index_defs_path(read: _Reader) -> str | None:

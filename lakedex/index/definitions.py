@@ -11,11 +11,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile
 
 _FIRST_VERSION_PLACED_BY_VALUE = 2
 COVERING = "lakedex.covering"
 """The option by which the entries of a secondary index name their file groups."""
+BUILT_AFTER = "lakedex.built.after"
+"""The option by which an index that other engines do not know names the write before its build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,17 @@ class IndexDefinition:
     def is_placed_by_value(self) -> bool:
         """Whether a secondary key's file group is that of its value, not of the whole key."""
         return self.version >= _FIRST_VERSION_PLACED_BY_VALUE
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is a secondary index on several columns, which lakedex alone knows."""
+        return is_own_partition(self.name)
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether it names the columns of a secondary index: one, or several that may be known."""
+        columns = len(self.source_fields)
+        return columns > 1 if self.is_composite else columns == 1
 
     @property
     def is_covering(self) -> bool:

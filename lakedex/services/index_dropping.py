@@ -8,7 +8,7 @@ from lakedex.config.metadata_options import zone_setting
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.definitions import format_definitions
+from lakedex.index.definition_files import write_definitions
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
@@ -82,7 +82,7 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
             each: known for each, known in snapshot.definitions.items() if each not in gone
         }
         if config.index_defs_path is not None:
-            storage.replace(config.index_defs_path, format_definitions(definitions))
+            write_definitions(storage, config, definitions)
         if name in _FLAGS:
             _switch_off(storage, kept, name)
         zone = zone_setting(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakedex.config.own_partitions import COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
@@ -16,7 +17,7 @@ from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
 SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (SECONDARY, "expr_index_", BITMAP)
+PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, "expr_index_", BITMAP)
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 """Indexes that a table has at most once, each under its own name."""

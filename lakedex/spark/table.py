@@ -313,7 +313,7 @@ class SparkTable(TableViews):
         """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
 
-    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
+    def estimate_index(self, column: str | Sequence[str], growth: float = 1.0) -> IndexEstimate:
         """What a secondary index on a column would cost and bring, from a sample of the table.
 
         Args:

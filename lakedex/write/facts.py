@@ -60,7 +60,7 @@ class TableFacts:
     @property
     def indexed_columns(self) -> list[str]:
         """The columns of secondary indexes, each once."""
-        return list(dict.fromkeys(each.column for each in self.secondary))
+        return list(dict.fromkeys(name for each in self.secondary for name in each.columns))
 
     def read_context(self) -> ReadContext:
         """What reading slices needs, opened in this process."""

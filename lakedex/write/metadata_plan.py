@@ -57,6 +57,8 @@ class MetadataPlan:
     """Those that this write makes."""
     building: tuple[IndexBuild, ...] = ()
     """The builds of others that this write keeps up to date."""
+    new_stat_columns: tuple[str, ...] = ()
+    """Those of `stat_columns` that the older files have no ranges of yet."""
 
     def has(self, partition: str) -> bool:
         """Whether a partition will be there."""
@@ -122,13 +124,14 @@ def plan_metadata(
             each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
             for each in made
         }
+    has_stats = "column_stats" in wanted
+    stated = _stat_columns(snapshot, options, columns, parts) if has_stats else ()
     wanted = (*wanted, *kept, *computed, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
         missing={name: groups[name] for name in wanted if name not in there},
-        stat_columns=_stat_columns(snapshot, options, columns, parts)
-        if "column_stats" in wanted
-        else (),
+        stat_columns=stated,
+        new_stat_columns=_new_stat_columns(snapshot, columns, stated),
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
@@ -205,14 +208,18 @@ def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> Secon
     if part is not None and part.definition is not None:
         return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
-    if definition is None or len(definition.source_fields) != 1 or snapshot.metadata is None:
+    if definition is None or not definition.names_columns or snapshot.metadata is None:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition that names its "
             "column, so that it cannot be kept up to date; drop it first"
         )
-    return SecondaryTarget.of(
-        definition, max(1, len(snapshot.metadata.groups(name))), _MOST_NOTE_BUCKETS
-    )
+    groups = len(snapshot.metadata.groups(name))
+    if definition.is_composite and not groups:
+        raise IndexUnusable(
+            f"the index {name} of table {snapshot.config.name} is gone: another engine took the "
+            "metadata table away and made a new one; REFRESH INDEX or DROP INDEX first"
+        )
+    return SecondaryTarget.of(definition, max(1, groups), _MOST_NOTE_BUCKETS)
 
 
 def _expression(
@@ -251,6 +258,23 @@ def stat_columns(
         if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
             return (*_META_STAT_COLUMNS, *(name for name in listed if name in flat))
     return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
+
+
+def _new_stat_columns(
+    snapshot: Snapshot, columns: pa.Schema, stated: Sequence[str]
+) -> tuple[str, ...]:
+    """Columns that the table had before, and that are new to its column_stats."""
+    known = snapshot.definitions.get("column_stats")
+    if known is None or "column_stats" not in snapshot.config.metadata_partitions:
+        return ()
+    before = {field.name: field.type for field in snapshot.schema}
+    return tuple(
+        name
+        for name in stated
+        if name not in known.source_fields
+        and name in columns.names
+        and before.get(name) == columns.field(name).type
+    )
 
 
 def shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:
