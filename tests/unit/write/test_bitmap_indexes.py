@@ -303,6 +303,15 @@ def test_a_function_of_time_keeps_its_zone(tmp_path):
     table.verified()
 
 
+def test_expressions_of_several_columns_and_of_others(tmp_path):
+    table = Cities(tmp_path, "mor")
+    table.index("n", "concat(upper(trim(city)), p)")
+    table.upsert(row(0, 2, city=" bern "))
+    assert table.left("concat(upper(trim(city)), p) = 'BERNp0'", "n") == 1
+    assert table.left("concat(upper(trim(city)), p) is null", "n") == 4
+    table.verified()
+
+
 def test_numbers_that_are_none_are_found(tmp_path):
     # traps: B1
     table = Cities(tmp_path)
