@@ -191,6 +191,8 @@ def test_after_a_write_that_says_nothing_of_it_it_is_not_asked(trips, monkeypatc
     assert "another engine" in trips.step("city = 'oslo' AND rider = 'zoe'").reason
     trips.writer.upsert(trips.rows(("a1", 2, "oslo", "eve", 12, "d1")))
     assert "another engine" in trips.step("city = 'oslo' AND rider = 'eve'").reason
+    told = {each.name: each.problem or "" for each in trips.table().indexes()}
+    assert "REFRESH INDEX" in told[INDEX]
     report = trips.table().verify()
     assert report.ok
     assert any(f"{INDEX}: it was not kept up by another engine" in note for note in report.notes)
