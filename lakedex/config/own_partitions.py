@@ -12,6 +12,8 @@ from typing import Final
 COMPOSITE_PREFIX: Final = "secondary_index_composite-"
 """How the partition of a secondary index on several columns begins: no name that an index is given
 has such a mark, so that none is taken for one of these."""
+OWN_EXPRESSION_PREFIX: Final = "expr_index_own-"
+"""The same of an index on an expression that Hudi has no name for."""
 
 
 def is_own_partition(name: str) -> bool:
@@ -21,7 +23,7 @@ def is_own_partition(name: str) -> bool:
         >>> is_own_partition("secondary_index_composite-i"), is_own_partition("secondary_index_i")
         (True, False)
     """
-    return name.startswith(COMPOSITE_PREFIX)
+    return name.startswith((COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX))
 
 
 def split_partitions(names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 from lakedex.config import keys
 from lakedex.config.folders import inside_table
 from lakedex.config.merge_mode import MergeMode, resolve_merge_rule
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile, UnsupportedFeature
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
@@ -136,6 +137,11 @@ class TableConfig:
             timebased_keygen=_timebased_keygen(props),
             raw=dict(props),
         )
+
+    @property
+    def own_metadata_partitions(self) -> tuple[str, ...]:
+        """Those of the metadata partitions that other engines are not told of."""
+        return tuple(name for name in self.metadata_partitions if is_own_partition(name))
 
     @property
     def is_partitioned(self) -> bool:

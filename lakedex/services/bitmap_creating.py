@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from lakedex.config import keys
-from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
+from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.index.bitmap.definitions import (
     ROOT,
     bitmap_definitions,
@@ -69,9 +70,15 @@ class BitmapBuild:
 
 
 def add_bitmap_index(
-    writer: TableWriter, target: ExpressionTarget, *, wait: bool
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget, *, wait: bool
 ) -> WriteResult | BitmapBuild:
     """Build a bitmap index on what was checked for an expression index of the same name."""
+    if is_own_partition(target.name):
+        name = target.name.removeprefix(OWN_EXPRESSION_PREFIX)
+        raise UnsupportedFeature(
+            f"the bitmap index {name} on functions of functions or of several columns"
+        )
+    writer = writer.with_options(options)
     definition = new_definition(target, target.name.removeprefix(EXPRESSION))
     if writer.snapshot().metadata is None:
         raise IndexUnusable(

@@ -32,6 +32,8 @@ from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
     add_expression_index,
+    add_in_background,
+    add_now,
     create_expression_index,
     refresh_expression_index,
     stored_expression,
@@ -43,11 +45,13 @@ from lakedex.services.index_names import (
     check_index_name,
     find_dropped_index,
     find_index,
+    find_plan,
     indexed_column,
     require_absent,
 )
 from lakedex.services.indexing import (
     BackgroundBuild,
+    adopt_plan,
     build_in_background,
     start_build,
     take_up_build,
@@ -111,19 +115,21 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
+    now = wait and not _IN_BACKGROUND.value(chosen)
+    create = partial(
+        create_expression_index,
+        writer,
+        name,
+        wanted,
+        options={EXPR: _AS_IT_IS, **chosen},
+        if_missing=if_missing,
+        check=check,
+    )
     if using.lower() == BITMAP:
-        chosen.setdefault(EXPR, _AS_IT_IS)
-        adds = partial(add_bitmap_index, wait=wait and not _IN_BACKGROUND.value(chosen))
-        return create_expression_index(
-            writer, name, wanted, using="", options=chosen, if_missing=if_missing, check=check,
-            add=adds,
-        )  # fmt: skip
+        return create(using="", add=partial(add_bitmap_index, wait=now))
     if EXPR in chosen or _is_of_values(writer, name, using, wanted):
-        chosen.setdefault(EXPR, _AS_IT_IS)
-        if not wait:
-            raise UnsupportedFeature(f"building the expression index {name} in the background")
-        return create_expression_index(
-            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+        return (
+            create(using=using, add=add_now) if now else create(using=using, add=add_in_background)
         )
     kind = _kind(name, using)
     return _create_of_columns(
@@ -167,7 +173,7 @@ def _create_of_columns(
 
 
 def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
-    """Go on with an index that is in the making and that nobody is at work on.
+    """Go on with an index that is in the making, or planned, and that nobody is at work on.
 
     Args:
         writer: The table.
@@ -177,7 +183,11 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
         InvalidInput: No such index is in the making.
         CommitConflict: Another process builds it.
     """
-    found = find_index(writer.snapshot(), name)
+    snapshot = writer.snapshot()
+    plan = find_plan(snapshot, name)
+    if plan is not None:
+        return build_in_background(writer, adopt_plan(writer, plan.instant))
+    found = find_index(snapshot, name)
     return build_in_background(writer, take_up_build(writer, found or name))
 
 

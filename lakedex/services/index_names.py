@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from lakedex.config.own_partitions import COMPOSITE_PREFIX
+from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.bitmap.definitions import bitmap_definitions
-from lakedex.index.builds import IndexBuild
+from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.table import Snapshot
@@ -17,7 +17,7 @@ from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
 SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, "expr_index_", BITMAP)
+PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, OWN_EXPRESSION_PREFIX, "expr_index_", BITMAP)
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 """Indexes that a table has at most once, each under its own name."""
@@ -54,6 +54,13 @@ def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
     """The build of an index that lakedex makes, by any of its names."""
     found = find_index(snapshot, name)
     return next((each for each in snapshot.builds if found in each.names), None)
+
+
+def find_plan(snapshot: Snapshot, name: str) -> ForeignPlan | None:
+    """The plan of another engine to build an index, by any of its names, that nobody has begun."""
+    wanted = {*_spellings(name)}
+    plans = foreign_plans(snapshot.timeline)
+    return next((each for each in plans if not wanted.isdisjoint(each.names)), None)
 
 
 def require_absent(snapshot: Snapshot, name: str) -> None:

@@ -25,8 +25,17 @@ from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
 from lakedex.index.bloom_filters import filter_seconds, filtered
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
-from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
+from lakedex.index.expression.definition import (
+    BLOOM_FLAVOUR,
+    depends_on_zone,
+    expression_text,
+    indexed_expression,
+)
+from lakedex.index.expression.substitute import (
+    EXPRESSION_PATH,
+    with_expression_as_column,
+    with_nulls_of_whole,
+)
 from lakedex.index.expression.target import PREFIX
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
 from lakedex.index.metadata_table.stat_bounds import zone_note
@@ -96,8 +105,7 @@ def _filter_values(expression: Expr, question: Question) -> list[str] | str:
     asked = points(predicate, EXPRESSION_PATH)
     if asked is None:
         return "the predicate has no = or IN on its expression"
-    source = columns_of(expression)[0]
-    if depends_on_zone(expression, source.type) and not _zone_is_told(question.table):
+    if depends_on_zone(expression) and not _zone_is_told(question.table):
         return _zone_reason()
     values = [literal.value for literal in asked]
     if not all(isinstance(value, str) and value for value in values):
@@ -111,12 +119,14 @@ def _is_asked_for(expression: Expr, question: Question) -> bool:
     """Whether bounds of the expression would be looked at."""
     used: set[Expr] = set()
     nothing = {expression: _unknown(bound_type(expression), 1)}
-    may_match(question.predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
+    predicate = with_nulls_of_whole(question.predicate, expression)
+    may_match(predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
     return bool(used)
 
 
 def _not_asked_for(expression: Expr) -> str:
-    return f"the predicate does not ask for its expression over {columns_of(expression)[0].name}"
+    names = ", ".join(column.name for column in columns_of(expression))
+    return f"the predicate does not ask for its expression over {names}"
 
 
 def _by_range(
@@ -128,22 +138,24 @@ def _by_range(
     result_type = bound_type(expression)
     if not _is_asked_for(expression, question):
         return _not_asked_for(expression)
-    bounds_of = partial(slice_bounds, question, name, definition.source_fields[0], result_type)
-    match = partial(may_match, question.predicate, count=count, time_zone=table.time_zone)
-    if not depends_on_zone(expression, source.type):
+    first, *others = definition.source_fields
+    bounds_of = partial(slice_bounds, question, name, first, result_type, others=tuple(others))
+    predicate = with_nulls_of_whole(question.predicate, expression)
+    match = partial(may_match, predicate, count=count, time_zone=table.time_zone)
+    if not depends_on_zone(expression):
         keep = match(bounds={expression: bounds_of()})
     else:
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
         noted = bounds_of(notes=_notes_of_zone(table))
         keep = match(bounds={expression: noted})
-        if not noted.known.all():
+        if not noted.known.all() and not definition.is_own:
             bounds = bounds_of(notes=_UNTOLD)
             agreed = _agreeing(bounds, expression, source, question)
             if not isinstance(agreed, str):
                 keep &= match(bounds={expression: bounds.where(agreed)})
             elif not noted.known.any():
                 return agreed
-    reason = f"ranges of {definition.function}({source.name})"
+    reason = f"ranges of {expression_text(definition)}"
     return Answer(keep, np.ones(count, dtype=np.bool_), reason)
 
 

@@ -113,7 +113,7 @@ def _change(
         if definition.index_type == _BLOOM:
             keys = _blooms(removed)
         else:
-            sources = definition.source_fields
+            sources = definition.source_fields[:1]
             keys = _statistics(removed, sources)
             keys += [
                 name_id(column) + name_id(PARTITION_STAT_MARK) + partition_id(path)
