@@ -19,6 +19,7 @@ from lakedex.index.bitmap.catalog import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
+from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.catalog import list_windowed
 from lakedex.prune import (
     ANY_ENGINE,
@@ -249,6 +250,7 @@ class Table:
             view.definitions,
             view.metadata,
             dropped=view.dropped_indexes,
+            behind=composites_behind(view.timeline, view.definitions),
             builds=view.builds,
             storage=view.storage,
         )
