@@ -11,13 +11,13 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.sql_type import type_name
@@ -29,6 +29,7 @@ from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import check_index_name, find_index, indexed_column
+from lakedex.services.indexing import BackgroundBuild, build_in_background, start_build
 from lakedex.services.own_expressions import (
     OWN_FUNCTIONS,
     bound_scalar,
@@ -47,6 +48,7 @@ _VERSION = 2
 _DEFAULT_ZONE = "UTC"
 _TEXT_TYPES = (pa.string(), pa.large_string())
 
+Built = TypeVar("Built")
 CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
 """Called with a column, a function and its options before anything is built; raises when wrong."""
 
@@ -106,7 +108,8 @@ def create_expression_index(
     options: Mapping[str, str],
     if_missing: bool = False,
     check: CheckedBySpark | None = None,
-) -> WriteResult | None:
+    add: Callable[[TableWriter, Mapping[str, str], ExpressionTarget], Built],
+) -> Built | None:
     """Build an index of what a function gives for the rows that are there.
 
     Args:
@@ -118,6 +121,7 @@ def create_expression_index(
         options: The function as `expr`, its arguments, and write options.
         if_missing: Do nothing when the index is there already.
         check: Asks Spark, where there is one.
+        add: Builds what was checked, with the write options among the options.
 
     Raises:
         InvalidInput: Something in it is wrong; the table is as it was.
@@ -136,12 +140,24 @@ def create_expression_index(
         raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
     check_index_name(name)
     flavour = _flavour(name, using)
+    return add(writer, rest, _checked_target(snapshot, name, flavour, columns, own, zone, check))
+
+
+def _checked_target(
+    snapshot: Snapshot,
+    name: str,
+    flavour: str,
+    columns: Sequence[str],
+    own: Mapping[str, str],
+    zone: str,
+    check: CheckedBySpark | None,
+) -> ExpressionTarget:
     function = own[EXPR].strip().lower()
     if _is_own(function, columns):
         target = _own_target(snapshot, name, flavour, columns, own, zone)
         if check is not None:
             check(", ".join(columns), own[EXPR].strip(), {OWN_EXPRESSION: type_name(target.type)})
-        return add_expression_index(asked, target)
+        return target
     arguments = _checked_arguments(name, function, own)
     if len(columns) != 1:
         raise UnsupportedFeature(
@@ -152,8 +168,28 @@ def create_expression_index(
     definition = IndexDefinition(PREFIX + name, flavour, function, (column,), made, _VERSION)
     if check is not None:
         check(column, function, arguments)
-    target = _target(snapshot, definition, zone)
-    return add_expression_index(asked, target)
+    return _target(snapshot, definition, zone)
+
+
+def add_now(
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+) -> WriteResult:
+    """Build an index whose definition has been checked, in one commit."""
+    return add_expression_index(writer.with_options(options), target)
+
+
+def add_in_background(
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+) -> BackgroundBuild:
+    """Build an index whose definition has been checked while writers go on."""
+    if is_own_partition(target.definition.name):
+        raise UnsupportedFeature(
+            f"building {target.definition.name}, of which other engines are not told, in the "
+            "background"
+        )
+    zone = {} if target.zone is None else {names_of.EXPRESSION_TIME_ZONE.name: target.zone}
+    claim = start_build(writer, {**options, **zone}, [target.definition])
+    return build_in_background(writer, claim)
 
 
 def add_expression_index(writer: TableWriter, target: ExpressionTarget) -> WriteResult:

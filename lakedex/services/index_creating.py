@@ -7,6 +7,7 @@ a table never has half an index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -16,14 +17,23 @@ from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
 from lakedex.config.own_partitions import COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.bitmap.definitions import KIND as BITMAP
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.bitmap_creating import (
+    BitmapBuild,
+    add_bitmap_index,
+    refresh_bitmap_index,
+)
 from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
     add_expression_index,
+    add_in_background,
+    add_now,
     create_expression_index,
     refresh_expression_index,
     stored_expression,
@@ -35,11 +45,13 @@ from lakedex.services.index_names import (
     check_index_name,
     find_dropped_index,
     find_index,
+    find_plan,
     indexed_column,
     require_absent,
 )
 from lakedex.services.indexing import (
     BackgroundBuild,
+    adopt_plan,
     build_in_background,
     start_build,
     take_up_build,
@@ -72,7 +84,7 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | BackgroundBuild | None:
+) -> WriteResult | BackgroundBuild | BitmapBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -103,14 +115,39 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
+    now = wait and not _IN_BACKGROUND.value(chosen)
+    create = partial(
+        create_expression_index,
+        writer,
+        name,
+        wanted,
+        options={EXPR: _AS_IT_IS, **chosen},
+        if_missing=if_missing,
+        check=check,
+    )
+    if using.lower() == BITMAP:
+        return create(using="", add=partial(add_bitmap_index, wait=now))
     if EXPR in chosen or _is_of_values(writer, name, using, wanted):
-        chosen.setdefault(EXPR, _AS_IT_IS)
-        if not wait:
-            raise UnsupportedFeature(f"building the expression index {name} in the background")
-        return create_expression_index(
-            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+        return (
+            create(using=using, add=add_now) if now else create(using=using, add=add_in_background)
         )
     kind = _kind(name, using)
+    return _create_of_columns(
+        writer, name, wanted, kind, options=chosen, if_missing=if_missing, wait=wait
+    )
+
+
+def _create_of_columns(
+    writer: TableWriter,
+    name: str,
+    wanted: list[str],
+    kind: str,
+    *,
+    options: Mapping[str, str],
+    if_missing: bool,
+    wait: bool,
+) -> WriteResult | BackgroundBuild | None:
+    chosen = dict(options)
     own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
@@ -121,7 +158,7 @@ def create_index(
     there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
     new = columns_to_add(snapshot, wanted) if there == _COLUMN_STATS else []
     if new:
-        return _widen(writer.with_options(options or {}), new, wait=wait)
+        return _widen(writer.with_options(options), new, wait=wait)
     if there is not None:
         if if_missing:
             return None
@@ -136,7 +173,7 @@ def create_index(
 
 
 def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
-    """Go on with an index that is in the making and that nobody is at work on.
+    """Go on with an index that is in the making, or planned, and that nobody is at work on.
 
     Args:
         writer: The table.
@@ -146,7 +183,11 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
         InvalidInput: No such index is in the making.
         CommitConflict: Another process builds it.
     """
-    found = find_index(writer.snapshot(), name)
+    snapshot = writer.snapshot()
+    plan = find_plan(snapshot, name)
+    if plan is not None:
+        return build_in_background(writer, adopt_plan(writer, plan.instant))
+    found = find_index(snapshot, name)
     return build_in_background(writer, take_up_build(writer, found or name))
 
 
@@ -168,6 +209,9 @@ def refresh_index(writer: TableWriter, name: str) -> None:
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(BITMAP_INDEX):
+        refresh_bitmap_index(writer, there)
+        return
     if there.startswith(EXPRESSION):
         refresh_expression_index(writer, there)
         return
@@ -199,7 +243,7 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
 def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
-        known = ", ".join((*ONCE, SECONDARY_INDEX))
+        known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
     return kind
 

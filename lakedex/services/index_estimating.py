@@ -23,18 +23,25 @@ from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
-from lakedex.index.metadata_table.pair_writer import pair_records
+from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
 from lakedex.index.secondary.spelling import is_indexable, spelled
 from lakedex.table import Snapshot
+from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
-_BUILD_JOBS = 2
-"""One reads the slices, one writes the file groups."""
+_OPENINGS = 3
+"""How often a build looks at the whole table: before it begins, and under the lock."""
+_COMMIT_FILES = 16
+"""Files that the commit of a build writes, besides those of its file groups."""
+_FILES_A_GROUP = 2
+"""The log file by which it comes to be, and its base file."""
+_FILE_SECONDS = 0.005
+"""What a small file takes to be safely on a disk, besides the way to its storage."""
 _SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
 """Hudi's bounds of the number of file groups, unless options say others."""
 
@@ -52,7 +59,7 @@ class IndexEstimate:
     file_groups: int
     size_bytes: int
     build_seconds: float
-    """By one task after the other, unless an engine was given: then as its jobs."""
+    """Commit included; by one task after another, unless an engine was given: then as its jobs."""
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
     bytes_per_write: int
@@ -124,7 +131,8 @@ def estimate_index(
         values=round(values * growth),
         file_groups=groups,
         size_bytes=round(groups * fixed + grown * per_entry),
-        build_seconds=building if engine is None else _as_jobs(engine, building),
+        build_seconds=_commit_seconds(snapshot, groups)
+        + (building if engine is None else _as_jobs(engine, building, grown)),
         bytes_per_change=per_entry + tombstone,
         bytes_per_write=round(groups * empty_write),
         files=files,
@@ -133,13 +141,29 @@ def estimate_index(
     )
 
 
-def _as_jobs(engine: Engine, seconds: float) -> float:
-    """What so much work takes when the tasks of an engine share it."""
+def _commit_seconds(snapshot: Snapshot, groups: int) -> float:
+    """What a build takes however few rows there are: it opens the table, and writes small files."""
+    began = time.perf_counter()
+    _ = Snapshot.open(snapshot.storage).slices
+    opened = time.perf_counter()
+    load_table_config(snapshot.storage)
+    # The way to the storage and back, which a disk hardly has.
+    opening, way = opened - began, time.perf_counter() - opened
+    files = _COMMIT_FILES + _FILES_A_GROUP * groups
+    return _OPENINGS * opening + files * (_FILE_SECONDS + way)
+
+
+def _as_jobs(engine: Engine, seconds: float, entries: int) -> float:
+    """What so much work takes when the tasks of an engine share it.
+
+    One job reads the slices; another one writes the file groups, unless the entries are few.
+    """
     for _ in range(2):  # The first may have to start workers, which then stay.
         began = time.perf_counter()
         engine.map("see how long a job takes", abs, list(range(engine.parallelism)))
         start = time.perf_counter() - began
-    return _BUILD_JOBS * start + seconds / engine.parallelism
+    jobs = 1 if entries <= FEW_PAIRS else 2
+    return jobs * start + seconds / engine.parallelism
 
 
 def groups_for(rows: int) -> int:

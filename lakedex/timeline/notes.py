@@ -33,6 +33,17 @@ def newest_change(timeline: Timeline) -> str:
     return ""
 
 
+def newest_placing(timeline: Timeline) -> Instant | None:
+    """The newest write that is no compaction: it changed rows, or the file groups that hold them.
+
+    Compactions leave every row in its file group.
+    """
+    for instant in _newest_first(timeline):
+        if not _is_compaction(timeline.commit_summary(instant)):
+            return instant
+    return None
+
+
 def _newest_first(timeline: Timeline) -> list[Instant]:
     return sorted(
         timeline.write_instants(),
@@ -42,5 +53,8 @@ def _newest_first(timeline: Timeline) -> list[Instant]:
 
 
 def _moves_only(summary: CommitMetadata) -> bool:
-    compacted = summary.compacted or summary.operation_type == _LOG_COMPACT
-    return compacted or summary.is_clustering
+    return _is_compaction(summary) or summary.is_clustering
+
+
+def _is_compaction(summary: CommitMetadata) -> bool:
+    return summary.compacted or summary.operation_type == _LOG_COMPACT

@@ -17,6 +17,7 @@ from lakedex.filegroup import BaseFile, FileSlice, LogFile, ReadContext
 from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.index.expression.target import ExpressionTarget
@@ -32,11 +33,13 @@ class StoredRanges:
         context: ReadContext,
         columns: Sequence[str],
         expressions: Sequence[ExpressionTarget] = (),
+        taker: ExpressionTaker | BitmapTaker | None = None,
     ) -> None:
-        """Take the table, the names of the columns, and what is computed of columns."""
+        """Take the table, the names of the columns, and what is computed of columns, by whom."""
         self._context = context
         self._targets = tuple(expressions)
-        self._computed = ExpressionTaker(expressions)
+        self._noted = ExpressionTaker(expressions)
+        self._computed = taker or self._noted
         sources = (name for each in expressions for name in each.sources)
         self._names = list(dict.fromkeys([*columns, *sources]))
         self._wide = tuple(each for each in expressions if len(each.sources) > 1)
@@ -59,7 +62,7 @@ class StoredRanges:
 
     def expressions(self) -> dict[str, ExpressionNotes]:
         """What the files hold of expressions, by index."""
-        return self._computed.notes()
+        return self._noted.notes()
 
     def _take(
         self, place: FileSlice, file: BaseFile | LogFile, rows: pa.Table, sizes: ColumnSizes

@@ -30,8 +30,10 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.bitmap_runs import tend_bitmaps
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
+from lakedex.write.exact_indexes import AddedRows, exact_rule
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.work import TaskResult
 from lakedex.write.metadata_build import ensure_metadata
@@ -102,8 +104,9 @@ def commit_outcome(
     *,
     unique_keys: bool,
     is_global: bool,
+    moves_only: bool = False,
 ) -> None:
-    """Complete a write: conflicts, metadata table, commit.
+    """Complete a write: conflicts, metadata table, commit; `moves_only` adds and removes no row.
 
     Raises:
         CommitConflict: another writer was first; the write is rolled back.
@@ -143,7 +146,9 @@ def commit_outcome(
             # Whoever finds the index must find the time zone that it is computed in.
             write_own_properties(scope.storage, outcome.kept)
         if outcome.plan.wanted:
-            ensure_metadata(engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time)
+            built = ensure_metadata(
+                engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time
+            )
             if RECORD_INDEX in outcome.plan.missing:
                 # Had it been in the middle of a resharding, it is now built from the data.
                 forget_resharding(facts.address)
@@ -160,9 +165,17 @@ def commit_outcome(
                     for each in building
                     for name, known in each.definitions_or_none.items()
                 },
+                exact=exact_rule(
+                    scope.timeline,
+                    outcome.plan,
+                    built=built,
+                    added=_added_rows(scope, outcome, unique_keys=unique_keys),
+                    moves_only=moves_only,
+                ),
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
+        tend_bitmaps(engine, facts, scope)
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         write_own_properties(scope.storage, outcome.kept)
@@ -194,8 +207,9 @@ def _check_concurrent(
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != each.columns:
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
+    live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
     for kept in outcome.plan.expressions:
-        if scope.snapshot.definitions.get(kept.name) != kept.definition:
+        if kept.name in live and known.get(kept.name) != kept.definition:
             raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
         check_inserted_keys,
@@ -240,12 +254,27 @@ def _said_of_builds(outcome: Outcome, building: list[IndexBuild]) -> Mapping[str
 def _said_of_keys(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
     if outcome.added_keys is None:
         return {}
-    gone = {current.id for current in outcome.replaced}
     return outcome.added_keys.note(
-        scope.timeline,
-        is_alone=all(current.id in gone for current in scope.snapshot.slices),
-        was_first=not scope.concurrent,
+        scope.timeline, is_alone=_is_alone(scope, outcome), was_first=not scope.concurrent
     )
+
+
+def _added_rows(scope: CommitScope, outcome: Outcome, *, unique_keys: bool) -> AddedRows | None:
+    if outcome.added_keys is None:
+        return None
+    return AddedRows(
+        outcome.added_keys,
+        sum(file.num_inserts for answer in outcome.answers for file in answer.files),
+        is_alone=_is_alone(scope, outcome),
+        was_first=not scope.concurrent,
+        were_compared=unique_keys,
+    )
+
+
+def _is_alone(scope: CommitScope, outcome: Outcome) -> bool:
+    """Whether no rows but those of the write are in the table."""
+    gone = {current.id for current in outcome.replaced}
+    return all(current.id in gone for current in scope.snapshot.slices)
 
 
 def _said_of_batch(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:

@@ -54,6 +54,8 @@ class TableFacts:
     """The secondary indexes that are told of changed rows."""
     expressions: tuple[ExpressionTarget, ...] = ()
     """The expression indexes that are told of new files."""
+    bitmaps: tuple[ExpressionTarget, ...] = ()
+    """The bitmap indexes that are told of new files."""
 
     @property
     def indexed_columns(self) -> list[str]:

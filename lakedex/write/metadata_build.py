@@ -57,7 +57,7 @@ def ensure_metadata(
     plan: MetadataPlan,
     *,
     next_time: Callable[[], str],
-) -> None:
+) -> frozenset[str]:
     """Make the metadata partitions that a plan wants and the table lacks.
 
     The caller holds the table's lock. Files of instants that are not completed are left out. Where
@@ -69,6 +69,9 @@ def ensure_metadata(
         snapshot: The table before the running write, as it is now.
         plan: The partitions that are wanted.
         next_time: Gives times that grow.
+
+    Returns:
+        The indexes of keys that were made and have the entry of every row.
 
     Raises:
         CommitConflict: another engine is building one of the partitions.
@@ -84,9 +87,9 @@ def ensure_metadata(
     if not missing:
         if definitions != snapshot.definitions:
             _write_definitions(snapshot.storage, snapshot.config, definitions)
-        return
+        return frozenset()
     try:
-        _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+        return _build(engine, facts, snapshot, plan, missing, definitions, next_time)
     except CommitConflict:
         # The lock may be another writer's by now: what is left is for the next one to remove.
         raise
@@ -103,7 +106,7 @@ def _build(
     missing: Mapping[str, int],
     definitions: Mapping[str, IndexDefinition],
     next_time: Callable[[], str],
-) -> None:
+) -> frozenset[str]:
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
     found = survey(engine, seen, snapshot.history, snapshot.slices, survey_wants(plan, missing))
     create_metadata_table(
@@ -116,8 +119,12 @@ def _build(
     if definitions:
         _write_definitions(snapshot.storage, snapshot.config, definitions)
     _name_partitions(snapshot, missing, has_definitions=bool(definitions))
-    if RECORD_INDEX in missing:
-        _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
+    exact = {each.name for each in plan.new_secondary}.intersection(missing)
+    if RECORD_INDEX in missing and _are_unique(
+        snapshot, sum(note.segment.rows for note in found.notes)
+    ):
+        exact.add(RECORD_INDEX)
+    return frozenset(exact)
 
 
 def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
@@ -289,8 +296,11 @@ def _joined(names: Sequence[str]) -> str:
     return ",".join(sorted(names))
 
 
-def _tell_duplicates(snapshot: Snapshot, rows: int) -> None:
-    """Say how many keys stand more than once: lookups by key then do not prune. # traps: B24."""
+def _are_unique(snapshot: Snapshot, rows: int) -> bool:
+    """Whether each key stands once; else it is told, as lookups by key then do not prune.
+
+    # traps: B24.
+    """
     metadata = MetadataTable.open(snapshot.storage, snapshot.timeline)
     readers = (
         metadata.group_reader(RECORD_INDEX, group.file_id)
@@ -305,3 +315,4 @@ def _tell_duplicates(snapshot: Snapshot, rows: int) -> None:
             entries,
             rows,
         )
+    return entries == rows

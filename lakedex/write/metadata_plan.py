@@ -98,7 +98,7 @@ def plan_metadata(
     # The options may have been chosen before an index came.
     wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
     kept = sorted(name for name in there if name.startswith(PREFIX))
-    computed = [name for name in present if name.startswith(EXPRESSION)]
+    computed = sorted(name for name in there if name.startswith(EXPRESSION))
     made = [each for each in new_indexes if each.name not in there]
     partitioned = _is_partitioned(snapshot, options, parts)
     shards = lookup_shards = 0
@@ -143,8 +143,7 @@ def plan_metadata(
         ),
         new_definitions=tuple(made),
         expressions=tuple(
-            _expression(snapshot, options, columns, snapshot.definitions.get(name), name)
-            for name in computed
+            _expression(snapshot, options, columns, name, parts.get(name)) for name in computed
         ),
         new_expressions=tuple(
             # Who makes one says in which zone; what is noted is of one of that name that is gone.
@@ -168,8 +167,13 @@ def plan_of_build(plan: MetadataPlan, build: IndexBuild) -> MetadataPlan:
         for part in build.partitions
         if part.definition is not None and part.name.startswith(PREFIX)
     ]
-    missing = {part.name: part.file_groups for part in build.partitions}
-    return replace(plan, missing=missing, new_secondary=tuple(secondary))
+    return replace(
+        plan,
+        missing={part.name: part.file_groups for part in build.partitions},
+        new_secondary=tuple(secondary),
+        new_definitions=tuple(build.definitions.values()),
+        new_expressions=tuple(each for each in plan.expressions if each.name in build.names),
+    )
 
 
 def _is_partitioned(
@@ -226,20 +230,23 @@ def _expression(
     snapshot: Snapshot,
     options: MetadataOptions,
     columns: pa.Schema,
-    definition: IndexDefinition | None,
     name: str,
+    part: BuildPartition | None,
 ) -> ExpressionTarget:
-    """An expression index that is there, as writers compute it.
+    """An expression index that is there or in the making, as writers compute it.
 
     Raises:
         IndexUnusable: it cannot be computed here.
     """
+    definition = snapshot.definitions.get(name) if part is None else part.definition
     if definition is None:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition, so that it "
             "cannot be kept up to date; drop it first"
         )
     zones = options.expression_zones
+    for build in snapshot.builds:
+        zones = {**zones, **build.expression_zones}
     return ExpressionTarget.of(definition, columns, zones, options.session_zone)
 
 

@@ -20,8 +20,7 @@ from lakedex.config import write_option_names as names_of
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS, FileSlice
-from lakedex.index.definition_files import load_definitions
-from lakedex.index.definitions import format_definitions
+from lakedex.index.definition_files import load_definitions, write_definitions
 from lakedex.index.written import FileStatistics, WholeColumn
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
@@ -73,7 +72,7 @@ def name_columns(storage: Storage, plan: MetadataPlan) -> None:
         if known is None or config.index_defs_path is None:
             return
         definitions[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
-        storage.replace(config.index_defs_path, format_definitions(definitions))
+        write_definitions(storage, config, definitions)
     except LakedexError as error:
         log.warning("columns of column_stats are left to be named by the next writer: %s", error)
 

@@ -64,6 +64,11 @@ class TableWriter:
         """Where the table lies."""
         return self._address
 
+    @property
+    def engine(self) -> Engine:
+        """What runs the work."""
+        return self._engine
+
     def snapshot(self) -> Snapshot:
         """The table as it is now."""
         return Snapshot.open(self._address.open())

@@ -107,8 +107,11 @@ def test_an_index_on_two_columns_is_nothing_that_hudi_knows(spark, tmp_path, kin
     asked = "p IN ('p1', 'p2') AND s = 'by us'"
     assert "2 values asked, 2 rows in 2 file groups" in said(asked)
     theirs = with_values(rows(6, 8, 3), "by them")
-    compacting = {"hoodie_metadata_compact_max_delta_commits": "1"}
-    hudi_writes(spark, path, theirs, tmp_path, **compacting)
+    entries, folder = lakedex.open(path).metadata(name), tmp_path / "t/.hoodie/metadata" / name
+    files = set(folder.glob("*.hfile"))
+    hudi_writes(spark, path, theirs, tmp_path, hoodie_metadata_compact_max_delta_commits="1")
+    assert set(folder.glob("*.hfile")) > files, "Hudi did not compact it"
+    assert lakedex.open(path).metadata(name).equals(entries)
     assert "another engine" in said(asked)
     assert_holds(spark, path, merged(first, mine, theirs))
     refresh_index(writer_of(path), "both")

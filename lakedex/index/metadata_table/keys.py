@@ -16,6 +16,7 @@ from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
 SECONDARY_SEPARATOR = "$"
 SECONDARY_NULL = "\x00"
 """How a secondary key spells SQL null; a NUL inside a value is escaped, so they differ."""
+_ODD_BYTES = (b"\\", b"$", b"\0")
 _VALUE = r"(?:\\.|[^\\$])*"
 """A value in a secondary key, as a pattern."""
 
@@ -108,10 +109,26 @@ def escaped_secondary(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunked
         >>> escaped_secondary(pa.array(["a$b", "plain", None])).to_pylist()
         ['a\\$b', 'plain', None]
     """
-    odd = pc.match_substring_regex(text, r"[\\$\x00]")
-    if not pc.any(odd).as_py():
+    if not _has_odd_bytes(text):
         return text
     return pc.replace_substring_regex(text, r"([\\$\x00])", r"\\\1")
+
+
+def _has_odd_bytes(text: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether anything has to be escaped; one look at all bytes is much less than a pattern."""
+    chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
+    for chunk in chunks:
+        wide = chunk if pa.types.is_large_string(chunk.type) else chunk.cast(pa.string())
+        _, offsets, data = wide.buffers()
+        if data is None or not len(wide):
+            continue
+        width = np.int64 if pa.types.is_large_string(wide.type) else np.int32
+        bounds = np.frombuffer(offsets, width)
+        start, stop = int(bounds[wide.offset]), int(bounds[wide.offset + len(wide)])
+        content = bytes(memoryview(data)[start:stop])
+        if any(odd in content for odd in _ODD_BYTES):
+            return True
+    return False
 
 
 def record_keys_of_secondary(keys: pa.Array, columns: int = 1) -> pa.Array:

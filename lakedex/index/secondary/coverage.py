@@ -69,14 +69,16 @@ def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]
         return frozenset()
     known = f"{name}_not_kept_up"
     if known not in table.kept:
-        suspects = _find(table, name) if _may_forget(table) else frozenset()
+        suspects = _find(table, name) if _may_forget(table, name) else frozenset()
         table.kept[known] = _still_suspect(table, name, suspects)
     found: frozenset[FileSliceId] = table.kept[known]
     return found
 
 
-def _may_forget(table: IndexedTable) -> bool:
+def _may_forget(table: IndexedTable, name: str) -> bool:
     config = table.read.config
+    if table.metadata.has_every_row(name):
+        return False
     several = [
         part
         for part in config.metadata_partitions

@@ -67,7 +67,8 @@ class SecondaryIndex:
             return asked
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
-        checked = 0.0 if f"{name}_problem" in table.kept else count_seconds(table.metadata, name)
+        is_known = f"{name}_problem" in table.kept or table.metadata.has_every_row(name)
+        checked = 0.0 if is_known else count_seconds(table.metadata, name)
         rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
         most_left = None
@@ -79,7 +80,7 @@ class SecondaryIndex:
             rows, scanned = entries.num_rows, 0.0
             most_left = rows + len(groups_not_kept_up(table, name))
         if _covers(table, name):
-            once = checked + row_count_seconds(table)
+            once = 0.0 if is_known else checked + row_count_seconds(table)
             return Estimate(once + scanned, most_left, once=once)
         once = checked + check_seconds(table)
         seconds = checked + scanned + locate_seconds(table, rows)
@@ -188,12 +189,7 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
     if known not in table.kept and not _is_right(table, name):
         table.kept[known] = "another engine wrote to the table, which does not keep it up"
     if known not in table.kept:
-        entries, rows = live_entries(table, name), row_count(table)
-        table.kept[known] = (
-            None
-            if entries == rows
-            else f"it has {entries} entries for {rows} rows, so it was not kept up"
-        )
+        table.kept[known] = _find_problem(name, table)
     problem: str | None = table.kept[known]
     return problem
 
@@ -203,6 +199,15 @@ def _is_right(table: IndexedTable, name: str) -> bool:
     if not table.definitions[name].is_composite:
         return True
     return name in right_composites(table.timeline, table.definitions)
+
+
+def _find_problem(name: str, table: IndexedTable) -> str | None:
+    if table.metadata.has_every_row(name):
+        return None
+    entries, rows = live_entries(table, name), row_count(table)
+    if entries == rows:
+        return None
+    return f"it has {entries} entries for {rows} rows, so it was not kept up"
 
 
 def _covers(table: IndexedTable, name: str) -> bool:

@@ -66,18 +66,7 @@ def pair_rows(
         >>> pair_rows(target, rows, is_delete=False)["key"].to_pylist()
         ['a\\$b$k1', '\x00$k2']
     """
-    values = secondary_values([spelled(rows[column]) for column in target.columns])
-    keys = escaped_secondary(_flat(rows[RECORD_KEY]))
-    joined = pc.binary_join_element_wise(values, keys, "")
-    _check_lengths(target, joined)
-    hashed = values if target.by_value else joined
-    marks = pa.repeat(pa.scalar(is_delete), len(joined))
-    hashes = pa.array(java_hashes(hashed), pa.int32())
-    if not target.covers:
-        return pa.Table.from_arrays([joined, hashes, marks], schema=PAIR_SCHEMA)
-    where = (None, None) if place is None else (place.partition, place.file_id)
-    places = [pa.repeat(pa.scalar(each, pa.string()), len(joined)) for each in where]
-    return pa.Table.from_arrays([joined, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
+    return _Pairs.of(target, rows).told(target, is_delete=is_delete, place=place)
 
 
 def pair_changes(
@@ -103,14 +92,48 @@ def pair_changes(
         >>> pair_changes(target, old, new).select(["key", "is_delete"]).to_pylist()
         [{'key': 'c$k2', 'is_delete': False}, {'key': 'b$k2', 'is_delete': True}]
     """
-    came = pair_rows(target, after, is_delete=False, place=place)
-    went = pair_rows(target, before, is_delete=True)
-    kept = _flat(came["key"])
+    came, went = _Pairs.of(target, after), _Pairs.of(target, before)
+    kept = came.keys
     if others is not None and others.num_rows:
-        kept = pa.concat_arrays([kept, _flat(pair_rows(target, others, is_delete=False)["key"])])
-    fresh = came.filter(_missing_in(came["key"], _flat(went["key"])))
-    gone = went.filter(_missing_in(went["key"], kept))
-    return pa.concat_tables([fresh, gone])
+        kept = pa.concat_arrays([kept, _Pairs.of(target, others).keys])
+    fresh, gone = came.missing_in(went.keys), went.missing_in(kept)
+    return pa.concat_tables(
+        [fresh.told(target, is_delete=False, place=place), gone.told(target, is_delete=True)]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs as they stand in the index, and their values alone."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
+        values = secondary_values([spelled(rows[column]) for column in target.columns])
+        keys = escaped_secondary(_flat(rows[RECORD_KEY]))
+        joined = pc.binary_join_element_wise(values, keys, "")
+        _check_lengths(target, joined)
+        return cls(joined, values)
+
+    def missing_in(self, others: pa.Array) -> _Pairs:
+        """Those that are not among some others."""
+        is_missing = pc.invert(pc.is_in(self.keys, value_set=others))
+        return _Pairs(self.keys.filter(is_missing), self.values.filter(is_missing))
+
+    def told(
+        self, target: SecondaryTarget, *, is_delete: bool, place: FileSliceId | None = None
+    ) -> pa.Table:
+        """The pairs as workers hand them on; what decides on their file groups is made here."""
+        count = len(self.keys)
+        hashes = pa.array(java_hashes(self.values if target.by_value else self.keys), pa.int32())
+        marks = pa.repeat(pa.scalar(is_delete), count)
+        if not target.covers:
+            return pa.Table.from_arrays([self.keys, hashes, marks], schema=PAIR_SCHEMA)
+        where = (None, None) if place is None else (place.partition, place.file_id)
+        places = [pa.repeat(pa.scalar(each, pa.string()), count) for each in where]
+        return pa.Table.from_arrays([self.keys, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
 
 
 def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
@@ -121,10 +144,6 @@ def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
             f"a value of column {target.told!r} makes an entry of {longest} bytes in the index "
             f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
         )
-
-
-def _missing_in(keys: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:
-    return pc.invert(pc.is_in(keys, value_set=others))
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

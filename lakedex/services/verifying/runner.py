@@ -7,11 +7,12 @@ from contextlib import suppress
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.store import NAME as WINDOWED
 from lakedex.index.windowed.store import open_window
-from lakedex.services.verifying import windowed_record_index
+from lakedex.services.verifying import bitmap_index, windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data
 from lakedex.services.verifying.entries import astray_groups
@@ -48,7 +49,8 @@ def verify(
         raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
     findings = Findings()
     window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
-    names = _chosen(snapshot, indexes, [] if window is None else [WINDOWED])
+    bitmaps = bitmap_index.bitmap_names(snapshot)
+    names = _chosen(snapshot, indexes, [*bitmaps, *([] if window is None else [WINDOWED])])
     metadata = snapshot.metadata
     if metadata is None:
         if snapshot.metadata_problem:
@@ -64,8 +66,8 @@ def verify(
         return findings.report()
     subject = Subject(snapshot, metadata, findings, time_zone, LocalEngine(threads))
     behind = composites_behind(snapshot.timeline, definitions)
-    there = [name for name in names if name in snapshot.config.metadata_partitions]
-    live = [name for name in there if name not in behind]
+    there = {*snapshot.config.metadata_partitions, *bitmaps} - {*behind}
+    live = [name for name in names if name in there]
     checks = [check for name in live if (check := _started(name, subject)) is not None]
     if window is not None and WINDOWED in names:
         findings.checked[WINDOWED] += 0
@@ -118,6 +120,8 @@ def _started(name: str, subject: Subject) -> Check | None:
     findings = subject.findings
     findings.checked[name] += 0
     try:
+        if name.startswith(BITMAP):
+            return bitmap_index.start(name, subject)
         kind = metadata_partition(name).kind
         _look_at_groups(name, subject)
         start = next(each.start for each in KINDS if each.kind is kind)
