@@ -107,7 +107,7 @@ EXPRESSIONS = [
     ("concat(name, '-', p)", "concat(name, '-', p) = 'Bob-2 -p1'", 1),
     ("price * qty", "price * qty > 9.5", 2),
     ("price * qty", "price * cast(qty as double) = 3.0", 2),
-    ("price * 2", "price * 2.0D >= 9", 2),
+    ("price * 2", "2.0D * price >= 9", 2),
     ("qty + 1", "qty + 1 in (2, 5)", 4),
     ("coalesce(name, 'none')", "nvl(name, 'none') = 'none'", 2),
     ("coalesce(qty, 0)", "coalesce(qty, 0) = 0", 0),
