@@ -15,6 +15,7 @@ from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_wire import columns_in
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
+from lakedex.index.bitmap.catalog import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
@@ -251,6 +252,7 @@ class Table:
             builds=view.builds,
             storage=view.storage,
         )
+        found += list_bitmaps(view.storage, view.config)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]

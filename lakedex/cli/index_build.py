@@ -18,7 +18,7 @@ from lakedex.cli.arguments import (
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index, resume_index
-from lakedex.services.index_names import find_build
+from lakedex.services.index_names import find_build, find_plan
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.storage.address import StorageAddress
 from lakedex.write.verbs import TableWriter
@@ -49,7 +49,7 @@ def build(
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build an index, or go on with one that was begun, while writers go on.
+    """Build an index, or go on with one that was begun or planned, while writers go on.
 
     Writers keep it up to date from the start, readers use it from the end. An interrupt puts the
     build down; the same command goes on with it.
@@ -76,7 +76,7 @@ def _begun(
     writer: TableWriter, name: str, columns: list[str], using: str, options: dict[str, str]
 ) -> BackgroundBuild:
     snapshot = writer.snapshot()
-    if find_build(snapshot, name) is not None:
+    if find_build(snapshot, name) is not None or find_plan(snapshot, name) is not None:
         if columns or options:
             raise InvalidInput(
                 f"the index {name} is in the making already; give its name alone to go on with it"

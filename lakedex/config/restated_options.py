@@ -167,6 +167,7 @@ _RESTATED: Final[
         lambda config: config.timezone.value,
     ),
     ((keys.CDC_ENABLED,), str.lower, lambda config: flag_text(config.cdc_enabled)),
+    ((keys.HASHED_FOLDERS,), _same, lambda config: config.raw.get(keys.HASHED_FOLDERS, "")),
     (
         (keys.TIMELINE_LAYOUT_VERSION,),
         _same,

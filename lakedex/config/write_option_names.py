@@ -53,6 +53,7 @@ BULK_SORT_MODE: Final = ChoiceOption(
 BULK_SORT_COLUMNS: Final = NamesOption(
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns", ""
 )
+WRITE_SORT_COLUMNS: Final = NamesOption("hoodie.write.sort.columns", "")
 LAYOUT_STRATEGY: Final = ChoiceOption(
     "hoodie.layout.optimize.strategy", "linear", choices=("linear", "z-order", "hilbert")
 )

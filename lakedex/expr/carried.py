@@ -16,7 +16,7 @@ from lakedex.expr.arrays import MICROS_PER_SECOND, array_of, masked, numpy_value
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.casting import cast
 from lakedex.expr.evaluate import literal_scalar
-from lakedex.expr.functions import Arguments, Order, function
+from lakedex.expr.functions import Arguments, Order, constants_of, function
 from lakedex.expr.ranges import form_of
 from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
@@ -43,7 +43,8 @@ def type_of(expr: Expr) -> pa.DataType | None:
         case Column(_, kind) | Literal(_, kind) | Cast(_, kind):
             return kind
         case Call(name, arguments):
-            return _call_type(name, [type_of(argument) for argument in arguments])
+            types = [type_of(argument) for argument in arguments]
+            return _call_type(name, types, constants_of(arguments))
         case _:
             return pa.bool_()
 
@@ -81,9 +82,11 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
     )
 
 
-def _call_type(name: str, types: list[pa.DataType | None]) -> pa.DataType | None:
+def _call_type(
+    name: str, types: list[pa.DataType | None], constants: list[object]
+) -> pa.DataType | None:
     try:
-        return None if None in types else function(name).result_type(types)
+        return None if None in types else function(name).type_of(types, constants)
     except LakedexError:
         # An index may cover a function that is not known here; its bounds have a type.
         return None
@@ -97,14 +100,11 @@ def order_of(expr: Expr, operand: Expr, zone: str) -> Order | None:
     if not isinstance(expr, Call):
         return None
     types = [type_of(argument) for argument in expr.arguments]
-    constants = [
-        argument.value if isinstance(argument, Literal) else ... for argument in expr.arguments
-    ]
     if None in types:
         return None
     spec = function(expr.function)
     spec.check_arity(len(types))
-    return spec.order(types, constants)
+    return spec.order(types, constants_of(expr.arguments))
 
 
 def _cast_order(source: pa.DataType, target: pa.DataType, zone: str) -> Order | None:

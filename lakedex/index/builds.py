@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lakedex.config import TableConfig
-from lakedex.errors import CorruptFile, FileMissing
+from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.timeline import Action, Instant, State, Timeline
@@ -22,6 +23,7 @@ from lakedex.timeline.plans import PlanKind, read_plan, write_plan
 _GROUPS: Final = "lakedex.file.groups"
 _DEFINITION: Final = "lakedex.definition"
 _OPTIONS: Final = "lakedex.options"
+_BEGUN: Final = "lakedex.begun"
 _KEPT: Final = "lakedex.indexing.kept"
 _BEFORE_ALL = "00000000000000000"
 _KEYED = (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX)
@@ -45,6 +47,13 @@ class IndexBuild:
     partitions: tuple[BuildPartition, ...]
     options: Mapping[str, str] = field(default_factory=dict)
     """The write options that it was asked with, which the table keeps afterwards."""
+    taken_over: str | None = None
+    """When a plan of another engine was taken over; writers before that do not know of it."""
+
+    @property
+    def begun(self) -> str:
+        """Writers that began after this time write to the build too."""
+        return self.taken_over or self.instant
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,6 +69,13 @@ class IndexBuild:
     def definitions_or_none(self) -> dict[str, IndexDefinition | None]:
         """All partitions, each with the definition that it has."""
         return {each.name: each.definition for each in self.partitions}
+
+    @property
+    def expression_zones(self) -> dict[str, str]:
+        """The time zone that its expression indexes are computed in, by index."""
+        zone = EXPRESSION_TIME_ZONE.text(self.options)
+        computed = (n for n in self.names if metadata_partition(n).kind is Kind.EXPRESSION_INDEX)
+        return dict.fromkeys(computed, zone) if zone else {}
 
     @property
     def has_keys(self) -> bool:
@@ -87,6 +103,8 @@ class IndexBuild:
             _GROUPS: str(part.file_groups),
             _OPTIONS: json.dumps(dict(self.options), sort_keys=True),
         }
+        if self.taken_over is not None:
+            found[_BEGUN] = self.taken_over
         if part.definition is not None:
             found[_DEFINITION] = format_definitions({part.name: part.definition}).decode()
         return found
@@ -106,6 +124,7 @@ def read_build(instant: str, data: bytes, *, path: str) -> IndexBuild | None:
     infos = read_plan(PlanKind.INDEX_PLAN, data, path=path)["indexPartitionInfos"] or ()
     parts: list[BuildPartition] = []
     options: dict[str, str] = {}
+    begun: str | None = None
     for info in infos:
         extra, name = info["extraMetadata"] or {}, info["metadataPartitionPath"] or ""
         groups = extra.get(_GROUPS, "")
@@ -117,7 +136,34 @@ def read_build(instant: str, data: bytes, *, path: str) -> IndexBuild | None:
             definition = parse_definitions(extra[_DEFINITION].encode(), path=path).get(name)
         parts.append(BuildPartition(name, int(groups), definition))
         options |= _options(extra.get(_OPTIONS, "{}"), path)
-    return IndexBuild(instant, tuple(parts), options) if parts else None
+        begun = extra.get(_BEGUN, begun)
+    return IndexBuild(instant, tuple(parts), options, begun) if parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignPlan:
+    """What another engine has planned to build, and not begun."""
+
+    instant: str
+    names: tuple[str, ...]
+
+
+def foreign_plans(timeline: Timeline) -> tuple[ForeignPlan, ...]:
+    """The plans of other engines that nobody has begun to carry out."""
+    found = []
+    for instant in timeline.pending_of(Action.INDEXING):
+        time = instant.requested_time
+        if instant.state is not State.REQUESTED:
+            continue
+        try:
+            data = timeline.read(instant)
+            if read_build(time, data, path=time) is None:
+                infos = read_plan(PlanKind.INDEX_PLAN, data, path=time)["indexPartitionInfos"]
+                named = (info["metadataPartitionPath"] for info in infos or ())
+                found.append(ForeignPlan(time, tuple(name for name in named if name)))
+        except (CorruptFile, FileMissing, InvalidInput):
+            continue
+    return tuple(found)
 
 
 def pending_builds(timeline: Timeline) -> tuple[IndexBuild, ...]:

@@ -28,7 +28,13 @@ def commit_rewrite(
     """
     with clock.step("commit"):
         commit_outcome(
-            target.engine, operation, transaction, outcome, unique_keys=False, is_global=False
+            target.engine,
+            operation,
+            transaction,
+            outcome,
+            unique_keys=False,
+            is_global=False,
+            moves_only=True,
         )
     with clock.step("services"):
         tend(target)

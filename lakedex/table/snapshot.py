@@ -15,7 +15,8 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
 from lakedex.index.builds import IndexBuild, active_builds
-from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.definition_files import load_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
 from lakedex.index.expression.virtual import expression_named, with_expressions
 from lakedex.index.metadata_table import MetadataTable
@@ -92,13 +93,7 @@ class Snapshot:
     @cached_property
     def definitions(self) -> Mapping[str, IndexDefinition]:
         """The index definitions of the table, by name."""
-        path = self.config.index_defs_path
-        if not path:
-            return {}
-        try:
-            return parse_definitions(self.storage.read(path), path=path)
-        except FileMissing:
-            return {}
+        return load_definitions(self.storage, self.config)
 
     @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:

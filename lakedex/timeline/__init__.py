@@ -22,7 +22,7 @@ from lakedex.timeline.instant_time import (
     parse_query_time,
     to_epoch_ms,
 )
-from lakedex.timeline.notes import newest_note
+from lakedex.timeline.notes import newest_change, newest_note, newest_placing
 from lakedex.timeline.plans import (
     CompactionOperation,
     CompactionPlan,
@@ -56,7 +56,9 @@ __all__ = [
     "instant_key",
     "load_table_config",
     "new_instant_time",
+    "newest_change",
     "newest_note",
+    "newest_placing",
     "parse_instant_file",
     "parse_query_time",
     "read_plan",

@@ -11,6 +11,8 @@ import time
 from lakedex.storage import Storage
 from lakedex.txn.places import CLOCK
 
+_TRIES = 3
+
 
 def own_now_ms() -> int:
     """The time by the clock of this machine."""
@@ -25,8 +27,20 @@ def store_now_ms(storage: Storage) -> int:
         >>> abs(store_now_ms(memory_storage()) - own_now_ms()) < 60_000
         True
     """
-    storage.replace(CLOCK, b"")
+    stamp = store_stamp_ms(storage)
+    return own_now_ms() if stamp is None else stamp
+
+
+def store_stamp_ms(storage: Storage) -> int | None:
+    """The time by the clock of the store; None where it does not say.
+
+    Others may ask at the same moment and remove the file first.
+    """
     folder = CLOCK.rpartition("/")[0]
-    stamps = [info.modified_ms for info in storage.list(folder) if info.path == CLOCK]
-    storage.delete(CLOCK)
-    return stamps[0] if stamps else own_now_ms()
+    for _ in range(_TRIES):
+        storage.replace(CLOCK, b"")
+        stamps = [info.modified_ms for info in storage.list(folder) if info.path == CLOCK]
+        if stamps:
+            storage.delete(CLOCK)
+            return stamps[0]
+    return None

@@ -19,7 +19,8 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.creation import (
@@ -28,6 +29,7 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.secondary.composite import stamped
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
@@ -43,7 +45,6 @@ from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 _FILES, _COLUMN_STATS = "files", "column_stats"
 _STATISTICS = {_COLUMN_STATS, "partition_stats"}
 _BLOOM_FILTERS = "bloom_filters"
-_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
 _IS_PARTITIONED = "isPartitioned"
 _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
@@ -56,7 +57,7 @@ def ensure_metadata(
     plan: MetadataPlan,
     *,
     next_time: Callable[[], str],
-) -> None:
+) -> frozenset[str]:
     """Make the metadata partitions that a plan wants and the table lacks.
 
     The caller holds the table's lock. Files of instants that are not completed are left out. Where
@@ -68,6 +69,9 @@ def ensure_metadata(
         snapshot: The table before the running write, as it is now.
         plan: The partitions that are wanted.
         next_time: Gives times that grow.
+
+    Returns:
+        The indexes of keys that were made and have the entry of every row.
 
     Raises:
         CommitConflict: another engine is building one of the partitions.
@@ -83,9 +87,9 @@ def ensure_metadata(
     if not missing:
         if definitions != snapshot.definitions:
             _write_definitions(snapshot.storage, snapshot.config, definitions)
-        return
+        return frozenset()
     try:
-        _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+        return _build(engine, facts, snapshot, plan, missing, definitions, next_time)
     except CommitConflict:
         # The lock may be another writer's by now: what is left is for the next one to remove.
         raise
@@ -102,7 +106,7 @@ def _build(
     missing: Mapping[str, int],
     definitions: Mapping[str, IndexDefinition],
     next_time: Callable[[], str],
-) -> None:
+) -> frozenset[str]:
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
     found = survey(engine, seen, snapshot.history, snapshot.slices, survey_wants(plan, missing))
     create_metadata_table(
@@ -115,8 +119,12 @@ def _build(
     if definitions:
         _write_definitions(snapshot.storage, snapshot.config, definitions)
     _name_partitions(snapshot, missing, has_definitions=bool(definitions))
-    if RECORD_INDEX in missing:
-        _tell_duplicates(snapshot, sum(note.segment.rows for note in found.notes))
+    exact = {each.name for each in plan.new_secondary}.intersection(missing)
+    if RECORD_INDEX in missing and _are_unique(
+        snapshot, sum(note.segment.rows for note in found.notes)
+    ):
+        exact.add(RECORD_INDEX)
+    return frozenset(exact)
 
 
 def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
@@ -125,9 +133,8 @@ def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]
         named = load_table_config(snapshot.storage)
         if not set(missing).isdisjoint(named.metadata_partitions) or not named.metadata_enabled:
             return
-        path = named.index_defs_path
-        if path is not None:
-            snapshot.storage.replace(path, format_definitions(snapshot.definitions))
+        if named.index_defs_path is not None:
+            write_definitions(snapshot.storage, named, snapshot.definitions)
         for name in missing:
             remove_partition(facts.address, name)
     except LakedexError as error:
@@ -240,9 +247,13 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or not name.startswith((PREFIX, EXPRESSION))
+        if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
     }
-    found |= {each.name: each for each in plan.new_definitions if each.name in missing}
+    found |= {
+        each.name: stamped(each, snapshot.timeline)
+        for each in plan.new_definitions
+        if each.name in missing
+    }
     if RECORD_INDEX in missing:
         options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
         found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
@@ -251,16 +262,17 @@ def index_definitions(
         known = found.get(_COLUMN_STATS)
         if known is None or _COLUMN_STATS in missing:
             known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come.
-        found[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
+        # What the version says of the records that are there stays true; only columns come. Those
+        # that older files have no ranges of yet are named when they are there.
+        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+        found[_COLUMN_STATS] = replace(known, source_fields=named)
     return found
 
 
 def _write_definitions(
     storage: Storage, config: TableConfig, definitions: Mapping[str, IndexDefinition]
 ) -> None:
-    path = config.index_defs_path or _DEFAULT_DEFS_PATH
-    storage.replace(path, format_definitions(definitions))
+    path = write_definitions(storage, config, definitions)
     if config.metadata_enabled and config.index_defs_path is None:
         update_properties(storage, {keys.INDEX_DEFS_PATH: path})
 
@@ -276,7 +288,7 @@ def _name_partitions(
         keys.METADATA_PARTITIONS_INFLIGHT: _joined(building),
     }
     if has_definitions:
-        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or _DEFAULT_DEFS_PATH
+        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or DEFAULT_PATH
     update_properties(snapshot.storage, changes)
 
 
@@ -284,8 +296,11 @@ def _joined(names: Sequence[str]) -> str:
     return ",".join(sorted(names))
 
 
-def _tell_duplicates(snapshot: Snapshot, rows: int) -> None:
-    """Say how many keys stand more than once: lookups by key then do not prune. # traps: B24."""
+def _are_unique(snapshot: Snapshot, rows: int) -> bool:
+    """Whether each key stands once; else it is told, as lookups by key then do not prune.
+
+    # traps: B24.
+    """
     metadata = MetadataTable.open(snapshot.storage, snapshot.timeline)
     readers = (
         metadata.group_reader(RECORD_INDEX, group.file_id)
@@ -300,3 +315,4 @@ def _tell_duplicates(snapshot: Snapshot, rows: int) -> None:
             entries,
             rows,
         )
+    return entries == rows

@@ -13,7 +13,7 @@ from unittest import mock
 
 from lakedex.timeline import properties_file
 from lakedex.txn import heartbeat, rollback, rollback_files, store_clock, times
-from lakedex.txn.lock import lease
+from lakedex.txn.lock import lease, watch
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import cleaning
 from tests.simulation.world import SimThread, World
@@ -27,7 +27,7 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, store_clock, times)),
+        *((module, "time", clock) for module in (lease, watch, store_clock, times)),
         *((module, "threading", threads) for module in (lease, heartbeat, times)),
         *((module, "time", clock) for module in (rollback, properties_file, cleaning)),
         (rollback_files, "ThreadPoolExecutor", _OneByOne),

@@ -20,6 +20,7 @@ from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.answer import IndexedTable, Question
 from lakedex.index.expression.definition import depends_on_zone
 from lakedex.index.expression.implied import implied
+from lakedex.index.expression.substitute import with_nulls_of_whole
 from lakedex.index.file_bounds import Notes
 from lakedex.index.metadata_table.stat_bounds import zone_note
 
@@ -41,11 +42,12 @@ class Ask:
 def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
     """All that is asked of an index of ranges."""
     table = question.table
-    is_zoned = any(depends_on_zone(expression, each.type) for each in columns_of(expression))
+    is_zoned = depends_on_zone(expression)
     found = []
-    if _is_asked_for(expression, question):
+    direct = with_nulls_of_whole(question.predicate, expression)
+    if _is_asked_for(expression, direct, table.time_zone):
         zone = table.time_zone
-        found.append(Ask(question.predicate, zone, _notes(table, zone) if is_zoned else None))
+        found.append(Ask(direct, zone, _notes(table, zone) if is_zoned else None))
     if not _is_told_by_column(expression, question):
         for zone, predicate in _implied(name, expression, question, is_zoned=is_zoned):
             notes = _notes(table, zone) if is_zoned else None
@@ -76,11 +78,11 @@ def unknown_bounds(data_type: pa.DataType, count: int) -> ColumnBounds:
     )
 
 
-def _is_asked_for(expression: Expr, question: Question) -> bool:
+def _is_asked_for(expression: Expr, predicate: Expr, zone: str) -> bool:
     """Whether bounds of the expression would be looked at."""
     used: set[Expr] = set()
     nothing = {expression: unknown_bounds(bound_type(expression), 1)}
-    may_match(question.predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
+    may_match(predicate, nothing, 1, time_zone=zone, used=used)
     return bool(used)
 
 

@@ -28,7 +28,12 @@ from lakedex.index.bloom_filters import filter_seconds, filtered
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.asking import Ask, asks_of, implied_in, zone_is_told
-from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
+from lakedex.index.expression.definition import (
+    BLOOM_FLAVOUR,
+    depends_on_zone,
+    expression_text,
+    indexed_expression,
+)
 from lakedex.index.expression.partition_level import partitions_left
 from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
 from lakedex.index.expression.target import PREFIX
@@ -102,8 +107,7 @@ def _filter_values(name: str, expression: Expr, question: Question) -> list[str]
             asked = points(with_expression_as_column(told, expression), EXPRESSION_PATH)
     if asked is None:
         return "the predicate has no = or IN on its expression, nor on its column"
-    source = columns_of(expression)[0]
-    if depends_on_zone(expression, source.type) and not zone_is_told(question.table):
+    if depends_on_zone(expression) and not zone_is_told(question.table):
         return _zone_reason()
     values = [literal.value for literal in asked]
     if not all(isinstance(value, str) and value for value in values):
@@ -114,7 +118,8 @@ def _filter_values(name: str, expression: Expr, question: Question) -> list[str]
 
 
 def _not_asked_for(expression: Expr) -> str:
-    return f"the predicate does not ask for its expression over {columns_of(expression)[0].name}"
+    names = ", ".join(column.name for column in columns_of(expression))
+    return f"the predicate does not ask for its expression over {names}"
 
 
 def _by_range(
@@ -123,19 +128,18 @@ def _by_range(
     asks = asks_of(name, expression, question)
     if not asks:
         return _not_asked_for(expression)
-    column = definition.source_fields[0]
-    reason = f"ranges of {definition.function}({columns_of(expression)[0].name})"
+    reason = f"ranges of {expression_text(definition)}"
     if all(ask.by_column for ask in asks):
         reason += ", by what is asked of the column"
-    first = partitions_left(name, column, expression, question, asks)
+    first = partitions_left(definition, expression, question, asks)
     if first is None:
-        kept = _of_files(name, column, expression, question, asks)
+        kept = _of_files(definition, expression, question, asks)
     else:
         left = [each for each, keeps in zip(question.slices, first, strict=True) if keeps]
         narrowed = replace(question, slices=tuple(left))
         reason += f" in {len(narrowed.partitions)} of {len(question.partitions)} partitions"
         kept = first.copy()
-        finer = _of_files(name, column, expression, narrowed, asks) if left else "none is left"
+        finer = _of_files(definition, expression, narrowed, asks) if left else "none is left"
         kept[first] = True if isinstance(finer, str) else finer
     if isinstance(kept, str):
         return kept
@@ -143,11 +147,13 @@ def _by_range(
 
 
 def _of_files(
-    name: str, column: str, expression: Expr, question: Question, asks: Sequence[Ask]
+    definition: IndexDefinition, expression: Expr, question: Question, asks: Sequence[Ask]
 ) -> Mask | str:
     """The slices whose own entries allow what is asked."""
     count = len(question.slices)
-    bounds_of = partial(slice_bounds, question, name, column, bound_type(expression))
+    kind = bound_type(expression)
+    first, *others = definition.source_fields
+    bounds_of = partial(slice_bounds, question, definition.name, first, kind, others=tuple(others))
     keep: Mask = np.ones(count, dtype=np.bool_)
     problem: str | None = None
     is_answered = False
@@ -156,7 +162,7 @@ def _of_files(
         bounds = bounds_of(notes=ask.notes)
         keep &= match(bounds={expression: bounds})
         is_answered |= ask.notes is None or bool(bounds.known.any())
-        if ask.notes is None or ask.by_column or bounds.known.all():
+        if ask.notes is None or ask.by_column or definition.is_own or bounds.known.all():
             continue
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
         untold = bounds_of(notes=_UNTOLD)

@@ -18,6 +18,7 @@ from lakedex.expr.temporal.zones import LARGEST_SHIFT
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
+from lakedex.index.expression.own import source_names
 
 PREFIX: Final = "expr_index_"
 _ANY_ZONE = "UTC"
@@ -40,9 +41,9 @@ class ExpressionTarget:
         return self.definition.name
 
     @property
-    def source(self) -> str:
-        """The column that it reads, without the fields inside."""
-        return columns_of(self.expression)[0].path[0]
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it reads, without the fields inside."""
+        return source_names(columns_of(self.expression))
 
     @property
     def is_bloom(self) -> bool:
@@ -60,8 +61,11 @@ class ExpressionTarget:
         Raises:
             UnsupportedFeature: It is not known what Spark gives for one of them.
         """
-        _check_in_range(rows[self.source])
-        found = evaluate(self.expression, rows, time_zone=self.zone or _ANY_ZONE)
+        for name in self.sources:
+            _check_in_range(rows[name])
+        found = evaluate(
+            self.expression, rows, time_zone=self.zone or _ANY_ZONE, certain=self.definition.is_own
+        )
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
     @classmethod
@@ -85,8 +89,7 @@ class ExpressionTarget:
             raise IndexUnusable(
                 f"the index {definition.name} cannot be kept up to date: {found}; drop it first"
             )
-        column = columns_of(found)[0]
-        if not depends_on_zone(found, column.type):
+        if not depends_on_zone(found):
             return cls(definition, found, None)
         if not zone:
             raise IndexUnusable(

@@ -87,8 +87,7 @@ def expression_named(
     if isinstance(expression, str):
         raise IndexUnusable(f"the index {name} cannot stand in a predicate: {expression}")
     zone = zones().get(index, time_zone)
-    zoned = any(depends_on_zone(expression, each.type) for each in columns_of(expression))
-    if zoned and zone != time_zone:
+    if depends_on_zone(expression) and zone != time_zone:
         raise InvalidInput(
             f"the index {name} is computed in the time zone {zone} and the query is in "
             f"{time_zone}; ask in {zone}, or write the expression instead of its name"

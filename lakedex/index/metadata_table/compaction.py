@@ -81,10 +81,10 @@ def compact_if_due(
     if store.timeline.pending_of(Action.LOGCOMPACTION):
         drop_pending(store)  # traps: B44
         store = MetadataStore.open(address)
-    finished = _finish_pending(address, engine, store, next_time)
+    data = Timeline.load(table, config)
+    finished = _finish_pending(address, engine, store, data, next_time)
     if finished is not None:
         return finished
-    data = Timeline.load(table, config)
     due = max(1, max_delta_commits) * (_PATIENCE if has_pending else 1)
     if _delta_commits(store.timeline) < due or store.is_ahead(data):
         return None
@@ -94,7 +94,7 @@ def compact_if_due(
     time = next_time()
     plan = CompactionPlan(tuple(planned_operation(group) for group in slices))
     pending = store.begin(time, Action.COMPACTION, plan.encode())
-    return _execute(address, engine, store, time, pending, slices, next_time)
+    return _execute(address, engine, store, data, time, pending, slices, next_time)
 
 
 def _delta_commits(timeline: Timeline) -> int:
@@ -122,7 +122,11 @@ def _slices(store: MetadataStore, config: TableConfig, data: Timeline) -> list[F
 
 
 def _finish_pending(
-    address: StorageAddress, engine: Engine, store: MetadataStore, next_time: NextTime
+    address: StorageAddress,
+    engine: Engine,
+    store: MetadataStore,
+    data: Timeline,
+    next_time: NextTime,
 ) -> str | None:
     """Carry out what was planned and not completed; drop a plan that cannot be carried out."""
     finished = None
@@ -139,7 +143,7 @@ def _finish_pending(
         if pending.state is State.REQUESTED:
             store.storage.create(store.path_of(inflight), b"")
         path = store.path_of(inflight)
-        finished = _execute(address, engine, store, time, path, slices, next_time)
+        finished = _execute(address, engine, store, data, time, path, slices, next_time)
     return finished
 
 
@@ -185,11 +189,13 @@ def _execute(
     address: StorageAddress,
     engine: Engine,
     store: MetadataStore,
+    data: Timeline,
     time: str,
     pending: str,
     slices: Sequence[FileSlice],
     next_time: NextTime,
 ) -> str:
+    exact = store.exact(data, sorted({group.partition for group in slices}))
     committed = frozenset(log.instant_time for group in slices for log in group.logs)
     job = CompactionJob(address, time, pending, committed)
     shares = shares_of_groups(slices, engine.parallelism)
@@ -199,7 +205,7 @@ def _execute(
         _stat(file, before[file.partition, file.file_id]) for files in answers for file in files
     ]
     completed = Instant(time, Action.COMPACTION, State.COMPLETED, next_time())
-    store.complete(completed, stats, _OPERATION)
+    store.complete(completed, stats, _OPERATION, store.exact_note(data, exact, completed))
     return time
 
 

@@ -5,13 +5,16 @@ It completes before the data table's instant does; until then readers pass its b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from lakedex.config import TableConfig
 from lakedex.engine import Engine
 from lakedex.errors import AlreadyExists, IndexUnusable
-from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.definition_files import load_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.group_files import (
     GroupFile,
@@ -38,11 +41,22 @@ from lakedex.index.metadata_table.shard_writer import (
 from lakedex.index.written import CommitChanges, KeyNote
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
-from lakedex.timeline import Action, Instant, State, load_table_config, to_epoch_ms
+from lakedex.timeline import Action, Instant, State, Timeline, load_table_config, to_epoch_ms
 
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _COLUMN_STATS = Kind.COLUMN_STATS.value
 _FEW_NOTES = 25_000
+_OPERATION = "UPSERT_PREPPED"
+
+
+@dataclass(frozen=True)
+class ExactRule:
+    """By what a commit knows which indexes of keys have the entry of every row after it."""
+
+    data: Timeline
+    """The data table's timeline just before the commit."""
+    after: Callable[[frozenset[str], Mapping[str, int]], frozenset[str]]
+    """From those that had it before, and the number of entries that each gets, to those after."""
 
 
 def commit_changes(
@@ -52,9 +66,9 @@ def commit_changes(
     changes: CommitChanges,
     *,
     next_time: NextTime,
-    operation: str = "UPSERT_PREPPED",
     new_partition_groups: int = 1,
     building: Mapping[str, IndexDefinition | None] | None = None,
+    exact: ExactRule | None = None,
 ) -> None:
     """Bring every index that the table has up to date with one commit.
 
@@ -67,10 +81,10 @@ def commit_changes(
         instant: The instant of the data table.
         changes: What it did.
         next_time: Gives times that grow, for the completion.
-        operation: What the commit metadata calls it.
         new_partition_groups: How many file groups a partitioned record index gets for the first
             data partition; later partitions get as many as the smallest one has.
         building: Partitions in the making that get the changes too, with their definitions.
+        exact: Which indexes have the entry of every row; readers count where nothing is said.
 
     Raises:
         UnsupportedFeature: the table has an index that is not kept up to date; nothing is written.
@@ -85,6 +99,7 @@ def commit_changes(
     names = list(dict.fromkeys((*config.metadata_partitions, *(building or ()))))
     store = MetadataStore.open(address)
     _make_way(store, instant)
+    before = store.exact(exact.data, config.metadata_partitions) if exact else frozenset()
     groups = _groups(store, names, definitions)
     statistics = definitions.get(_COLUMN_STATS)
     columns = statistics.source_fields if statistics else ()
@@ -127,7 +142,23 @@ def commit_changes(
             change = maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)
     completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
-    store.complete(completed, (log_stat(file, instant) for file in files), operation)
+    said = _said_of_exact(store, completed, exact, before, files)
+    store.complete(completed, (log_stat(file, instant) for file in files), _OPERATION, said)
+
+
+def _said_of_exact(
+    store: MetadataStore,
+    completed: Instant,
+    exact: ExactRule | None,
+    before: frozenset[str],
+    files: Sequence[GroupFile],
+) -> dict[str, str]:
+    if exact is None:
+        return {}
+    written: Counter[str] = Counter()
+    for file in files:
+        written[file.partition] += file.records
+    return store.exact_note(exact.data, exact.after(before, written), completed)
 
 
 def _written(
@@ -152,14 +183,6 @@ def write_change(
     if change.is_empty:
         return []
     return [write_log(storage, partition, instant, own) for own in split_change(change, file_ids)]
-
-
-def load_definitions(table: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
-    """The index definitions of a table; none where it has no file of them."""
-    path = config.index_defs_path
-    if path is None or not table.exists(path):
-        return {}
-    return parse_definitions(table.read(path), path=path)
 
 
 def _check(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> None:

@@ -22,7 +22,7 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
     notes = changes.expressions.get(definition.name, ExpressionNotes())
     if definition.index_type == _BLOOM:
         return blooms_change(notes.blooms, changes.removed, instant)
-    (column,) = definition.source_fields
+    column = definition.source_fields[0]
     statistics = {} if notes.statistics is None else {column: notes.statistics}
     note = None if notes.zone is None else zone_note(notes.zone)
     files = column_stats_change(
@@ -32,6 +32,9 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
         note=note,
         always_typed=True,
     )
+    if definition.is_own:
+        # Other engines write files of a partition without a word to this index.
+        return files
     top = column.partition(".")[0]
     partitions = partition_stats_change(
         _widened(column, notes, statistics),

@@ -6,7 +6,7 @@ All of it is done by one process at a time, the one that holds the lock of the d
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import TableConfig
@@ -15,6 +15,7 @@ from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.filegroup.names import parse_data_file
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.avro import METADATA_RECORD_SCHEMA_WITHOUT_META
+from lakedex.index.metadata_table.exactness import NotedFiles, exact_note, of_keys
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.keys import unescape_path_value
@@ -74,14 +75,20 @@ class MetadataStore:
         inflight = Instant(time, action, State.INFLIGHT)
         return write_instant(self.storage, self.config, inflight, b"")
 
-    def complete(self, instant: Instant, files: Iterable[WriteStat], operation: str) -> None:
-        """Write the completed file of an instant that wrote these files."""
+    def complete(
+        self,
+        instant: Instant,
+        files: Iterable[WriteStat],
+        operation: str,
+        said: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the completed file of an instant that wrote these files, and says this."""
         by_partition: dict[str, list[WriteStat]] = defaultdict(list)
         for stat in files:
             by_partition[stat.partition_path or ""].append(stat)
         metadata = CommitMetadata(
             {name: tuple(stats) for name, stats in by_partition.items()},
-            {"schema": METADATA_RECORD_SCHEMA_WITHOUT_META},
+            {"schema": METADATA_RECORD_SCHEMA_WITHOUT_META, **(said or {})},
             operation_type=operation,
             compacted=instant.action is Action.COMPACTION,
             version=1,
@@ -126,18 +133,40 @@ class MetadataStore:
                 found.add(parsed.file_id)
         return sorted(found)
 
-    def slices(self, partition: str, data: Timeline) -> list[FileSlice]:
-        """The newest slices of a partition's file groups, as far as the data table is complete."""
+    def slices(
+        self, partition: str, data: Timeline, after: Instant | None = None
+    ) -> list[FileSlice]:
+        """The newest slices of a partition's file groups, as far as the data table is complete.
+
+        With `after` as they are when that instant is complete too, in both tables.
+        """
         timeline = self.timeline
+        ends = {} if after is None else {after.requested_time: after.completion_time or ""}
         visibility = Visibility(
-            is_visible=lambda time: timeline.is_committed_write(time) and not data.is_pending(time),
-            completion_time=timeline.completion_time_or_self,
+            is_visible=lambda time: (
+                time in ends or (timeline.is_committed_write(time) and not data.is_pending(time))
+            ),
+            completion_time=lambda time: ends.get(time) or timeline.completion_time_or_self(time),
             logs_name_own_instant=True,
         )
         prefix = metadata_partition(partition).file_id_prefix
         files = [(split(info.path)[1], info.size_bytes) for info in self.storage.list(partition)]
         found = latest_slices(partition, files, visibility)
         return [group for group in found if group.file_id.startswith(prefix)]
+
+    def exact(self, data: Timeline, names: Iterable[str]) -> frozenset[str]:
+        """Those of some indexes of keys of which is noted that they have every row."""
+        noted = NotedFiles(
+            self.timeline,
+            data,
+            lambda time: self.timeline.is_committed_write(time) and not data.is_pending(time),
+            lambda name: self.slices(name, data),
+        )
+        return noted.exact(of_keys(names))
+
+    def exact_note(self, data: Timeline, names: Iterable[str], after: Instant) -> dict[str, str]:
+        """What an instant that is about to complete says of indexes that have every row."""
+        return exact_note({name: self.slices(name, data, after) for name in names})
 
     def is_ahead(self, data: Timeline) -> bool:
         """Whether log files are there that do not count yet, but may come to.

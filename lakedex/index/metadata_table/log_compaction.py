@@ -83,6 +83,7 @@ def log_compact_if_due(
     ]
     if not slices:
         return None
+    exact = store.exact(data, sorted({group.partition for group in slices}))
     time = next_time()
     strategy = {"compactorClassName": _COMPACTOR, "strategyParams": {}, "version": 1}
     operations = tuple(planned_operation(group) for group in slices)
@@ -93,7 +94,8 @@ def log_compact_if_due(
     shares = shares_of_groups(slices, engine.parallelism)
     answers = engine.map("put log blocks together", partial(_merge_groups, job), shares)
     done = Instant(time, Action.LOGCOMPACTION, State.COMPLETED, next_time())
-    store.complete(done, (log_stat(file, time) for own in answers for file in own), _OPERATION)
+    stats = (log_stat(file, time) for own in answers for file in own)
+    store.complete(done, stats, _OPERATION, store.exact_note(data, exact, done))
     return time
 
 

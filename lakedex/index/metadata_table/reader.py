@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
+from lakedex.index.metadata_table.exactness import NotedFiles
 from lakedex.index.metadata_table.group_reader import (
     GroupReader,
     RawCells,
@@ -52,6 +53,7 @@ class MetadataTable:
         self._data_timeline = data_timeline
         self._pin = _newest_time(data_timeline)
         self._groups: dict[str, list[FileSlice]] = {}
+        self._exact: dict[str, bool] = {}
         self._readers: dict[tuple[str, str], GroupReader] = {}
 
     @classmethod
@@ -99,6 +101,13 @@ class MetadataTable:
         if instant_time[: len(self._pin)] <= self._pin:
             return True
         return self._data_timeline.is_completed(instant_time)
+
+    def has_every_row(self, partition: str) -> bool:
+        """Whether an index of keys has the entry of every row for sure, as its writers note it."""
+        if partition not in self._exact:
+            noted = NotedFiles(self._timeline, self._data_timeline, self.is_visible, self.groups)
+            self._exact[partition] = partition in noted.exact([partition])
+        return self._exact[partition]
 
     def scan(self, partition: str) -> pa.Table:
         """The whole merged content: `key`, `type` and the payload columns."""

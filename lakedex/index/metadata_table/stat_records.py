@@ -32,8 +32,11 @@ def column_stats_change(
     *,
     note: str | None = None,
     always_typed: bool = False,
+    anew: Container[str] = (),
 ) -> Change:
     """The ranges of new files, and the keys of removed files in all columns that have ranges.
+
+    Ranges of columns that come `anew` take the place of any that were there before.
 
     `note` stands beside the bounds where their type leaves room for one. `always_typed` gives a
     file without rows the type of the others: Hudi cannot merge two types in expression indexes.
@@ -45,7 +48,7 @@ def column_stats_change(
             stats,
             [ends.of(*place) for place in _places(stats)],
             RecordType.COLUMN_STATS,
-            [False] * len(stats),
+            [column in anew] * len(stats),
             note,
             always_typed=always_typed,
         )

@@ -2,8 +2,9 @@
 
 The index holds one place per key. After plain inserts, or upserts through an index that looks at
 one partition only, a key may stand in the table twice; the second copy is then not in the index
-and a lookup would miss it. So the index prunes only where it has as many entries as the table has
-rows: every key has an entry, hence no key stands twice.
+and a lookup would miss it. So the index prunes only where its writers note that it has every row
+(`metadata_table/exactness.py`), or where it has as many entries as the table has rows: every key
+has an entry, hence no key stands twice.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def why_incomplete(table: IndexedTable) -> str | None:
 
 def check_seconds(table: IndexedTable) -> float:
     """What `why_incomplete` takes; nothing when it is known already."""
-    if "record_index_problem" in table.kept:
+    if "record_index_problem" in table.kept or table.metadata.has_every_row(PARTITION):
         return 0.0
     return count_seconds(table.metadata, PARTITION) + row_count_seconds(table)
 
@@ -98,6 +99,8 @@ def row_count(table: IndexedTable) -> int:
 
 def _find_problem(table: IndexedTable) -> str | None:
     try:
+        if table.metadata.has_every_row(PARTITION):
+            return None
         entries, rows = live_entries(table, PARTITION), row_count(table)
     except LakedexError as error:
         return f"its entries could not be counted: {error}"

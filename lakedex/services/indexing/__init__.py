@@ -11,7 +11,14 @@ them. A commit that did not write to the index, as it began before the start or 
 engine's, makes for another look: only file slices that changed are read again.
 """
 
+from lakedex.services.indexing.adopting import adopt_plan
 from lakedex.services.indexing.background import BackgroundBuild, build_in_background
 from lakedex.services.indexing.claims import start_build, take_up_build
 
-__all__ = ["BackgroundBuild", "build_in_background", "start_build", "take_up_build"]
+__all__ = [
+    "BackgroundBuild",
+    "adopt_plan",
+    "build_in_background",
+    "start_build",
+    "take_up_build",
+]

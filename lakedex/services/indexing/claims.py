@@ -61,7 +61,7 @@ def start_build(
         recover(table)
         snapshot = Snapshot.open(table.storage)
         check_writable(snapshot)
-        parts = _partitions(target, snapshot, new_indexes)
+        parts = partitions_to_build(target, snapshot, new_indexes)
         _make_way(table, parts)
         newest = snapshot.timeline.last_completed
         planned = IndexBuild("", parts, dict(options))
@@ -70,7 +70,7 @@ def start_build(
         build = IndexBuild(instant.requested_time, parts, planned.options)
         claim = Claim(build, uuid.uuid4().hex, heartbeat, target)
         try:
-            _open(table, snapshot, claim)
+            open_build(table, snapshot, claim)
         except Exception:
             heartbeat.stop()
             discard_build(table, build)
@@ -146,9 +146,14 @@ def give_up(claim: Claim) -> None:
             discard_build(table, claim.build)
 
 
-def _partitions(
+def partitions_to_build(
     target: Target, snapshot: Snapshot, new_indexes: Sequence[IndexDefinition]
 ) -> tuple[BuildPartition, ...]:
+    """What the options of a target ask for beyond what the table has.
+
+    Raises:
+        InvalidInput: the table has no metadata table yet, or all that is asked for.
+    """
     config = snapshot.config
     if not config.metadata_enabled:
         raise InvalidInput(
@@ -178,7 +183,7 @@ def _make_way(table: LockedTable, parts: Sequence[BuildPartition]) -> None:
             discard_build(table, build)
 
 
-def _open(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
+def open_build(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
     """Make the file groups before the properties name them: writers look for them at once."""
     build, config = claim.build, snapshot.config
     create_metadata_table(

@@ -68,7 +68,7 @@ def earlier_writers(table: LockedTable, build: IndexBuild) -> list[str]:
     return [
         each.requested_time
         for each in table.timeline().pending_of(*_WRITES)
-        if each.requested_time < build.instant and is_being_run(table, each)
+        if each.requested_time < build.begun and is_being_run(table, each)
     ]
 
 

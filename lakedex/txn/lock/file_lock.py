@@ -3,7 +3,7 @@
 Whoever creates it holds the table; removing it gives the table back. The JVM leaves it empty or
 puts a JSON text for people into it. Ours is such a text with the holder and the lease besides:
 the lock of a killed process of this machine is taken over at once, that of another lakedex when
-its lease ran out, and that of a JVM never, as it cannot be told from one that lives.
+it was not renewed for its lease, and that of a JVM never, as it cannot be told from one that lives.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakedex.storage import Storage
-from lakedex.txn.lock.lease import ALLOWED_DRIFT_MS, LeasedLock
+from lakedex.txn.lock.lease import LeasedLock
 from lakedex.txn.lock.protocol import LockOptions
 from lakedex.txn.process import ProcessId
 
 _TOKEN = "lakedexOwner"
 _VALID_UNTIL = "lakedexValidUntil"
+_LEASE = "lakedexLeaseMs"
 _PROCESS = "lakedexProcess"
 
 
@@ -40,6 +41,7 @@ class FileLock(LeasedLock):
             "lockStacksInfo": [],
             _TOKEN: token,
             _VALID_UNTIL: valid_until_ms,
+            _LEASE: self._lease_ms,
             _PROCESS: self._process.to_json(),
         }
         return json.dumps(record).encode()
@@ -48,15 +50,23 @@ class FileLock(LeasedLock):
         token = _parse(data).get(_TOKEN)
         return token if isinstance(token, str) else None
 
-    def _is_free(self, data: bytes, now_ms: int) -> bool:
-        record = _parse(data)
+    def _is_given_back(self, data: bytes) -> bool:
         if self._token_of(data) is None:
             return False
-        process = ProcessId.from_json(record.get(_PROCESS))
-        if process is not None and process.is_surely_dead():
-            return True
-        until = record.get(_VALID_UNTIL)
-        return isinstance(until, int) and now_ms > until + ALLOWED_DRIFT_MS
+        process = ProcessId.from_json(_parse(data).get(_PROCESS))
+        return process is not None and process.is_surely_dead()
+
+    def _lease_of(self, data: bytes) -> float | None:
+        if self._token_of(data) is None:
+            return None
+        lease_ms = _parse(data).get(_LEASE)
+        if isinstance(lease_ms, int) and lease_ms > 0:
+            return lease_ms / 1000
+        return self._options.lease_seconds
+
+    def _valid_until(self, data: bytes) -> int | None:
+        until = _parse(data).get(_VALID_UNTIL)
+        return until if isinstance(until, int) else None
 
     def _describe(self, data: bytes) -> str:
         record = _parse(data)

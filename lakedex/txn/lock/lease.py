@@ -1,9 +1,10 @@
 """A lock as one small file that is written by conditional writes, with a lease that is renewed.
 
 The file names its holder and says until when it is held. It is created if absent, taken over if
-it is unchanged since it was found free or expired, and renewed by a thread as long as the holder
+it was given back or has not been renewed for a lease, and renewed by a thread as long as the holder
 lives. Every such write has one winner. A holder trusts its lease by its own two clocks and by
 what the file says, so one that was stopped for too long finds out before it changes anything.
+Others never hold the times in the file against their own clock (`watch.py`).
 """
 
 from __future__ import annotations
@@ -26,8 +27,12 @@ from lakedex.errors import (
 )
 from lakedex.storage import Storage
 from lakedex.txn.lock.protocol import LockOptions
+from lakedex.txn.lock.watch import Watch
 
-ALLOWED_DRIFT_MS = 500
+_MARGIN_S = 0.5
+"""Clocks of two machines may go at a slightly different pace."""
+_FIRST_LOOK = 0.1
+"""The part of a lease after which the store is asked for the age of a lock."""
 _log = logging.getLogger("lakedex")
 
 
@@ -64,8 +69,16 @@ class LeasedLock(ABC):
         """The holder that a content names; None when it is not of this form."""
 
     @abstractmethod
-    def _is_free(self, data: bytes, now_ms: int) -> bool:
-        """Whether a file with this content may be taken over."""
+    def _is_given_back(self, data: bytes) -> bool:
+        """Whether a file with this content may be taken over at once."""
+
+    @abstractmethod
+    def _lease_of(self, data: bytes) -> float | None:
+        """After how many seconds without a renewal it may be taken over; None for never."""
+
+    @abstractmethod
+    def _valid_until(self, data: bytes) -> int | None:
+        """The end of the lease by the clock of the holder, if the content says so."""
 
     @abstractmethod
     def _describe(self, data: bytes) -> str:
@@ -79,13 +92,15 @@ class LeasedLock(ABC):
         """Take the lock, waiting for it."""
         if self._lease is not None:
             raise RuntimeError(f"{self._storage.root}/{self.path} is held already")
-        token = str(uuid.uuid4())
+        token = self._new_token()
+        watch = Watch(self._storage, self.path)
         deadline = time.monotonic() + self._options.wait_seconds
         while True:
-            lease, found = self._try(token)
+            is_last = time.monotonic() >= deadline
+            lease, found = self._try(token, watch, is_last=is_last)
             if lease is not None:
                 break
-            if time.monotonic() >= deadline:
+            if is_last:
                 raise CommitConflict(
                     f"{self._storage.root}/{self.path} is held by {self._describe(found)}; waited "
                     f"{self._options.wait_seconds:g} s. Retry, or remove the file if no writer runs"
@@ -138,7 +153,10 @@ class LeasedLock(ABC):
     ) -> None:
         self.release()
 
-    def _try(self, token: str) -> tuple[_Lease | None, bytes]:
+    def _new_token(self) -> str:
+        return str(uuid.uuid4())
+
+    def _try(self, token: str, watch: Watch, *, is_last: bool) -> tuple[_Lease | None, bytes]:
         """The lease if the lock could be taken, else the content that stands in the way."""
         found, version = self._read()
         begun_ms, begun_monotonic = _now_ms(), time.monotonic()
@@ -150,7 +168,9 @@ class LeasedLock(ABC):
             elif self._token_of(found) == token:
                 # The answer to our own write was lost, and the write repeated.
                 return _Lease(token, version, begun_ms, begun_monotonic), b""
-            elif self._is_free(found, begun_ms):
+            elif self._may_be_taken(found, version, watch, is_last=is_last):
+                begun_ms, begun_monotonic = _now_ms(), time.monotonic()
+                data = self._claim(token, begun_ms + self._lease_ms)
                 version = self._storage.replace(self.path, data, if_version=version)
                 found = data
             else:
@@ -160,6 +180,20 @@ class LeasedLock(ABC):
         if version is None or self._token_of(found) != token:
             return None, found
         return _Lease(token, version, begun_ms, begun_monotonic), b""
+
+    def _may_be_taken(self, found: bytes, version: str, watch: Watch, *, is_last: bool) -> bool:
+        """Whether a lock was given back, or its lease ran out by a clock that can be trusted."""
+        if self._is_given_back(found):
+            return True
+        lease = self._lease_of(found)
+        if lease is None:
+            return False
+        age = watch.age(version)
+        until = self._valid_until(found)
+        looks_old = until is None or _now_ms() > until
+        if age <= lease + _MARGIN_S and (looks_old or is_last or age > lease * _FIRST_LOOK):
+            age = watch.age_in_store(version)
+        return age > lease + _MARGIN_S
 
     def _read(self) -> tuple[bytes, str | None]:
         try:

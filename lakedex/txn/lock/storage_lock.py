@@ -2,16 +2,23 @@
 
     {"expired": false, "validUntil": <epoch ms>, "owner": "<uuid>"}
 
-It is free when absent, when expired, or when the end of its lease lies further back than clocks
-may differ. It is never removed: giving the table back writes `expired`.
+It is free when absent, when expired, or when it was not renewed for a lease. How long the lease of
+a lakedex is stands in its name; others are given what the JVM takes by itself, or the own lease
+where that is longer. It is never removed: giving the table back writes `expired`.
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
-from lakedex.txn.lock.lease import ALLOWED_DRIFT_MS, LeasedLock
+from lakedex.txn.lock.lease import LeasedLock
+
+_OWN = "lakedex"
+_MOST_DIGITS = 12
+_LEASE_OF_OTHERS_S = 300.0
+"""What the JVM's lock is valid for, unless set up otherwise."""
 
 
 class StorageLock(LeasedLock):
@@ -26,21 +33,32 @@ class StorageLock(LeasedLock):
         owner = _parse(data).get("owner")
         return owner if isinstance(owner, str) else None
 
-    def _is_free(self, data: bytes, now_ms: int) -> bool:
-        record = _parse(data)
-        if record.get("expired") is True:
-            return True
-        until = record.get("validUntil")
-        return isinstance(until, int) and now_ms > until + ALLOWED_DRIFT_MS
+    def _new_token(self) -> str:
+        return f"{_OWN}-{self._lease_ms}-{uuid.uuid4()}"
+
+    def _is_given_back(self, data: bytes) -> bool:
+        return _parse(data).get("expired") is True
+
+    def _lease_of(self, data: bytes) -> float | None:
+        if self._valid_until(data) is None:
+            return None
+        name, _, rest = (self._token_of(data) or "").partition("-")
+        milliseconds = rest.partition("-")[0]
+        is_number = milliseconds.isascii() and milliseconds.isdigit()
+        if name == _OWN and is_number and len(milliseconds) <= _MOST_DIGITS:
+            return int(milliseconds) / 1000
+        return max(_LEASE_OF_OTHERS_S, self._options.lease_seconds)
+
+    def _valid_until(self, data: bytes) -> int | None:
+        until = _parse(data).get("validUntil")
+        return until if isinstance(until, int) else None
 
     def _describe(self, data: bytes) -> str:
         return f"the writer {str(_parse(data).get('owner', 'without a name'))[:80]}"
 
     def _give_back(self, version: str) -> None:
         data, _ = self._read()
-        record = _parse(data)
-        until = record.get("validUntil")
-        until = until if isinstance(until, int) else 0
+        until = self._valid_until(data) or 0
         freed = _record(self._token_of(data) or "", until, expired=True)
         self._storage.replace(self.path, freed, if_version=version)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from lakedex.storage import open_storage
+from lakedex.errors import CommitConflict
+from lakedex.storage import Storage, open_storage
+from lakedex.storage.memory import memory_storage
 from lakedex.txn import heartbeat, store_clock, times
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive
+from lakedex.txn.lock import LockOptions, lease, open_lock, watch
 from lakedex.txn.places import CLOCK
 from lakedex.upkeep.cleaning import clean_table
 from tests.support.write_lab import Lab, row, source
@@ -31,7 +35,22 @@ def clock_off_by(skew_ms: int) -> Iterator[None]:
     with (
         mock.patch.object(times, "_now_ms", wrong),
         mock.patch.object(heartbeat, "own_now_ms", wrong),
+        mock.patch.object(lease, "_now_ms", wrong),
     ):
+        yield
+
+
+@contextmanager
+def store_later_by(seconds: float) -> Iterator[None]:
+    """So much later, by the clock of the store alone."""
+    stamp = watch.store_stamp_ms
+
+    def later(storage: Storage) -> int:
+        found = stamp(storage)
+        assert found is not None
+        return found + int(seconds * 1000)
+
+    with mock.patch.object(watch, "store_stamp_ms", later):
         yield
 
 
@@ -90,3 +109,52 @@ def test_a_beat_that_is_old_by_every_clock_is_of_the_dead(table):
     finally:
         beat.stop()
     assert not storage.exists(CLOCK)
+
+
+@pytest.fixture(params=["file", "object"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return open_storage(str(tmp_path)) if request.param == "file" else memory_storage()
+
+
+NOW = LockOptions(wait_seconds=0)
+OTHERS = ".hoodie/.locks/table_lock.json"
+
+
+@pytest.mark.parametrize("holder", [-9 * MINUTE_MS, 0, 9 * MINUTE_MS])
+@pytest.mark.parametrize("other", [-9 * MINUTE_MS, 9 * MINUTE_MS])
+def test_a_lease_is_not_told_by_two_clocks(storage, holder, other):
+    # traps: B58
+    with clock_off_by(holder):
+        held = open_lock(storage, NOW)
+        held.acquire()
+    with clock_off_by(other):
+        # However late it is by the own clock, the holder has just given a sign of life.
+        with pytest.raises(CommitConflict, match="is held by"):
+            open_lock(storage, NOW).acquire()
+        # However early it is by the own clock, the store knows that the lease ran out.
+        with store_later_by(32), open_lock(storage, NOW) as taken:
+            taken.check()
+            with clock_off_by(holder), pytest.raises(CommitConflict, match="was lost"):
+                held.check()
+    held.release()
+    assert not storage.exists(CLOCK)
+
+
+def test_a_lock_that_is_watched_for_a_lease_needs_no_other_clock(storage, monkeypatch):
+    brief = LockOptions(wait_seconds=9, lease_seconds=0.2, renew_seconds=0.1, poll_seconds=0.02)
+    held = open_lock(storage, brief)
+    monkeypatch.setattr(type(held), "_renew_often", lambda *_: None)
+    monkeypatch.setattr(watch, "store_stamp_ms", lambda _: None)
+    held.acquire()
+    with open_lock(storage, brief), pytest.raises(CommitConflict, match="was lost"):
+        held.check()
+    held.release()
+
+
+def test_a_lock_of_the_jvm_is_given_its_own_time():
+    storage = memory_storage()
+    storage.create(OTHERS, b'{"expired": false, "validUntil": 1, "owner": "jvm"}')
+    with store_later_by(290), pytest.raises(CommitConflict, match="the writer jvm"):
+        open_lock(storage, NOW).acquire()
+    with store_later_by(302), open_lock(storage, NOW) as lock:
+        lock.check()
