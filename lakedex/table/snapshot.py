@@ -18,7 +18,7 @@ from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
-from lakedex.index.expression.virtual import with_expressions
+from lakedex.index.expression.virtual import expression_named, with_expressions
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
@@ -161,10 +161,14 @@ class Snapshot:
             is_committed=self.timeline.is_committed_write,
         )
 
+    def expression_named(self, name: str, time_zone: str) -> Expr | None:
+        """The bound expression of an index that a query names; None for all else."""
+        zones = partial(getattr, self, "expression_zones")
+        return expression_named(name, self.schema, self.definitions, zones, time_zone)
+
     def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
         """A predicate that is not bound yet, with names of expression indexes understood."""
-        zones = partial(getattr, self, "expression_zones")
-        return with_expressions(predicate, self.schema, self.definitions, zones, time_zone)
+        return with_expressions(predicate, partial(self.expression_named, time_zone=time_zone))
 
     def indexed_table(
         self, *, time_zone: str = "UTC", expression_time_zone: str | None = None

@@ -44,10 +44,10 @@ def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
     table = question.table
     is_zoned = depends_on_zone(expression)
     found = []
-    predicate = with_nulls_of_whole(question.predicate, expression)
-    if _is_asked_for(expression, predicate, table.time_zone):
+    direct = with_nulls_of_whole(question.predicate, expression)
+    if _is_asked_for(expression, direct, table.time_zone):
         zone = table.time_zone
-        found.append(Ask(predicate, zone, _notes(table, zone) if is_zoned else None))
+        found.append(Ask(direct, zone, _notes(table, zone) if is_zoned else None))
     if not _is_told_by_column(expression, question):
         for zone, predicate in _implied(name, expression, question, is_zoned=is_zoned):
             notes = _notes(table, zone) if is_zoned else None
@@ -83,11 +83,11 @@ def unknown_bounds(data_type: pa.DataType, count: int) -> ColumnBounds:
     )
 
 
-def _is_asked_for(expression: Expr, predicate: Expr, time_zone: str) -> bool:
+def _is_asked_for(expression: Expr, predicate: Expr, zone: str) -> bool:
     """Whether bounds of the expression would be looked at."""
     used: set[Expr] = set()
     nothing = {expression: unknown_bounds(bound_type(expression), 1)}
-    may_match(predicate, nothing, 1, time_zone=time_zone, used=used)
+    may_match(predicate, nothing, 1, time_zone=zone, used=used)
     return bool(used)
 
 

@@ -131,10 +131,7 @@ def _by_range(
     reason = f"ranges of {expression_text(definition)}"
     if all(ask.by_column for ask in asks):
         reason += ", by what is asked of the column"
-    first = None
-    if not definition.is_own:
-        column = definition.source_fields[0]
-        first = partitions_left(name, column, expression, question, asks)
+    first = partitions_left(definition, expression, question, asks)
     if first is None:
         kept = _of_files(definition, expression, question, asks)
     else:
@@ -154,8 +151,8 @@ def _of_files(
 ) -> Mask | str:
     """The slices whose own entries allow what is asked."""
     count = len(question.slices)
-    first, *others = definition.source_fields
     kind = bound_type(expression)
+    first, *others = definition.source_fields
     bounds_of = partial(slice_bounds, question, definition.name, first, kind, others=tuple(others))
     keep: Mask = np.ones(count, dtype=np.bool_)
     problem: str | None = None
@@ -165,17 +162,16 @@ def _of_files(
         bounds = bounds_of(notes=ask.notes)
         keep &= match(bounds={expression: bounds})
         is_answered |= ask.notes is None or bool(bounds.known.any())
-        if ask.notes is None or ask.by_column or bounds.known.all():
+        if ask.notes is None or ask.by_column or definition.is_own or bounds.known.all():
             continue
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
-        if not definition.is_own:
-            untold = bounds_of(notes=_UNTOLD)
-            agreed = _agreeing(untold, expression, columns_of(expression)[0], question)
-            if isinstance(agreed, str):
-                problem = agreed
-            else:
-                keep &= match(bounds={expression: untold.where(agreed)})
-                is_answered = True
+        untold = bounds_of(notes=_UNTOLD)
+        agreed = _agreeing(untold, expression, columns_of(expression)[0], question)
+        if isinstance(agreed, str):
+            problem = agreed
+        else:
+            keep &= match(bounds={expression: untold.where(agreed)})
+            is_answered = True
     return keep if is_answered else problem or _zone_reason()
 
 

@@ -34,39 +34,25 @@ Path = tuple[str, ...]
 Zones = Callable[[], Mapping[str, str]]
 
 
-def with_expressions(
-    predicate: Expr,
-    schema: pa.Schema,
-    definitions: Mapping[str, IndexDefinition],
-    zones: Zones,
-    time_zone: str,
-) -> Expr:
+def with_expressions(predicate: Expr, named: Callable[[str], Expr | None]) -> Expr:
     """A predicate as it was written, with expressions in the place of names of indexes.
 
     Args:
         predicate: Not bound yet.
-        schema: The columns of the table.
-        definitions: Its indexes.
-        zones: Gives the zones that expression indexes are computed in, by index.
-        time_zone: That of the query.
-
-    Raises:
-        InvalidInput: the index is computed in another zone than the query is.
-        IndexUnusable: its expression is not known here.
+        named: Gives the expression of an index; None for a name that is none.
 
     Example:
-        >>> one = IndexDefinition("expr_index_up", "column_stats", "upper", ("s",))
         >>> from lakedex.expr.tree import Op
         >>> asked = Compare(Op.EQ, Column(("up",)), Literal("A"))
-        >>> schema = pa.schema([("s", pa.string())])
-        >>> with_expressions(asked, schema, {one.name: one}, dict, "UTC").left.function
+        >>> upper = Call("upper", (Column(("name",), pa.string()),))
+        >>> with_expressions(asked, {"up": upper}.get).left.function
         'upper'
     """
     check_depth(predicate)
     known: dict[Path, Expr] = {}
     for column in columns_of(predicate):
         if len(column.path) == 1 and column.type is None:
-            found = expression_named(column.path[0], schema, definitions, zones, time_zone)
+            found = named(column.path[0])
             known |= {} if found is None else {column.path: found}
     return _replaced(predicate, known) if known else predicate
 
@@ -78,7 +64,19 @@ def expression_named(
     zones: Zones,
     time_zone: str,
 ) -> Expr | None:
-    """The bound expression of the index of a name; None for a column, or what is no such index."""
+    """The bound expression of the index of a name; None for a column, or what is no such index.
+
+    Args:
+        name: As it was written.
+        schema: The columns of the table.
+        definitions: Its indexes.
+        zones: Gives the zones that expression indexes are computed in, by index.
+        time_zone: That of the query.
+
+    Raises:
+        InvalidInput: the index is computed in another zone than the query is.
+        IndexUnusable: its expression is not known here.
+    """
     wanted = name.lower()
     if wanted in (field.name.lower() for field in schema):
         return None
