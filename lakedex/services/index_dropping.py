@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
@@ -13,9 +16,8 @@ from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import drop_bitmap_index
-from lakedex.services.index_names import find_build, find_index
+from lakedex.services.index_names import find_build, find_index, spellings
 from lakedex.storage.address import StorageAddress
-from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import Action, update_properties
@@ -38,14 +40,25 @@ _LAYOUT = {
 }
 """What the next index of the kind may choose anew."""
 
+GONE_ALONG: Final = "lakedex.indexes.gone.along"
+"""Where a table keeps the names of indexes that went with another; a script that drops them
+itself afterwards, as those of Hudi do, is told nothing."""
 
-def drop_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:
+
+def drop_index(
+    address: StorageAddress,
+    name: str,
+    patience: TransactionOptions,
+    *,
+    with_dependents: bool = False,
+) -> None:
     """Take an index away, also one that is being built; later writes do not build it again.
 
     Args:
         address: Where the table lies.
         name: The index by the name of its metadata partition, or by that which it was given.
         patience: How long to wait for other writers.
+        with_dependents: Whether secondary indexes go with the record index that they need.
 
     Raises:
         InvalidInput: There is no such index, or the table's writes need it.
@@ -63,9 +76,12 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
         if build is not None:
             discard_build(locked_table(storage, lock, patience.heartbeat), build)
             return
+        kept = read_own_properties(storage)
+        if found is None and _went_along(kept, name):
+            return
         if found is None or found not in config.metadata_partitions:
-            present = ", ".join(config.metadata_partitions) or "none"
-            raise InvalidInput(f"table {config.name} has no index {name!r}; it has {present}")
+            known = ", ".join(config.metadata_partitions) or "none"
+            raise InvalidInput(f"table {config.name} has no index {name!r}; it has {known}")
         name = found
         if name not in _FLAGS and not name.startswith((PREFIX, EXPRESSION)):
             raise UnsupportedFeature(f"dropping the index {name}")
@@ -73,43 +89,56 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
         pending = snapshot.timeline.pending_of(Action.INDEXING)
         if any(each.requested_time not in ours for each in pending):
             raise InvalidInput(f"an index of {config.name} is being built; drop {name} after that")
-        kept = read_own_properties(storage)
-        _check_unneeded(snapshot, kept, name)
-        gone = [each for each in _WITH.get(name, (name,)) if each in config.metadata_partitions]
-        left = sorted(set(config.metadata_partitions) - set(gone))
+        present = config.metadata_partitions
+        needing = _needing(snapshot, name)
+        gone = [each for each in (*_WITH.get(name, (name,)), *needing) if each in present]
+        in_the_way = [each for each in needing if not with_dependents or each not in gone]
+        _check_unneeded(snapshot, kept, name, in_the_way)
+        left = sorted(set(present) - set(gone))
         update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         definitions = {
             each: known for each, known in snapshot.definitions.items() if each not in gone
         }
         if config.index_defs_path is not None:
             write_definitions(storage, config, definitions)
-        if name in _FLAGS:
-            _switch_off(storage, kept, name)
-        zone = zone_setting(name)
-        if zone in kept:
-            left_over = {each: value for each, value in kept.items() if each != zone}
-            write_own_properties(storage, left_over)
+        kept = {each: value for each, value in kept.items() if each != zone_setting(name)}
+        along = set(kept.pop(GONE_ALONG, "").split(",")).union(gone) - {name, ""}
+        if along:
+            kept[GONE_ALONG] = ",".join(sorted(along))
+        write_own_properties(storage, _switched_off(kept, name) if name in _FLAGS else kept)
         for each in gone:
             remove_partition(address, each)
 
 
-def _switch_off(storage: Storage, kept: dict[str, str], name: str) -> None:
-    """Let writers not make the index again."""
+def _went_along(kept: Mapping[str, str], name: str) -> bool:
+    """Whether an index went when another was dropped."""
+    return bool(set(kept.get(GONE_ALONG, "").split(",")).intersection(spellings(name)))
+
+
+def _switched_off(kept: dict[str, str], name: str) -> dict[str, str]:
+    """Settings by which writers do not make the index again."""
     flags = {spelling: "false" for flag in _FLAGS[name] for spelling in flag.names}
     said = {each: "false" for each in flags if each in kept}
     off = {flag.name: "false" for flag in _FLAGS[name]}
     layout = _LAYOUT.get(name, ())
     chosen = {each: value for each, value in kept.items() if each not in layout}
-    write_own_properties(storage, {**chosen, **said, **off})
+    return {**chosen, **said, **off}
 
 
-def _check_unneeded(snapshot: Snapshot, kept: dict[str, str], name: str) -> None:
+def _needing(snapshot: Snapshot, name: str) -> list[str]:
+    """The indexes that lead nowhere without this one. # traps: B62."""
     if name != "record_index":
-        return
-    # traps: B62 - without it the secondary indexes lead nowhere.
+        return []
     making = (each for build in snapshot.builds for each in build.names)
     present = (*snapshot.config.metadata_partitions, *making)
-    needing = [each for each in present if each.startswith(PREFIX)]
+    return [each for each in present if each.startswith(PREFIX)]
+
+
+def _check_unneeded(
+    snapshot: Snapshot, kept: dict[str, str], name: str, needing: list[str]
+) -> None:
+    if name != "record_index":
+        return
     if needing:
         raise InvalidInput(
             f"{', '.join(needing)} of table {snapshot.config.name} need the record index; drop "

@@ -47,7 +47,7 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions, *bitmap_definitions(config)}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    return next((each for each in _spellings(name) if each in known), None)
+    return next((each for each in spellings(name) if each in known), None)
 
 
 def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
@@ -58,7 +58,7 @@ def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
 
 def find_plan(snapshot: Snapshot, name: str) -> ForeignPlan | None:
     """The plan of another engine to build an index, by any of its names, that nobody has begun."""
-    wanted = {*_spellings(name)}
+    wanted = {*spellings(name)}
     plans = foreign_plans(snapshot.timeline)
     return next((each for each in plans if not wanted.isdisjoint(each.names)), None)
 
@@ -79,7 +79,7 @@ def require_absent(snapshot: Snapshot, name: str) -> None:
 def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
     """What is left of an index that is defined and not there, by either of its names."""
     gone = dropped_names(snapshot.config, snapshot.definitions)
-    found = next((each for each in _spellings(name) if each in gone), None)
+    found = next((each for each in spellings(name) if each in gone), None)
     return None if found is None else snapshot.definitions[found]
 
 
@@ -118,5 +118,11 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
     return found[0]
 
 
-def _spellings(name: str) -> tuple[str, ...]:
+def spellings(name: str) -> tuple[str, ...]:
+    """What the metadata partition of an index may be called that goes by a name.
+
+    Example:
+        >>> spellings("idx")
+        ('idx', 'secondary_index_idx', 'expr_index_idx')
+    """
     return (name, *(prefix + name for prefix in PREFIXES))

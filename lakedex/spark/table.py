@@ -309,9 +309,15 @@ class SparkTable(TableViews):
             wait=wait, check=checked_by_spark(self._spark, self.snapshot),
         )  # fmt: skip
 
-    def drop_index(self, name: str) -> None:
-        """Take an index away; later writes do not make it again."""
-        drop_index(self._address, name, self.writer().target().patience)
+    def drop_index(self, name: str, *, with_dependents: bool = False) -> None:
+        """Take an index away; later writes do not make it again.
+
+        Args:
+            name: The index.
+            with_dependents: Whether secondary indexes go with the record index that they need.
+        """
+        patience = self.writer().target().patience
+        drop_index(self._address, name, patience, with_dependents=with_dependents)
 
     def estimate_index(self, column: str | Sequence[str], growth: float = 1.0) -> IndexEstimate:
         """What a secondary index on a column would cost and bring, from a sample of the table.

@@ -88,7 +88,8 @@ def _drop(context: Context, named: NamedTable, name: str, *, if_there: bool) -> 
     table = context.open(named)
     if if_there and find_index(table.snapshot, name) is None:
         return
-    table.drop_index(name)
+    # Scripts of Hudi drop the record index first, and then the indexes that need it.
+    table.drop_index(name, with_dependents=True)
     context.refresh(named)
 
 

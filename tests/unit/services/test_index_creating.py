@@ -173,6 +173,23 @@ def test_dropped_indexes_are_gone_and_the_record_index_is_needed(trips):
     trips.assert_whole()
 
 
+def test_a_script_of_hudi_drops_what_an_index_needs_before_the_index(tmp_path):
+    trips = Trips(tmp_path / "t", properties={"hoodie.metadata.record.index.enable": "true"})
+    trips.writer.insert(trips.rows(("k1", 1, "r1", "oslo")))
+    trips.index("rider")
+    patience = trips.writer.target().patience
+    for name in ("record_index", "idx_rider", "column_stats", "partition_stats"):
+        drop_index(trips.address, name, patience, with_dependents=True)
+    snapshot = trips.table().snapshot
+    assert snapshot.config.metadata_partitions == ("files",)
+    assert not snapshot.definitions
+    with pytest.raises(InvalidInput, match="no index 'bloom_filters'"):
+        drop_index(trips.address, "bloom_filters", patience, with_dependents=True)
+    trips.writer.insert(trips.rows(("k2", 1, "r2", "oslo")))
+    assert trips.found("rider = 'r2'") == ["k2"]
+    trips.assert_whole()
+
+
 def test_refreshing_builds_anew(trips):
     with pytest.raises(InvalidInput, match="no index 'idx_rider'"):
         refresh_index(trips.writer, "idx_rider")
