@@ -114,13 +114,6 @@ def test_values_lead_to_the_files_that_hold_them(tmp_path, kind):
     table.verified()
 
 
-def test_functions_within_functions_are_refused_by_name(tmp_path):
-    table = Cities(tmp_path)
-    with pytest.raises(UnsupportedFeature, match="bitmap index two"):
-        table.index("two", "concat(trim(city), '-', p)")
-    assert not Path(table.path, ROOT).exists()
-
-
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_write_keeps_it(tmp_path, kind):
     table = Cities(tmp_path, kind)
