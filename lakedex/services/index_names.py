@@ -24,14 +24,14 @@ ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 _LONGEST_NAME = 100
 
 
-def existing_index(snapshot: Snapshot, column: str) -> str | None:
-    """The live secondary index on a column alone, if there is one."""
+def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
+    """The live secondary index on these columns and no others, if there is one."""
     live = snapshot.config.metadata_partitions
     return next(
         (
             name
             for name, each in snapshot.definitions.items()
-            if name in live and name.startswith(SECONDARY) and each.source_fields == (column,)
+            if name in live and name.startswith(SECONDARY) and each.source_fields == columns
         ),
         None,
     )

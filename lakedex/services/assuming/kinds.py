@@ -1,7 +1,7 @@
 """Indexes that do not exist: which file slices each would leave, told from the data itself.
 
 The data of slices is read where an index would have been asked. So an answer is that of the real
-index, at the price of reading one column, and it is given for as many slices as are handed over.
+index, at the price of reading its columns, and it is given for as many slices as are handed over.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ class AssumedIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AssumedSecondary:
-    """A secondary index on a column."""
+    """A secondary index on a column, or on several."""
 
-    column: str
+    columns: tuple[str, ...]
     kind: str = "secondary_index"
 
     @property
     def name(self) -> str:
-        """The kind and the column."""
-        return f"secondary index on {self.column}"
+        """The kind and the columns."""
+        return f"secondary index on {', '.join(self.columns)}"
 
     def why_not(self, asked: Asked) -> str | None:
         """It answers what the real one would, on the newest snapshot."""
-        there = existing_index(asked.snapshot, self.column)
+        there = existing_index(asked.snapshot, *self.columns)
         if there is not None:
             return f"the table has {there} already"
         found = self._asked(asked)
@@ -93,15 +93,16 @@ class AssumedSecondary:
 
     def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
         """The slices that hold a row with one of the values."""
-        own = about(asked.predicate, (self.column,))
+        own = about(asked.predicate, *((column,) for column in self.columns))
         keep = np.zeros(len(slices), dtype=np.bool_)
-        seen: list[pa.Array] = []
+        seen: list[pa.Table] = []
         rows = incidences = 0
-        for number, found in enumerate(_columns(asked.snapshot, slices, self.column)):
-            values = found.unique()
-            batch = pa.record_batch([values], names=[self.column])
-            hits = evaluate(own, batch, time_zone=asked.time_zone)
-            keep[number] = bool(pc.any(hits).as_py())
+        for number, found in enumerate(_rows(asked.snapshot, slices, self.columns)):
+            values = _distinct(found)
+            keep[number] = any(
+                pc.any(evaluate(own, batch, time_zone=asked.time_zone)).as_py()
+                for batch in values.to_batches()
+            )
             rows += len(found)
             incidences += len(values)
             if share < 1:
@@ -110,7 +111,7 @@ class AssumedSecondary:
         values_asked = None if isinstance(question, str) else question.starts
         typical = None
         if seen and values_asked is not None:
-            distinct = len(pa.chunked_array(seen).unique())
+            distinct = len(_distinct(pa.concat_tables(seen)))
             files = round(len(slices) / share)
             typical = len(values_asked) * files_per_value(incidences, distinct, share, files)
         what = "a range" if values_asked is None else f"{len(values_asked)} values"
@@ -120,8 +121,7 @@ class AssumedSecondary:
         return Sight(keep, typical, reason)
 
     def _asked(self, asked: Asked) -> AskedKeys | str:
-        name = f"secondary_index_{self.column}"
-        definition = IndexDefinition(name, self.kind, "identity", (self.column,), {}, 2)
+        definition = IndexDefinition(self.name, self.kind, "identity", self.columns, {}, 2)
         return asked_keys(definition, asked.predicate, asked.snapshot.schema)
 
 
@@ -151,8 +151,8 @@ class AssumedKeys:
         keys = record_keys(asked.predicate, asked.snapshot.read_context)
         wanted = pa.array([] if isinstance(keys, str) else keys, pa.string())
         keep = np.zeros(len(slices), dtype=np.bool_)
-        for number, found in enumerate(_columns(asked.snapshot, slices, RECORD_KEY)):
-            keep[number] = bool(pc.any(pc.is_in(found, value_set=wanted)).as_py())
+        for number, found in enumerate(_rows(asked.snapshot, slices, [RECORD_KEY])):
+            keep[number] = bool(pc.any(pc.is_in(found[RECORD_KEY], value_set=wanted)).as_py())
         typical = float(len(wanted))
         if self.kind == "bloom_filters":
             logged = np.array([bool(each.logs) for each in slices], dtype=np.bool_)
@@ -210,15 +210,19 @@ class AssumedStats:
         ]
 
 
-def _columns(
-    snapshot: Snapshot, slices: Sequence[FileSlice], column: str
-) -> Iterator[pa.ChunkedArray]:
-    """One column of each slice, log files merged."""
-    data_type = snapshot.read_context.target([column]).field(column).type
+def _rows(
+    snapshot: Snapshot, slices: Sequence[FileSlice], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Some columns of each slice, log files merged."""
+    nothing = snapshot.read_context.target(columns).empty_table()
     for each in slices:
-        parts = read_slice(snapshot.read_context, each, [column])
-        chunks = [chunk for part in parts for chunk in part[column].chunks]
-        yield pa.chunked_array(chunks, data_type)
+        parts = read_slice(snapshot.read_context, each, columns)
+        yield pa.concat_tables([nothing, *(part.select(columns) for part in parts)])
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Rows that are alike only once."""
+    return rows.group_by(rows.column_names).aggregate([])
 
 
 def _bounds(

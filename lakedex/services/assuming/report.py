@@ -51,8 +51,8 @@ def with_assumed(
         snapshot: The table.
         predicate: Bound and in normal form.
         report: What is read today; its files stay as they are.
-        names: Columns that would have a secondary index, or `record_index`, `column_stats` and
-            `bloom_filters`.
+        names: Columns that would have a secondary index each, `city, rider` for one on both; or
+            `record_index`, `column_stats` and `bloom_filters`.
         time_zone: The session zone.
 
     Raises:
@@ -140,11 +140,13 @@ class _View:
 
 def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
     names = snapshot.schema.names
-    if name in names and name not in META_COLUMNS:
-        if not is_indexable(snapshot.schema.field(name).type):
-            kind = snapshot.schema.field(name).type
-            raise InvalidInput(f"column {name} ({kind}) cannot have a secondary index")
-        return AssumedSecondary(name)
+    found = (name,) if name in names else tuple(each.strip() for each in name.split(","))
+    if set(found) <= {*names} - {*META_COLUMNS}:
+        for column in found:
+            kind = snapshot.schema.field(column).type
+            if not is_indexable(kind):
+                raise InvalidInput(f"column {column} ({kind}) cannot have a secondary index")
+        return AssumedSecondary(found)
     if name == "column_stats":
         return AssumedStats()
     if name in _KINDS:

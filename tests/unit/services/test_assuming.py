@@ -8,6 +8,7 @@ import pytest
 import lakedex
 from lakedex.errors import InvalidInput
 from lakedex.services.assuming import report as assuming_report
+from lakedex.services.index_creating import create_index
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import RECORD_INDEX, Trips
 
@@ -163,3 +164,32 @@ def test_what_cannot_be_assumed_is_told(both):
     assert "secondary_index_idx_rider already" in there.steps[-1].reason
     nothing = lakedex.open(plain.path).explain(assuming=["rider"])
     assert nothing.expected == nothing.total
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "ts = 203 and rider = 'rider-2-3'",
+        "ts in (200, 700) and rider = 'common'",
+        "ts > 650 and rider = 'common'",
+        "ts in (2, 102, 302) and rider is null",
+        "rider = 'common'",
+    ],
+)
+def test_an_index_on_two_columns_is_assumed_as_it_would_be(columns_of_two, predicate):
+    plain, indexed = columns_of_two
+    assumed = lakedex.open(plain.path).explain(predicate, assuming=["ts, rider"])
+    options = lakedex.ReadOptions(weighs_cost=False)
+    real = lakedex.open(indexed.path, options=options).explain(predicate)
+    assert assumed.expected == len(real.files)
+    assert assumed.steps[-1].index.startswith("secondary index on ts, rider")
+
+
+@pytest.fixture(scope="module")
+def columns_of_two(tmp_path_factory) -> tuple[Trips, Trips]:
+    """A table with a record index only, and the same with an index on times and riders."""
+    folder = tmp_path_factory.mktemp("two")
+    plain = made(folder / "plain", "mor", {**RECORD_INDEX, **BARE})
+    indexed = plain.copied(folder / "indexed")
+    create_index(indexed.writer, "two", ("ts", "rider"))
+    return plain, indexed
