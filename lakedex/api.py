@@ -338,7 +338,7 @@ class Table:
                 f"not {condition!r}"
             )
         zone = self._options.time_zone
-        bound = bind_predicate(tree, view.schema, time_zone=zone)
+        bound = bind_predicate(view.with_index_names(tree, zone), view.schema, time_zone=zone)
         return _Question(bound, text)
 
     def _planned(self, view: Snapshot, question: _Question, reader: Reader) -> Report:

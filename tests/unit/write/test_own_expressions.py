@@ -136,6 +136,11 @@ def test_an_expression_is_found_however_it_is_written(indexed, expression, predi
     assert indexed.files(predicate) == files, expression
 
 
+def test_its_name_stands_for_it(indexed):
+    number = list(dict.fromkeys(text for text, _, _ in EXPRESSIONS)).index("price * qty")
+    assert indexed.files(f"i{number} > 9.5") == 2
+
+
 def test_all_of_them_hold_what_their_files_hold(indexed):
     indexed.verified()
 
