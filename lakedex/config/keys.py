@@ -55,6 +55,8 @@ TIMEBASED_KEYGEN_PREFIX_OLD: Final = "hoodie.deltastreamer.keygen.timebased."
 NEW_PARTITION_FIELDS: Final = "lakedex.partition.new.fields"
 NEW_PARTITION_FORMAT: Final = "lakedex.partition.new.dateformat"
 HASHED_FOLDERS: Final = "lakedex.partition.hashed.folders"
+OTHER_ROOTS: Final = "lakedex.partition.roots"
+"""Files of one table in several roots or buckets, which is refused by this name."""
 
 # How two versions of a record merge.
 ORDERING_FIELDS: Final = "hoodie.table.ordering.fields"

@@ -17,6 +17,7 @@ from lakedex.config.option_values import NumberOption
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput
 
+LAYOUT_PROPERTIES = (keys.NEW_PARTITION_FIELDS, keys.NEW_PARTITION_FORMAT, keys.HASHED_FOLDERS)
 _FOLDERS = NumberOption(keys.HASHED_FOLDERS, "0", least=2, most=1 << 16)
 _OUTPUT = "output.dateformat"
 _FEWEST_FIELDS = 2

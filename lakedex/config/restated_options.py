@@ -184,6 +184,7 @@ _ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "hoodie.datasource.write.record.merger.impls": ("",),
     "hoodie.write.record.merge.custom.implementation.classes": ("",),
     keys.PARTIAL_UPDATE_MODE: ("", "none"),
+    keys.OTHER_ROOTS: ("",),
     "hoodie.write.lock.provider": tuple(
         f"{_LOCK_PACKAGE}{name}".lower()
         for name in (

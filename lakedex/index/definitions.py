@@ -58,7 +58,7 @@ class IndexDefinition:
     @property
     def is_own(self) -> bool:
         """Whether it is on an expression that other engines cannot compute, nor are told of."""
-        return self.name.startswith(OWN_EXPRESSION_PREFIX)
+        return OWN_EXPRESSION in self.options or self.name.startswith(OWN_EXPRESSION_PREFIX)
 
     @property
     def is_covering(self) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from lakedex.config import keys
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
-from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
 from lakedex.index.bitmap.definitions import (
     ROOT,
     bitmap_definitions,
@@ -73,14 +73,10 @@ def add_bitmap_index(
     writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget, *, wait: bool
 ) -> WriteResult | BitmapBuild:
     """Build a bitmap index on what was checked for an expression index of the same name."""
-    if is_own_partition(target.name):
-        name = target.name.removeprefix(OWN_EXPRESSION_PREFIX)
-        raise UnsupportedFeature(
-            f"the bitmap index {name} on functions of functions or of several columns"
-        )
+    prefix = OWN_EXPRESSION_PREFIX if is_own_partition(target.name) else EXPRESSION
     writer = writer.with_options(options)
-    definition = new_definition(target, target.name.removeprefix(EXPRESSION))
-    if writer.snapshot().metadata is None:
+    definition = new_definition(target, target.name.removeprefix(prefix))
+    if not writer.target().options.metadata.enabled:
         raise IndexUnusable(
             f"the bitmap index {definition.name} needs a metadata table "
             "(hoodie.metadata.enable=true): queries ask indexes only beside one"
@@ -104,9 +100,15 @@ def refresh_bitmap_index(writer: TableWriter, name: str) -> None:
     try:
         _fill(writer, definition)
     except LakedexError:
-        drop_bitmap_index(writer.address, name, writer.target().patience)
-        _define(writer, definition)
-        _fill(writer, definition)
+        rebuild_bitmap_index(writer, name)
+
+
+def rebuild_bitmap_index(writer: TableWriter, name: str) -> None:
+    """Forget all that an index knows, and read the data again."""
+    definition = bitmap_definitions(writer.snapshot().config)[name]
+    drop_bitmap_index(writer.address, name, writer.target().patience)
+    _define(writer, definition)
+    _fill(writer, definition)
 
 
 def drop_bitmap_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:

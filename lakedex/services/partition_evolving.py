@@ -1,7 +1,7 @@
 """New files in other folders than the old ones, which stay where they are.
 
-The properties of Hudi stay as they were: another engine finds folders of two depths, reads all of
-them, and prunes none by partition values.
+The properties of Hudi stay as they were. Hudi takes the names of folders for values of partition
+columns, so it cannot be asked about partitions of a table whose folders have another depth.
 """
 
 from __future__ import annotations
@@ -51,6 +51,18 @@ def evolve_partitions(
         changes[keys.NEW_PARTITION_FORMAT] = date_format
     if hashed_folders is not None:
         changes[keys.HASHED_FOLDERS] = str(hashed_folders)
+    change_layout(address, patience, changes)
+
+
+def change_layout(
+    address: StorageAddress, patience: TransactionOptions, changes: Mapping[str, str]
+) -> None:
+    """The same, with the properties of the table that say so.
+
+    Raises:
+        InvalidInput: the table cannot have such folders; it is as it was.
+        UnsupportedFeature: writers would not find records in the old folders any more.
+    """
     if not changes:
         raise InvalidInput("evolving partitions needs columns, a date format or hashed folders")
     storage = address.open()

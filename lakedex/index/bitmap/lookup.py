@@ -59,11 +59,12 @@ class BitmapIndex:
         if isinstance(found, str):
             return found
         table = question.table
-        runs = _runs(table, found.definition)
+        runs = list_runs(table.read.storage, found.definition)
         requests = len(runs) * 2 * round_trip_seconds(table.read.storage)
         values = sum(min(run.size_bytes, _GROUP_BYTES) for run in runs) * _BYTE_S
         heads = sum(run.size_bytes for run in runs) * _BYTE_S + len(table.slices) * _FILE_S
-        once = 0.0 if _place(found.definition) in table.kept else len(runs) * _RUN_S + heads
+        is_kept = f"{KIND} {name}" in table.kept
+        once = 0.0 if is_kept else len(runs) * _RUN_S + heads
         return Estimate(once + len(runs) * _RUN_S + values + requests, once=once)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
@@ -71,7 +72,8 @@ class BitmapIndex:
         found = _asked(name, question)
         if isinstance(found, str):
             return found
-        known = _coverage(question.table, found)
+        storage = question.table.read.storage
+        known = _coverage(question.table, found, list_runs(storage, found.definition))
         if not known.covered.any():
             return "no file slice is in it: every one is read, until it is refreshed"
         holding = np.zeros(len(question.table.slices), dtype=np.bool_)
@@ -82,7 +84,7 @@ class BitmapIndex:
             chosen = np.flatnonzero(match({found.expression: groups}, len(groups)))
             if not len(chosen):
                 continue
-            table = read_groups(question.table.read.storage, run.head, chosen.tolist())
+            table = read_groups(storage, run.head, chosen.tolist())
             points = _points(found.expression, table[VALUE].combine_chunks())
             mask = match({found.expression: points}, len(points))
             values += int(mask.sum())
@@ -120,26 +122,17 @@ def _points(expression: Expr, values: pa.Array) -> ColumnBounds:
     return points
 
 
-def _place(definition: IndexDefinition) -> str:
-    return f"{KIND} {definition.name} {sorted(definition.options.items())}"
-
-
-def _runs(table: IndexedTable, definition: IndexDefinition) -> list[FileInfo]:
-    place = f"runs of {_place(definition)}"
-    if place not in table.kept:
-        table.kept[place] = list_runs(table.read.storage, definition)
-    found: list[FileInfo] = table.kept[place]
-    return found
-
-
-def _coverage(table: IndexedTable, asked: _Asked) -> Coverage:
-    place = _place(asked.definition)
-    if place not in table.kept:
-        heads = read_heads(table.read.storage, _runs(table, asked.definition))
+def _coverage(table: IndexedTable, asked: _Asked, runs: list[FileInfo]) -> Coverage:
+    """What the runs say of all slices of the snapshot; the newest answer is kept."""
+    place = f"{KIND} {asked.definition.name}"
+    known: tuple[list[FileInfo], Coverage] | None = table.kept.get(place)
+    if known is None or known[0] != runs:
+        heads = read_heads(table.read.storage, runs)
         kind = bound_type(asked.expression)
-        table.kept[place] = coverage(table.read, asked.definition, kind, table.slices, heads)
-    found: Coverage = table.kept[place]
-    return found
+        found = coverage(table.read, asked.definition, kind, table.slices, heads)
+        known = runs, found
+        table.kept[place] = known
+    return known[1]
 
 
 def _unknown(kind: pa.DataType) -> ColumnBounds:

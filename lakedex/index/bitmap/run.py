@@ -186,4 +186,6 @@ def _packed(table: pa.Table) -> str:
 
 def _unpacked(text: bytes) -> pa.Table:
     with pa.ipc.open_stream(base64.b64decode(text, validate=True)) as reader:
-        return reader.read_all()
+        table = reader.read_all()
+    table.validate(full=True)  # before an offset of it is believed
+    return table

@@ -44,10 +44,10 @@ def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
     table = question.table
     is_zoned = depends_on_zone(expression)
     found = []
-    if _is_asked_for(expression, question):
+    direct = with_nulls_of_whole(question.predicate, expression)
+    if _is_asked_for(expression, direct, table.time_zone):
         zone = table.time_zone
-        asked = with_nulls_of_whole(question.predicate, expression)
-        found.append(Ask(asked, zone, _notes(table, zone) if is_zoned else None))
+        found.append(Ask(direct, zone, _notes(table, zone) if is_zoned else None))
     if not _is_told_by_column(expression, question):
         for zone, predicate in _implied(name, expression, question, is_zoned=is_zoned):
             notes = _notes(table, zone) if is_zoned else None
@@ -56,7 +56,12 @@ def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
 
 
 def implied_in(name: str, expression: Expr, question: Question, zone: str) -> Expr | None:
-    """What the question says of the expression by its bare column; found out once."""
+    """What the question says of the expression by its bare column; found out once.
+
+    Nothing is concluded for functions of functions and of several columns.
+    """
+    if question.table.definitions[name].is_own:
+        return None
     place = f"implied for {name} in {zone}"
     if place not in question.found:
         question.found[place] = implied(question.predicate, expression, zone)
@@ -78,12 +83,11 @@ def unknown_bounds(data_type: pa.DataType, count: int) -> ColumnBounds:
     )
 
 
-def _is_asked_for(expression: Expr, question: Question) -> bool:
+def _is_asked_for(expression: Expr, predicate: Expr, zone: str) -> bool:
     """Whether bounds of the expression would be looked at."""
     used: set[Expr] = set()
     nothing = {expression: unknown_bounds(bound_type(expression), 1)}
-    predicate = with_nulls_of_whole(question.predicate, expression)
-    may_match(predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
+    may_match(predicate, nothing, 1, time_zone=zone, used=used)
     return bool(used)
 
 

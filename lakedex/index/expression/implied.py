@@ -173,7 +173,7 @@ class _Walk:
             values = pa.StructArray.from_arrays([values], [name])
         try:
             rows = pa.RecordBatch.from_arrays([values], [self.path[0]])
-            return evaluate(self.expression, rows, time_zone=self.zone)
+            return evaluate(self.expression, rows, time_zone=self.zone, certain=True)
         except (LakedexError, pa.ArrowException):
             return None
 

@@ -128,13 +128,10 @@ def _by_range(
     asks = asks_of(name, expression, question)
     if not asks:
         return _not_asked_for(expression)
-    column = definition.source_fields[0]
     reason = f"ranges of {expression_text(definition)}"
     if all(ask.by_column for ask in asks):
         reason += ", by what is asked of the column"
-    # Other engines write files of a partition without a word to an index of lakedex.
-    is_own = definition.is_own
-    first = None if is_own else partitions_left(name, column, expression, question, asks)
+    first = partitions_left(definition, expression, question, asks)
     if first is None:
         kept = _of_files(definition, expression, question, asks)
     else:
@@ -154,9 +151,9 @@ def _of_files(
 ) -> Mask | str:
     """The slices whose own entries allow what is asked."""
     count = len(question.slices)
-    column, *others = definition.source_fields
     kind = bound_type(expression)
-    bounds_of = partial(slice_bounds, question, definition.name, column, kind, others=tuple(others))
+    first, *others = definition.source_fields
+    bounds_of = partial(slice_bounds, question, definition.name, first, kind, others=tuple(others))
     keep: Mask = np.ones(count, dtype=np.bool_)
     problem: str | None = None
     is_answered = False
@@ -165,7 +162,7 @@ def _of_files(
         bounds = bounds_of(notes=ask.notes)
         keep &= match(bounds={expression: bounds})
         is_answered |= ask.notes is None or bool(bounds.known.any())
-        if ask.notes is None or ask.by_column or bounds.known.all() or definition.is_own:
+        if ask.notes is None or ask.by_column or definition.is_own or bounds.known.all():
             continue
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
         untold = bounds_of(notes=_UNTOLD)

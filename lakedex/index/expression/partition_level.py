@@ -22,6 +22,7 @@ from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.answer import Mask, Question
 from lakedex.index.cost import lookup_seconds
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.asking import Ask
 from lakedex.index.file_bounds import Notes, bounds_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
@@ -35,10 +36,13 @@ _MUCH_DEARER = 4
 
 
 def partitions_left(
-    name: str, column: str, expression: Expr, question: Question, asks: Sequence[Ask]
+    definition: IndexDefinition, expression: Expr, question: Question, asks: Sequence[Ask]
 ) -> Mask | None:
     """The slices whose partitions may match; None where the partitions are not worth asking."""
-    if not _is_worth_it(name, column, question) or not _is_null_of_null(expression):
+    name, column = definition.name, definition.source_fields[0]
+    if definition.is_own or not _is_null_of_null(expression):
+        return None
+    if not _is_worth_it(name, column, question):
         return None
     partitions = question.partitions
     keys = pa.array([name_id(column) + partition_end(path) for path in partitions], pa.string())

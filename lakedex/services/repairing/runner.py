@@ -15,10 +15,12 @@ from collections.abc import Sequence
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.bitmap_creating import rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.entries import FILES, is_repairable, repair_entries
@@ -116,6 +118,9 @@ def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
     if name.startswith((PREFIX, EXPRESSION)):
         refresh_index(writer, name)
+        return
+    if name.startswith(BITMAP):
+        rebuild_bitmap_index(writer, name)
         return
     if name not in _BUILT_FROM_DATA:
         raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")

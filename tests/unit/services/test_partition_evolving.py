@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from hudi import HudiTable
 
 import lakedex
 from lakedex import ReadOptions
@@ -67,6 +68,10 @@ class Events(Lab):
     def folders(self) -> set[str]:
         return {each.partition for each in self.writer.snapshot().slices}
 
+    def count_of_others(self) -> int:
+        """How many rows another engine finds, which knows nothing of changed folders."""
+        return sum(batch.num_rows for batch in HudiTable(self.path).read())
+
     def files(self, predicate: str) -> set[str]:
         """The folders that are read, after the rows were held against a full scan."""
         assert self.rows(predicate) == self.rows(predicate, indexes=False), predicate
@@ -96,6 +101,7 @@ def test_one_query_prunes_old_and_new_folders_by_the_index(tmp_path, kind):
     assert table.rows("id = '1-2022-10-01-0'") == [changed]
     assert table.files(f"{DAY} = '2022-10-01' and org_id = '1'") >= {"org_id=1"}
     assert len(table.rows()) == 9
+    assert table.count_of_others() == 9
     assert lakedex.open(table.path).verify().ok
 
 
@@ -145,6 +151,7 @@ def test_hashed_folders_stand_before_partitions(tmp_path, from_the_start):
     assert len(table.files(f"{DAY} = '2022-10-02'")) == 3
     table.upsert(event("2", "2022-10-02", ver=2), event("2", "2022-10-01", ver=2))
     assert len(table.rows()) == 6
+    assert table.count_of_others() == 6
     assert lakedex.open(table.path).verify().ok
 
 
@@ -164,6 +171,9 @@ def test_folders_that_could_be_misread_are_refused(tmp_path):
         with pytest.raises(InvalidInput):
             table.evolve(**wrong)
     assert Path(table.path, ".hoodie/hoodie.properties").read_bytes() == before
+    roots = {"lakedex.partition.roots": "s3://a/b,s3://x/y"}
+    with pytest.raises(UnsupportedFeature, match=r"lakedex\.partition\.roots"):
+        table.writer.with_options(roots).bulk_insert(source([event("1", "2022-10-01")], SCHEMA))
     one = Events(tmp_path / "one", partition="org_id")
     with pytest.raises(InvalidInput, match="take the folder for a value"):
         one.evolve(hashed_folders=16)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,13 +15,16 @@ from lakedex import ReadOptions
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.index.bitmap.definitions import ROOT, bitmap_definitions, folder_of
-from lakedex.index.bitmap.run import read_head
+from lakedex.index.bitmap.merging import pairs_of
+from lakedex.index.bitmap.run import FILES, encode_run, read_head
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.repairing.runner import repair_table
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
+from lakedex.storage.address import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.write_lab import Lab, Row, source
@@ -232,6 +237,8 @@ def test_a_wrong_entry_is_found(tmp_path):
         (ours / run.name).write_bytes(run.read_bytes())
     problems = lakedex.open(table.path).verify().problems
     assert {each.kind.value for each in problems} == {"missing", "stale"}
+    assert repair_table(table.writer).after.ok
+    assert table.left("city = 'nowhere'") == 0
 
 
 class _Fails(LocalEngine):
@@ -296,6 +303,15 @@ def test_a_function_of_time_keeps_its_zone(tmp_path):
     table.verified()
 
 
+def test_expressions_of_several_columns_and_of_others(tmp_path):
+    table = Cities(tmp_path, "mor")
+    table.index("n", "concat(upper(trim(city)), p)")
+    table.upsert(row(0, 2, city=" bern "))
+    assert table.left("concat(upper(trim(city)), p) = 'BERNp0'", "n") == 1
+    assert table.left("concat(upper(trim(city)), p) is null", "n") == 4
+    table.verified()
+
+
 def test_numbers_that_are_none_are_found(tmp_path):
     # traps: B1
     table = Cities(tmp_path)
@@ -307,3 +323,42 @@ def test_numbers_that_are_none_are_found(tmp_path):
     assert table.left("x > 1000.0", "n") == 2
     assert table.left("x is null", "n") == 1
     assert table.left("not (x < 1000.0)", "n") == 2
+
+
+def test_a_write_that_fails_leaves_what_is_right(tmp_path):
+    table = Cities(tmp_path, "mor")
+    table.index("c", "city")
+
+    def fail() -> None:
+        raise InvalidInput("the disk is full")
+
+    with pytest.raises(InvalidInput, match="disk is full"):
+        table.meanwhile(fail).upsert(source([row(0, 2, city="bern")], SCHEMA))
+    assert table.left("city = 'bern'") == 0
+    table.upsert(row(0, 2, city="kyiv"))
+    assert table.left("city = 'kyiv'") == 1
+    table.verified()
+
+
+def test_bytes_of_a_run_are_not_believed(tmp_path):
+    values = pa.array(["a", "b", None, "b"])
+    files = pa.table([["p", "p"], ["x.parquet", "y.parquet"], [1, 2]], schema=FILES)
+    data = encode_run(values, np.array([0, 0, 1, 1]), files)
+    storage = StorageAddress.of(str(tmp_path)).open()
+    storage.create("whole", data)
+    head = read_head(storage, "whole", len(data))
+    assert pairs_of(storage, head)[0].to_pylist() == ["a", "b", "b", None]
+    chances = random.Random(4711)
+    refused = 0
+    for number in range(300):
+        broken = bytearray(data)
+        for _ in range(chances.randint(1, 4)):
+            broken[chances.randrange(len(broken))] = chances.randrange(256)
+        if number % 3 == 0:
+            del broken[chances.randrange(len(broken)) :]
+        storage.create(f"{number}", bytes(broken))
+        try:
+            pairs_of(storage, read_head(storage, f"{number}", len(broken)))
+        except LakedexError:
+            refused += 1
+    assert refused > 150
