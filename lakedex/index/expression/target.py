@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
@@ -24,6 +25,16 @@ PREFIX: Final = "expr_index_"
 _ANY_ZONE = "UTC"
 _MOST_SHIFTED_DAYS = 800
 """Days that clocks and the starts of years may lie away from a date."""
+
+
+def given_name(name: str) -> str:
+    """The name that an expression index was given, from that of its partition.
+
+    Example:
+        >>> given_name("expr_index_own-total"), given_name("expr_index_day")
+        ('total', 'day')
+    """
+    return name.removeprefix(OWN_EXPRESSION_PREFIX).removeprefix(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

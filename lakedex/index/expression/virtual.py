@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.expr.depth import check_depth
 from lakedex.expr.tree import (
@@ -28,7 +27,7 @@ from lakedex.expr.tree import (
 )
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import depends_on_zone, indexed_expression
-from lakedex.index.expression.target import PREFIX
+from lakedex.index.expression.target import PREFIX, given_name
 
 Path = tuple[str, ...]
 Zones = Callable[[], Mapping[str, str]]
@@ -80,7 +79,7 @@ def expression_named(
     wanted = name.lower()
     if wanted in (field.name.lower() for field in schema):
         return None
-    names = {_given_name(each).lower(): each for each in definitions if each.startswith(PREFIX)}
+    names = {given_name(each).lower(): each for each in definitions if each.startswith(PREFIX)}
     index = names.get(wanted)
     if index is None:
         return None
@@ -94,10 +93,6 @@ def expression_named(
             f"{time_zone}; ask in {zone}, or write the expression instead of its name"
         )
     return expression
-
-
-def _given_name(index: str) -> str:
-    return index.removeprefix(OWN_EXPRESSION_PREFIX).removeprefix(PREFIX)
 
 
 def _replaced(node: Expr, known: Mapping[Path, Expr]) -> Expr:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import columns_of
-from lakedex.index.expression.target import PREFIX, ExpressionTarget
+from lakedex.index.expression.target import ExpressionTarget, given_name
 from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
 from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
 from lakedex.write.rows import KEY
@@ -86,7 +86,7 @@ class RowOrder:
         if len(names) > MOST_DIMENSIONS:
             raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
         known = {each.name: each for each in expressions}
-        known |= {name.removeprefix(PREFIX): each for name, each in known.items()}
+        known |= {given_name(name): each for name, each in known.items()}
         for number, name in enumerate(names):
             if not isinstance(name, str) or not (name in schema.names or name in known):
                 raise InvalidInput(
@@ -123,8 +123,7 @@ class RowOrder:
 
     def expression(self, name: str) -> ExpressionTarget | None:
         """The expression index of a name in the order; None for a column."""
-        spellings = (name, PREFIX + name)
-        return next((each for each in self.computed if each.name in spellings), None)
+        return next((e for e in self.computed if name in (e.name, given_name(e.name))), None)
 
     def values(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
         """What rows are compared by under a name of the order."""
