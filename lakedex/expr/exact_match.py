@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakedex.errors import LakedexError
-from lakedex.expr.arrays import is_text, valid_mask
+from lakedex.expr.arrays import valid_mask
 from lakedex.expr.evaluate import evaluate, true_rows
-from lakedex.expr.leaf_match import Subject, is_portable
+from lakedex.expr.leaf_match import Subject
 from lakedex.expr.tree import Expr, Not, columns_of
 
 
@@ -43,13 +42,8 @@ def match_exactly(
     if not bounds or len(bounds) < len(columns):
         return None
     unknown = np.zeros(len(bounds[0]), np.bool_)
-    is_portable_leaf = is_portable(leaf)
     for entry in bounds:
         unknown |= ~entry.known | (~valid_mask(entry.minimum) & ~entry.all_null)
-        if not is_portable_leaf and is_text(entry.type):
-            # Engines of other Unicode versions may change other letters.
-            plain = pc.fill_null(pc.string_is_ascii(entry.minimum), fill_value=True)
-            unknown |= ~plain.to_numpy(zero_copy_only=False)
     try:
         values = [entry.minimum for entry in bounds]
         rows = pa.RecordBatch.from_arrays(values, names=[column.path[0] for column in columns])
