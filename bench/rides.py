@@ -7,6 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from lakedex.engine import LocalEngine
+from lakedex.services.index_creating import create_index
+from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
 from tests.support.index_specs import SecondaryIndex
 from tests.support.table_builder import TableBuilder
 
@@ -76,14 +83,32 @@ def build(
         ]
     )
     if kind == "mor":
-        stored = builder.rows()
-        chosen = stored.take(pa.array(np.sort(rng.permutation(len(stored))[: len(stored) // 10])))
-        newer = pa.array(np.full(len(chosen), 2))
-        free = pa.array(np.zeros(len(chosen)))
-        builder.log_commit(
-            chosen.set_column(SCHEMA.get_field_index("ver"), "ver", newer).set_column(
-                SCHEMA.get_field_index("amount"), "amount", free
-            )
-        )
+        builder.log_commit(_updates(builder.rows(), rng))
     builder.finish()
     return builder
+
+
+def write(path: Path, rows: int, files: int) -> pa.Table:
+    """The same merge-on-read table, written by lakedex itself, with one file a day."""
+    rng = np.random.default_rng(5)
+    made = rides(0, rows, max(rows // RIDES_PER_RIDER, 1), rng)
+    days = pa.array(np.char.add("day-", (np.arange(rows) * files // rows).astype(str)))
+    whole = made.append_column("day", days).select(SCHEMA.names).cast(SCHEMA)
+    address = StorageAddress.of(str(path))
+    settings = {"hoodie.index.type": "GLOBAL_RECORD_LEVEL_INDEX"}
+    create_table(address.open(), TableSpec("t", SCHEMA, "id", "ver", "day", "mor", settings))
+    writer = TableWriter(address, LocalEngine())
+    writer.bulk_insert(ArrowRowSource(whole))
+    create_index(writer, "rider", "rider")
+    writer.upsert(ArrowRowSource(_updates(whole, rng)))
+    return whole
+
+
+def _updates(stored: pa.Table, rng: np.random.Generator) -> pa.Table:
+    """A tenth of the rows, each with a newer version."""
+    chosen = stored.take(pa.array(np.sort(rng.permutation(len(stored))[: len(stored) // 10])))
+    newer = pa.array(np.full(len(chosen), 2))
+    free = pa.array(np.zeros(len(chosen)))
+    return chosen.set_column(SCHEMA.get_field_index("ver"), "ver", newer).set_column(
+        SCHEMA.get_field_index("amount"), "amount", free
+    )

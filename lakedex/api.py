@@ -19,6 +19,7 @@ from lakedex.index.bitmap.catalog import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
+from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.catalog import list_windowed
 from lakedex.prune import (
     ANY_ENGINE,
@@ -33,9 +34,8 @@ from lakedex.prune import (
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
-from lakedex.services.advising import Advice, advise_table
-from lakedex.services.assuming import with_assumed
-from lakedex.services.verifying import Listener, VerifyReport, verify
+from lakedex.services import advising, verifying
+from lakedex.services import assuming as assumptions
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
@@ -196,7 +196,7 @@ class Table:
         if isinstance(assuming, str) or assuming:
             view = self._at(as_of)
             tree = self._understood(view, filter).tree
-            return with_assumed(
+            return assumptions.with_assumed(
                 view,
                 None if tree is None else normalise(tree),
                 report,
@@ -249,6 +249,7 @@ class Table:
             view.definitions,
             view.metadata,
             dropped=view.dropped_indexes,
+            behind=composites_behind(view.timeline, view.definitions),
             builds=view.builds,
             storage=view.storage,
         )
@@ -264,22 +265,22 @@ class Table:
         """
         return usage_of(self._snapshot.storage)
 
-    def advise(self, name: str | None = None) -> Advice:
+    def advise(self, name: str | None = None) -> advising.Advice:
         """Indexes to create and to drop, judging by the queries that were counted.
 
         Args:
             name: What the statements call the table; by its path unless told.
         """
         shown = name or f"lakedex.`{self.path.replace('`', '``')}`"
-        return advise_table(self._snapshot, self.usage(), shown)
+        return advising.advise_table(self._snapshot, self.usage(), shown)
 
     def verify(
         self,
         indexes: Sequence[str] | None = None,
         *,
-        listener: Listener | None = None,
+        listener: verifying.Listener | None = None,
         threads: int | None = None,
-    ) -> VerifyReport:
+    ) -> verifying.VerifyReport:
         """Hold every entry of every index, or of some, against the data.
 
         Args:
@@ -288,7 +289,9 @@ class Table:
             threads: How many file slices are read at a time; as many as there are cores.
         """
         zone = self._options.expression_time_zone or self._options.time_zone
-        return verify(self._snapshot, indexes, time_zone=zone, listener=listener, threads=threads)
+        return verifying.verify(
+            self._snapshot, indexes, time_zone=zone, listener=listener, threads=threads
+        )
 
     def _metadata_table(self) -> MetadataTable:
         if self._snapshot.metadata is None:
@@ -338,7 +341,7 @@ class Table:
                 f"not {condition!r}"
             )
         zone = self._options.time_zone
-        bound = bind_predicate(tree, view.schema, time_zone=zone)
+        bound = bind_predicate(view.with_index_names(tree, zone), view.schema, time_zone=zone)
         return _Question(bound, text)
 
     def _planned(self, view: Snapshot, question: _Question, reader: Reader) -> Report:

@@ -53,7 +53,7 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
     """The bounds of a call or cast from those of its operand; None when they say nothing."""
     operand = operand_of(expr)
     try:
-        order = None if operand is None else _order(expr, operand, zone)
+        order = None if operand is None else order_of(expr, operand, zone)
         if operand is None or order is None:
             return None
         kind = type_of(operand)
@@ -62,10 +62,10 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
         low, high = inner.minimum.cast(kind), inner.maximum.cast(kind)
         if _cut_off(inner.type, kind):
             return None
-        low, high = _prepared(low, order, zone, -1), _prepared(high, order, zone, 1)
+        low, high = moved_outwards(low, order, zone, -1), moved_outwards(high, order, zone, 1)
         both = valid_mask(low) & valid_mask(high) & inner.known
         low, high = masked(low, both), masked(high, both)
-        minimum, maximum = (_applied(expr, values, zone) for values in (low, high))
+        minimum, maximum = (applied(expr, values, zone) for values in (low, high))
         rising = pc.fill_null(pc.less_equal(minimum, maximum), fill_value=False)
     except (LakedexError, pa.ArrowException):
         return None
@@ -92,7 +92,8 @@ def _call_type(
         return None
 
 
-def _order(expr: Expr, operand: Expr, zone: str) -> Order | None:
+def order_of(expr: Expr, operand: Expr, zone: str) -> Order | None:
+    """How a call or cast keeps the order of its operand; None when it does not."""
     if isinstance(expr, Cast):
         source = type_of(operand)
         return None if source is None else _cast_order(source, expr.type, zone)
@@ -142,9 +143,9 @@ def _cut_off(stored: pa.DataType, kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(stored) and stored.scale < kind.scale)
 
 
-def _prepared(values: pa.Array, order: Order, zone: str, direction: int) -> pa.Array:
+def moved_outwards(values: pa.Array, order: Order, zone: str, direction: int) -> pa.Array:
     """A bound moved outwards for clocks that go back, null outside the years that sort."""
-    per_second = _units_per_second(values.type)
+    per_second = units_per_second(values.type)
     if order.clock and fixed_offset(zone) is None:
         shift = direction * (LARGEST_SHIFT // MICROS_PER_SECOND) * per_second
         numbers = numpy_values(values).astype(np.int64)
@@ -160,11 +161,13 @@ def _prepared(values: pa.Array, order: Order, zone: str, direction: int) -> pa.A
     return masked(values, (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND))
 
 
-def _units_per_second(kind: pa.DataType) -> int:
+def units_per_second(kind: pa.DataType) -> int:
+    """How many units of a type of times, or of whole numbers, a second has."""
     return _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1
 
 
-def _applied(expr: Expr, values: pa.Array, zone: str) -> pa.Array:
+def applied(expr: Expr, values: pa.Array, zone: str) -> pa.Array:
+    """What a call or cast gives for values of its operand."""
     if isinstance(expr, Cast):
         return cast(values, expr.type, time_zone=zone)
     arguments = [

@@ -15,11 +15,13 @@ from lakedex.expr.arithmetic_types import arithmetic_arguments
 from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.functions import canonical_name
+from lakedex.expr.functions.times import DEFAULT_PATTERN
 from lakedex.expr.literal_cast import cast_literal
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 
 _MOMENT = pa.timestamp("us", "UTC")
 _ANY_ZONE = "UTC"
+_PATTERN = Literal(DEFAULT_PATTERN, pa.string())
 _ARITHMETIC = frozenset(["+", "-", "*", "/", "%", "div"])
 _CHOICES = frozenset(["coalesce", "greatest", "least"])
 _OF_DATE = frozenset(
@@ -103,7 +105,14 @@ def _of_time(name: str, arguments: Arguments) -> Call:
 
 def _from_seconds(name: str, arguments: Arguments) -> Call:
     seconds, *rest = arguments
-    return Call(name, (_as(seconds, pa.int64()), *rest))
+    return Call(name, (_as(seconds, pa.int64()), *(rest or [_PATTERN])))
+
+
+def _to_seconds(name: str, arguments: Arguments) -> Call:
+    """The pattern is for texts only, and has a default."""
+    time, *rest = arguments
+    is_text = family(bound_type(time)) is Family.STRING
+    return Call(name, (time, *((rest or [_PATTERN]) if is_text else ())))
 
 
 def _start_of_text(_name: str, arguments: Arguments) -> Call:
@@ -156,6 +165,7 @@ _RULES: dict[str, Callable[[str, Arguments], Call]] = {
     **dict.fromkeys(_OF_TIME, _of_time),
     "concat": _joined,
     "from_unixtime": _from_seconds,
+    "unix_timestamp": _to_seconds,
     "left": _start_of_text,
     "round": _rounded,
 }

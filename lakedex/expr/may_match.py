@@ -23,6 +23,7 @@ from lakedex.expr.functions import canonical_name
 from lakedex.expr.leaf_match import Subject, match_leaf
 from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
 
+_EITHER_WAY = frozenset("+*&|^")
 _CASTS = {
     "to_date": pa.date32(),
     "date": pa.date32(),
@@ -69,7 +70,8 @@ def expression_key(expr: Expr) -> object:
     """What two scalar expressions have in common when they mean the same.
 
     Types of columns and other names of functions do not count, a function that is a cast is that
-    cast, and casts that a function does by itself count as if they were there.
+    cast, casts that a function does by itself count as if they were there, and so do sums and
+    products the other way round.
 
     Example:
         >>> ts = Column(("ts",), pa.date32())
@@ -87,8 +89,9 @@ def expression_key(expr: Expr) -> object:
             return ("cast", _CASTS[canonical_name(name)], expression_key(argument))
         case Call():
             whole = with_casts_of_call(expr)
+            name = canonical_name(whole.function)
             inner = tuple(map(expression_key, whole.arguments))
-            return ("call", canonical_name(whole.function), inner)
+            return ("call", name, tuple(sorted(inner, key=repr)) if name in _EITHER_WAY else inner)
         case Cast(child, kind):
             return ("cast", kind, expression_key(child))
         case _:

@@ -1,6 +1,7 @@
 """File groups and slices: names, what a query sees of them, and their merged rows."""
 
 from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY, ReadContext, partition_layout
+from lakedex.filegroup.counting import count_rows, count_rows_of
 from lakedex.filegroup.names import (
     BaseFile,
     LogFile,
@@ -8,7 +9,7 @@ from lakedex.filegroup.names import (
     log_file_name,
     parse_data_file,
 )
-from lakedex.filegroup.reading import count_rows, read_slice
+from lakedex.filegroup.reading import read_slice
 from lakedex.filegroup.slices import (
     FileSlice,
     FileSliceId,
@@ -29,6 +30,7 @@ __all__ = [
     "all_versions",
     "base_file_name",
     "count_rows",
+    "count_rows_of",
     "latest_slices",
     "log_file_name",
     "parse_data_file",

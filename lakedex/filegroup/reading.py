@@ -9,20 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing
-from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
-from lakedex.filegroup.log_changes import (
-    block_keys,
-    ordering_values,
-    read_changes,
-    slice_blocks,
-)
+from lakedex.filegroup.context import ReadContext
+from lakedex.filegroup.log_changes import ordering_values, read_changes
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
-from lakedex.format.logfile import BlockKind
 from lakedex.format.parquet.tail import PARQUET_ERRORS
 
 BATCH_ROWS = 131_072
@@ -53,22 +46,6 @@ def read_slice(
     inserts = changes.inserts()
     if inserts.num_rows:
         yield inserts.select(columns)
-
-
-def count_rows(context: ReadContext, file_slice: FileSlice) -> int:
-    """How many rows a slice has; with nothing but updates in its logs only keys are read."""
-    blocks = slice_blocks(context, file_slice)
-    keys = context.merge_columns()[:1]
-    marks = {DELETED_FLAG, OPERATION}.intersection(context.schema.names)
-    if marks or any(block.kind is BlockKind.DELETE for block in blocks) or len(keys) != 1:
-        return sum(part.num_rows for part in read_slice(context, file_slice, keys))
-    target = context.target(keys)
-    stored = [context.record_keys(rows) for rows in base_rows(context, file_slice, target, None)]
-    logged = [block_keys(context, block, target, file_slice.partition) for block in blocks]
-    base = pa.chunked_array(stored, pa.string())
-    changed = pa.chunked_array(logged, pa.string()).unique()
-    in_base = pc.sum(pc.is_in(changed, value_set=base)).as_py() or 0
-    return len(base) + len(changed) - in_base
 
 
 def base_rows(

@@ -216,6 +216,10 @@ class Lake:
         """The plan of an earlier state, or of the changes, of a table that a query names."""
         return self._statements.earlier_state(node)
 
+    def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of a query that names expression indexes of our tables."""
+        return self._statements.index_names(plan)
+
     def run_statement(self, name: str) -> str:
         """Run a statement that was taken before."""
         return self._statements.run(name)

@@ -57,6 +57,9 @@ class Tables(Protocol):
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
         """TIMESTAMP AS OF and its like."""
 
+    def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """A query with a column that Spark does not find."""
+
     def run_statement(self, name: str) -> str:
         """A statement that was taken before."""
 
@@ -180,6 +183,10 @@ class TableServer:
         """The plan of an earlier state or of the changes of a table, named in a query."""
         return self._tables.earlier_state(message[1])
 
+    def named(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of a query that names expression indexes; nothing, if it does not."""
+        return self._tables.index_names(message[1])
+
     def run(self, message: str) -> str:
         """Run a statement that was taken."""
         return self._tables.run_statement(message.partition("\n")[2])
@@ -240,7 +247,7 @@ def _handler(verb: str) -> Handler:
 
 _VERBS = (
     *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
-    *("check", "merged_counts"),
+    *("check", "merged_counts", "named"),
     *("stream_newest", "stream_next", "stream_batch", "stream_write"),
 )
 _callback = Callback({verb: _handler(verb) for verb in _VERBS})

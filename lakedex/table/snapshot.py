@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
+from lakedex.config.metadata_options import expression_zones
 from lakedex.errors import FileMissing, LakedexError
+from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
 from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
+from lakedex.index.expression.virtual import expression_named, with_expressions
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files
+from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
 from lakedex.table.schema_resolution import schema_history, table_schema
 from lakedex.timeline import Action, Timeline, load_table_config
@@ -104,6 +108,11 @@ class Snapshot:
         return find_dropped(names, self._full_timeline, metadata.timeline if metadata else None)
 
     @cached_property
+    def expression_zones(self) -> Mapping[str, str]:
+        """The time zones that expression indexes are computed in, as far as the table tells."""
+        return expression_zones(read_own_properties(self.storage))
+
+    @cached_property
     def listing(self) -> Listing:
         """The data files of the table."""
         return list_files(self.storage, self.metadata)
@@ -152,6 +161,15 @@ class Snapshot:
             is_committed=self.timeline.is_committed_write,
         )
 
+    def expression_named(self, name: str, time_zone: str) -> Expr | None:
+        """The bound expression of an index that a query names; None for all else."""
+        zones = partial(getattr, self, "expression_zones")
+        return expression_named(name, self.schema, self.definitions, zones, time_zone)
+
+    def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
+        """A predicate that is not bound yet, with names of expression indexes understood."""
+        return with_expressions(predicate, partial(self.expression_named, time_zone=time_zone))
+
     def indexed_table(
         self, *, time_zone: str = "UTC", expression_time_zone: str | None = None
     ) -> IndexedTable | None:
@@ -167,5 +185,6 @@ class Snapshot:
             is_latest=self.is_latest,
             time_zone=time_zone,
             expression_time_zone=expression_time_zone,
+            zones=partial(getattr, self, "expression_zones"),
             kept=self._kept,
         )

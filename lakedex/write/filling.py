@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from lakedex.engine import Engine
-from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.tree import Literal
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
@@ -56,12 +56,8 @@ def fill_in_order(
     touched = {FileSliceId(group.partition, group.file_id): group for group in groups}
     partitions = {part.partition for part in new}
     small = small_groups(stock.slices, touched, stock.sizes, stock.placing, partitions)
-    boxes, takers = {}, {}
-    for partition, own in small.items():
-        takers[partition] = own[:_MOST_FILLED]
-        bounds = _bounds(facts, stock.snapshot, order, takers[partition])
-        if bounds:
-            boxes[partition] = Boxes.of(order, bounds)
+    takers = {partition: own[:_MOST_FILLED] for partition, own in small.items()}
+    boxes = _boxes(facts, stock.snapshot, order, takers)
     if not boxes:
         return list(new)
     parts = [Part(each.partition, each.segment) for each in new if each.partition in boxes]
@@ -102,22 +98,28 @@ def _filled(
     return rest
 
 
-def _bounds(
-    facts: TableFacts, snapshot: Snapshot, order: RowOrder, takers: Sequence[Group]
-) -> list[ColumnBounds]:
-    """What the indexes tell of some groups, by the names of an order; nothing unless of all."""
+def _boxes(
+    facts: TableFacts, snapshot: Snapshot, order: RowOrder, takers: Mapping[str, Sequence[Group]]
+) -> dict[str, Boxes]:
+    """What the indexes tell of some groups by partition; nothing unless of all names."""
     table = snapshot.indexed_table()
-    slices = tuple(group.current for group in takers if group.current is not None)
+    groups = [group for own in takers.values() for group in own]
+    slices = tuple(group.current for group in groups if group.current is not None)
     if table is None or not slices:
-        return []
+        return {}
     question = Question(Literal(value=True), slices, table)
-    found = []
-    for name in order.columns:
-        place = _place(facts, table, order, name)
-        if place is None:
-            return []
-        found.append(slice_bounds(question, *place))
-    return found
+    places = [_place(facts, table, order, name) for name in order.columns]
+    known = [place for place in places if place is not None]
+    if len(known) < len(places):
+        return {}
+    bounds = [slice_bounds(question, *place) for place in known]
+    partition_of = np.array([each.partition for each in slices])
+    return {
+        partition: Boxes.of(
+            order, [each.take(np.flatnonzero(partition_of == partition)) for each in bounds]
+        )
+        for partition in takers
+    }
 
 
 def _place(

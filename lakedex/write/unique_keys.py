@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.engine import Engine
-from lakedex.filegroup import FileSlice, ReadContext, count_rows
+from lakedex.filegroup import FileSlice, ReadContext, count_rows_of
 from lakedex.format.parquet.footer import read_footer
 from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.group_reader import GroupReader
@@ -93,12 +93,15 @@ def _count(task: _Task) -> tuple[int, int]:
     readers = (GroupReader(folder, described, group, task.index.visible) for group in task.groups)
     return (
         sum(live_count(reader) for reader in readers),
-        sum(_rows(context, current) for current in task.slices),
+        _rows(context, task.slices),
     )
 
 
-def _rows(context: ReadContext, current: FileSlice) -> int:
-    if current.logs or current.base is None:
-        return count_rows(context, current)
-    path = current.path_of(current.base.name)
-    return read_footer(context.storage.source(path, current.base.size_bytes)).row_count
+def _rows(context: ReadContext, slices: Sequence[FileSlice]) -> int:
+    merged = [current for current in slices if current.logs]
+    plain = [(current, current.base) for current in slices if not current.logs and current.base]
+    footers = (
+        read_footer(context.storage.source(current.path_of(base.name), base.size_bytes))
+        for current, base in plain
+    )
+    return count_rows_of(context, merged) + sum(footer.row_count for footer in footers)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.filegroup import count_rows
+from lakedex.filegroup import count_rows, count_rows_of
 from tests.support.golden import golden_names, golden_queries
 
 KEY_COLUMNS = ("_hoodie_record_key", "_hoodie_partition_path")
@@ -95,6 +95,7 @@ def test_rows_are_counted_without_reading_them(golden, name):
     snapshot = lakedex.open(fixture.path).snapshot
     counted = sum(count_rows(snapshot.read_context, each) for each in snapshot.slices)
     assert counted == fixture.expected["row_count"]
+    assert count_rows_of(snapshot.read_context, snapshot.slices) == counted
 
 
 @pytest.mark.parametrize("name", golden_names())

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, UnsupportedFeature
+from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.temporal.zones import LARGEST_SHIFT
@@ -21,6 +22,8 @@ from lakedex.index.expression.own import source_names
 
 PREFIX: Final = "expr_index_"
 _ANY_ZONE = "UTC"
+_MOST_SHIFTED_DAYS = 800
+"""Days that clocks and the starts of years may lie away from a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +61,8 @@ class ExpressionTarget:
         Raises:
             UnsupportedFeature: It is not known what Spark gives for one of them.
         """
-        if self.zone is not None:
-            for name in self.sources:
-                _check_in_range(rows[name])
+        for name in self.sources:
+            _check_in_range(rows[name])
         found = evaluate(
             self.expression, rows, time_zone=self.zone or _ANY_ZONE, certain=self.definition.is_own
         )
@@ -99,9 +101,13 @@ class ExpressionTarget:
 
 def _check_in_range(values: pa.ChunkedArray) -> None:
     """Refuse moments whose wall-clock time does not fit into 64 bits."""
-    if not pa.types.is_timestamp(values.type):
+    if pa.types.is_timestamp(values.type):
+        ends = pc.min_max(values.cast(pa.int64()))
+        limit = np.iinfo(np.int64).max - LARGEST_SHIFT
+    elif pa.types.is_date32(values.type):
+        ends = pc.min_max(values.cast(pa.int32()))
+        limit = np.iinfo(np.int64).max // MICROS_PER_DAY - _MOST_SHIFTED_DAYS
+    else:
         return
-    ends = pc.min_max(values.cast(pa.int64()))
-    limit = np.iinfo(np.int64).max - LARGEST_SHIFT
     if any(end.is_valid and abs(end.as_py()) > limit for end in ends.values()):
         raise UnsupportedFeature("a moment at the very end of time")

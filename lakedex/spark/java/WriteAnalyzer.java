@@ -7,9 +7,11 @@ import java.util.Set;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.unsafe.Platform;
 
 /**
- * A session's analyzer, that passes writes of DataFrames into our tables to Python.
+ * A session's analyzer, that passes writes of DataFrames into our tables to Python, and queries
+ * that name a column which Spark does not find: it may be the name of an index.
  *
  * Spark would count Hudi's five columns when it holds the columns of a DataFrame against those of
  * the table, and takes no `writeTo` for such tables. All else goes to the analyzer behind it.
@@ -57,7 +59,28 @@ public final class WriteAnalyzer extends Analyzer {
       own = StatementParser.command(
           session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
     }
-    return behind.executeAndCheck(own == null ? plan : own, tracker);
+    LogicalPlan asked = own == null ? plan : own;
+    try {
+      return behind.executeAndCheck(asked, tracker);
+    } catch (Throwable failure) {
+      LogicalPlan named = isUnresolved(failure) ? named(asked) : null;
+      if (named == null) {
+        Platform.throwException(failure);
+      }
+      return behind.executeAndCheck(named, tracker);
+    }
+  }
+
+  /** Whether Spark found no column of some name. */
+  private static boolean isUnresolved(Throwable failure) {
+    String message = failure.getMessage();
+    return message != null && message.startsWith("[UNRESOLVED_COLUMN");
+  }
+
+  /** The plan with expressions in the place of names of indexes; null where it names none. */
+  private LogicalPlan named(LogicalPlan plan) {
+    Object answer = Python.call("named", Arrays.asList(new Object[] {session, plan}));
+    return answer instanceof LogicalPlan ? (LogicalPlan) answer : null;
   }
 
   public LogicalPlan execute(LogicalPlan plan) {

@@ -133,5 +133,11 @@ class Plans:
             return self._jvm.org.apache.spark.sql.classic.ExpressionUtils.expression(column._jc)
         return column._jc.expr()
 
+    def plain_expression(self, column: Column) -> Node:
+        """The expression of a column as a parser gives it, to stand in a plan."""
+        if self._is_classic:
+            return self.spark._jsparkSession.expression(column._jc)
+        return column._jc.expr()
+
     def _type(self, kind_of: DataType) -> Node:
         return self.spark._jsparkSession.parseDataType(kind_of.json())

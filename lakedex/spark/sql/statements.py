@@ -31,6 +31,7 @@ from lakedex.spark.sql import (
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement
 from lakedex.spark.sql.explaining import explain
 from lakedex.spark.sql.extra_statements import prepare_extra
+from lakedex.spark.sql.index_names import with_index_names
 from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind
 from lakedex.spark.sql.time_travel import earlier_state
@@ -147,6 +148,10 @@ class Statements:
     def earlier_state(self, node: Node) -> Any:  # noqa: ANN401 - a plan or nothing
         """The plan in the place of TIMESTAMP AS OF and its like."""
         return earlier_state(self._context, node)
+
+    def index_names(self, plan: Node) -> Any:  # noqa: ANN401 - a plan or nothing
+        """A query with expressions in the place of names of indexes."""
+        return with_index_names(self._context, plan)
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
         if plan is None or kind(plan) == "Call":

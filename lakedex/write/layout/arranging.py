@@ -27,6 +27,8 @@ _LEAST_SAMPLE = 5_000
 _MOST_SAMPLE = 500_000
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
+_LITTLE_BYTES = 4 << 20
+"""The driver looks through so little sooner than it starts a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,9 @@ def fit(
     for share in _shares(engine, parts):
         own = {part.partition: boxes[part.partition] for part in share}
         tasks.append(SpreadTask(facts, order, share, own))
-    answers = engine.map("fit the rows into small files", spread_rows, tasks)
+    is_little = sum(part.size_bytes for part in parts) <= _LITTLE_BYTES
+    run = engine.map_small if is_little else engine.map
+    answers = run("fit the rows into small files", spread_rows, tasks)
     return list(chain.from_iterable(answers))
 
 

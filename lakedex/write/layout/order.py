@@ -91,7 +91,7 @@ class RowOrder:
             if not isinstance(name, str) or not (name in schema.names or name in known):
                 raise InvalidInput(
                     f"the table has no column {name!r} to lay rows out by, and no such expression "
-                    "index"
+                    "index: create that first, or name others"
                 )
             if name in names[:number]:
                 raise InvalidInput(f"the column {name!r} stands twice in the order")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from typer.testing import CliRunner
 
 import lakedex
 from lakedex import ReadOptions
+from lakedex.cli.main import app
+from lakedex.engine import LocalEngine
 from lakedex.index.definitions import IndexDefinition
 from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import BackgroundBuild, start_build
 from lakedex.services.indexing.claims import put_down
+from lakedex.storage.address import StorageAddress
 from lakedex.upkeep.cleaning import clean_table
+from lakedex.write.verbs import TableWriter
 from tests.support.index_builds import FIRST, assert_no_trace, lead
+from tests.support.killing import DieAt, finish, start
 from tests.support.secondary import Trips
 
 ZONE = "lakedex.expression.time.zone"
@@ -130,3 +136,34 @@ def test_a_clean_takes_entries_away_while_it_is_built(tmp_path):
     lead(trips.writer, claim, {"switch": clean})
     assert files(trips, "upper(rider) = 'NEW'") == 1
     trips.assert_whole()
+
+
+def build_hours(path: str) -> None:
+    """A job for a process of its own."""
+    writer = TableWriter(StorageAddress.of(path), LocalEngine(1), {ZONE: "Asia/Kolkata"})
+    create_index(writer, "idx_hour", "from_unixtime(ts, 'HH')", wait=False).wait()
+
+
+@pytest.mark.parametrize(("is_after", "is_whole"), [(False, False), (True, True)])
+def test_one_that_is_killed_at_its_end_is_whole_with_its_zone_or_not_there(
+    tmp_path, is_after, is_whole
+):
+    """The completed instant decides; whoever comes next finds the time zone too."""
+    trips = Trips(tmp_path / "t")
+    trips.writer.insert(trips.rows(*FIRST))
+    death = DieAt(text=".indexing", skip=2, is_after=is_after)
+    assert finish(start(build_hours, trips.path, watch=death)) == -9
+    trips.writer.with_options({ZONE: "UTC"}).upsert(trips.rows(("d1", 7200, "dan", "lima")))
+    assert (HOUR.name in trips.table().snapshot.config.metadata_partitions) == is_whole
+    asked = "from_unixtime(ts, 'HH') = '07'"
+    assert files(trips, asked, "Asia/Kolkata") == (1 if is_whole else 3)
+    trips.assert_whole()
+
+
+def test_the_command_line_builds_one(tmp_path):
+    trips = Trips(tmp_path / "t")
+    trips.writer.insert(trips.rows(*FIRST))
+    asked = ["index", "build", trips.path, "idx_upper", "--on", "upper(rider)"]
+    done = CliRunner().invoke(app, asked)
+    assert done.output.strip() == f"built {UPPER.name}"
+    assert files(trips, "upper(rider) = 'ANN'") == 1

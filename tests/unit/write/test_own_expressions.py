@@ -15,6 +15,7 @@ from lakedex.config import keys
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.inline import writer_with_services
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.table.own_properties import read_own_properties
@@ -106,7 +107,7 @@ EXPRESSIONS = [
     ("concat(name, '-', p)", "concat(name, '-', p) = 'Bob-2 -p1'", 1),
     ("price * qty", "price * qty > 9.5", 2),
     ("price * qty", "price * cast(qty as double) = 3.0", 2),
-    ("price * 2", "price * 2.0D >= 9", 2),
+    ("price * 2", "2.0D * price >= 9", 2),
     ("qty + 1", "qty + 1 in (2, 5)", 4),
     ("coalesce(name, 'none')", "nvl(name, 'none') = 'none'", 2),
     ("coalesce(qty, 0)", "coalesce(qty, 0) = 0", 0),
@@ -343,4 +344,34 @@ def test_functions_of_hudi_with_texts_as_options(tmp_path, column, options, pred
     create_index(table.writer, "i", column, options=options)
     assert "expr_index_i" in table.properties[keys.METADATA_PARTITIONS]
     assert table.files(predicate) == files
+    table.verified()
+
+
+OPTIONS = {
+    "hoodie.metadata.index.expression.column": "name",
+    "hoodie.metadata.index.expression.options": "expr='substring', pos=1, len='2'",
+    "hoodie.index.name": "start",
+    "hoodie.expression.index.type": "COLUMN_STATS",
+}
+
+
+def test_write_options_make_an_index_as_hudi_spells_it(tmp_path):
+    table = Batches(tmp_path, loads=2)
+    writer = writer_with_services(table.address, options=OPTIONS)
+    writer.upsert(source([row(0, 2, name="New")], SCHEMA))
+    writer_with_services(table.address, options=OPTIONS).upsert(source([row(1, 2)], SCHEMA))
+    assert table.files("substring(name, 1, 2) = 'Ne'") == 1
+    table.verified()
+    for name, value, message in (
+        ("options", "expr='nope'", "the function 'nope'"),
+        ("options", "expr 'upper'", "no list of options"),
+        ("options", "format='x'", "has no expr"),
+        ("column", "nope", "no column 'nope'"),
+    ):
+        wrong = OPTIONS | {
+            "hoodie.index.name": "i",
+            f"hoodie.metadata.index.expression.{name}": value,
+        }
+        with pytest.raises(LakedexError, match=message):
+            writer_with_services(table.address, options=wrong)
     table.verified()

@@ -1,0 +1,152 @@
+"""Names of expression indexes in the conditions of a query, in the place of their expressions.
+
+Spark is asked first: only a query with a column that Spark cannot find comes here, so that real
+columns come first and other queries pay nothing. A condition sees the tables below it, up to the
+next SELECT; where one of them is not ours, a name has to say its table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as sf
+
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
+from lakedex.spark.read_spec import ReadSpec
+from lakedex.spark.schemas import spark_schema
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.plans import Node, kind, listed, member, name_parts
+from lakedex.table import Snapshot
+
+_ZONE = "spark.sql.session.timeZone"
+_TRANSPARENT = frozenset(
+    ["Filter", "Join", "Sort", "GlobalLimit", "LocalLimit", "Distinct", "Sample", "UnresolvedHint"]
+)
+"""Plans that give the columns of what is below them."""
+_FACE = "LakeFace"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of ours that a condition sees, and how the query calls it."""
+
+    qualifier: str
+    snapshot: Snapshot
+
+
+@dataclass
+class _Scope:
+    tables: list[_Table]
+    is_whole: bool = True
+    """Whether nothing but tables of ours is seen."""
+
+
+def with_index_names(context: Context, plan: Node) -> Any:  # noqa: ANN401 - a plan, or nothing
+    """The plan with expressions in its conditions; nothing where no index is named."""
+    found = _Names(context).plan(plan)
+    return "" if found is plan else found
+
+
+class _Names:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._zone = str(context.spark.conf.get(_ZONE))
+        self._opened: dict[str, Snapshot] = {}
+
+    def plan(self, node: Node) -> Node:
+        """A plan with its conditions understood; the very same where nothing is named."""
+        result = self._with_children(node, self.plan)
+        if kind(node) != "Filter":
+            return result
+        condition = node.condition()
+        understood = self._expression(condition, self._scope(node.child()))
+        if understood is condition:
+            return result
+        maker = self._context.spark.sparkContext._jvm.org.apache.spark.sql.catalyst.plans.logical
+        return maker.Filter(understood, result.child())
+
+    def _with_children(self, node: Node, change: Any) -> Node:  # noqa: ANN401 - a method
+        children = listed(node.children())
+        changed = [change(child) for child in children]
+        if all(new is old for new, old in zip(changed, children, strict=True)):
+            return node
+        return node.withNewChildren(self._context.plans.sequence(changed).toIndexedSeq())
+
+    def _expression(self, node: Node, scope: _Scope) -> Node:
+        if kind(node) == "UnresolvedAttribute":
+            return self._named(node, name_parts(node), scope)
+        changed = self._with_children(node, lambda child: self._expression(child, scope))
+        inner = member(changed, "plan")
+        if inner is None:
+            return changed
+        understood = self.plan(inner)
+        return changed if understood is inner else changed.withNewPlan(understood)
+
+    def _named(self, node: Node, parts: tuple[str, ...], scope: _Scope) -> Node:
+        *qualifier, name = parts
+        if len(qualifier) > 1 or not (qualifier or scope.is_whole):
+            return node
+        found = []
+        for table in scope.tables:
+            if not qualifier or qualifier[0].lower() == table.qualifier.lower():
+                expression = table.snapshot.expression_named(name, self._zone)
+                found += [] if expression is None else [(table, expression)]
+        if len(found) > 1:
+            raise InvalidInput(f"{name} is an index of several tables of the query; name its table")
+        if not found:
+            return node
+        ((table, expression),) = found
+        return self._context.plans.plain_expression(_column(expression, table.qualifier))
+
+    def _scope(self, node: Node) -> _Scope:
+        name = kind(node)
+        if name == "SubqueryAlias":
+            inner = self._scope(node.child())
+            alias = str(node.identifier().name())
+            is_table = len(inner.tables) == 1 and kind(node.child()) not in _TRANSPARENT
+            tables = [_Table(alias, inner.tables[0].snapshot)] if is_table else []
+            return _Scope(tables, inner.is_whole and is_table)
+        if name in _TRANSPARENT:
+            inner_scopes = [self._scope(child) for child in listed(node.children())]
+            tables = [table for scope in inner_scopes for table in scope.tables]
+            return _Scope(tables, all(scope.is_whole for scope in inner_scopes))
+        path, qualifier = self._table(node, name)
+        if path is None:
+            return _Scope([], is_whole=False)
+        if path not in self._opened:
+            self._opened[path] = self._context.lake.table_at(path).snapshot
+        return _Scope([_Table(qualifier, self._opened[path])])
+
+    def _table(self, node: Node, name: str) -> tuple[str | None, str]:
+        """The path of a table of ours and what a query calls it; None for another's."""
+        if name == "UnresolvedRelation":
+            parts = name_parts(node)
+            found = self._context.names.find(parts)
+            return (None if found is None else found.path), parts[-1]
+        if name == "LogicalRelation" and kind(node.relation()) == _FACE:
+            return ReadSpec.parse(str(node.relation().table())).path, ""
+        return None, ""
+
+
+def _column(expression: Expr, qualifier: str) -> SparkColumn:
+    """A bound expression as Spark has it, its columns named as in the query."""
+    match expression:
+        case Column(path):
+            return sf.col(".".join(_quoted(part) for part in (qualifier, *path) if part))
+        case Literal(value):
+            return sf.lit(value)
+        case Cast(child, target):
+            field = pa.schema([pa.field("c", target)])
+            return _column(child, qualifier).cast(spark_schema(field)[0].dataType)
+        case Call(name, arguments):
+            return sf.call_function(name, *(_column(each, qualifier) for each in arguments))
+        case _:
+            raise UnsupportedFeature("the expression of this index cannot stand in a query")
+
+
+def _quoted(part: str) -> str:
+    return "`" + part.replace("`", "``") + "`"

@@ -1,0 +1,93 @@
+"""Names of expression indexes in queries: Spark filters rows, the indexes leave out files."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from lakedex.engine import LocalEngine
+from lakedex.storage.address import StorageAddress
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
+
+ZONE = "spark.sql.session.timeZone"
+FIRST = dt.datetime(2022, 10, 1, tzinfo=dt.UTC)
+BARE = {"hoodie.metadata.index.column.stats.enable": "false"}
+
+
+@pytest.fixture(scope="module")
+def visits(lake, spark, tmp_path_factory):
+    """Three files, one a day, without ranges of the columns themselves."""
+    path = tmp_path_factory.mktemp("names") / "visits"
+    spark.sql(
+        "CREATE TABLE visits (id string, at timestamp, name string) USING hudi "
+        f"TBLPROPERTIES (primaryKey='id', type='cow') LOCATION '{path}'"
+    )
+    writer = TableWriter(StorageAddress.of(str(path)), LocalEngine(1), BARE)
+    for day, name in enumerate(("ann", "Bob", "bob")):
+        times = [FIRST + dt.timedelta(days=day, hours=n) for n in range(3)]
+        columns = {
+            "id": [f"k{day}{n}" for n in range(3)],
+            "at": pa.array(times, pa.timestamp("us", "UTC")),
+            "name": [name] * 3,
+        }
+        writer.bulk_insert(ArrowRowSource(pa.table(columns)))
+    spark.sql("CREATE INDEX idx_day ON visits (date_format(at, 'yyyy-MM-dd'))")
+    spark.sql("CREATE INDEX idx_name ON visits USING column_stats(name) OPTIONS (expr='upper')")
+    return lake.table("visits")
+
+
+SECOND = ["k10", "k11", "k12"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found", "files"),
+    [
+        ("SELECT id FROM visits WHERE idx_day = '2022-10-02'", SECOND, 1),
+        ("SELECT v.id FROM visits v WHERE v.idx_day = '2022-10-02' AND v.id > 'k11'", ["k12"], 1),
+        ("SELECT id FROM visits WHERE IDX_NAME = 'BOB' AND idx_day < '2022-10-03'", SECOND, 1),
+        ("SELECT id FROM visits WHERE idx_day IN ('2022-10-02') AND idx_name > ''", SECOND, 1),
+        ("SELECT id FROM visits WHERE id IN (SELECT id FROM visits WHERE idx_day = '2022-10-02')"
+         " AND idx_name = 'BOB'", SECOND, None),
+        # By the bare column. # traps: B11 B61
+        ("SELECT id FROM visits WHERE at >= '2022-10-02' AND at < '2022-10-03'", SECOND, 1),
+        ("SELECT id FROM visits WHERE name = 'Bob'", SECOND, 2),
+    ],
+)  # fmt: skip
+def test_an_index_is_asked_by_its_name(visits, lake, spark, query, found, files):
+    assert sorted(row["id"] for row in lake.sql(query).collect()) == found
+    assert sorted(row["id"] for row in spark.sql(query).collect()) == found
+    if files is not None:
+        assert len(lake.explain(query).files) == files
+
+
+def test_other_names_are_not_found_as_ever(visits, lake, spark):
+    for condition in ("idx_hour = 3", "idx_day = '2022-10-02' AND nothing = 1"):
+        with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+            spark.sql(f"SELECT id FROM visits WHERE {condition}").collect()
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        spark.sql("SELECT idx_day FROM visits")
+    spark.range(2).selectExpr("id", "'x' AS idx_day").createOrReplaceTempView("others")
+    # A column comes before an index; where there may be one, an index has to say its table.
+    joined = "SELECT v.id FROM visits v JOIN others o ON true WHERE"
+    assert spark.sql(f"{joined} idx_day = 'x'").count() == 18
+    assert spark.sql(f"{joined} v.idx_day = '2022-10-02' AND idx_day = 'x'").count() == 6
+
+
+def test_frames_and_changes_name_indexes_too(visits, lake, spark):
+    assert visits.to_df().filter("idx_day = '2022-10-02'").count() == 3
+    assert spark.table("visits").where("idx_name = 'ANN'").count() == 3
+    lake.sql("DELETE FROM visits WHERE idx_day = '2022-10-03' AND id = 'k22'")
+    assert spark.table("visits").count() == 8
+
+
+def test_another_zone_is_told(visits, lake, spark):
+    # traps: B7
+    spark.conf.set(ZONE, "Asia/Tokyo")
+    try:
+        with pytest.raises(Exception, match="computed in the time zone UTC"):
+            spark.sql("SELECT id FROM visits WHERE idx_day = '2022-10-02'")
+    finally:
+        spark.conf.set(ZONE, "UTC")
