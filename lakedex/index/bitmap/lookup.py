@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import LakedexError
+from lakedex.expr.arrays import is_text
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds, exact_bounds
+from lakedex.expr.leaf_match import is_portable
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr
 from lakedex.index.answer import Answer, IndexedTable, Question
@@ -86,6 +88,10 @@ class BitmapIndex:
                 continue
             table = read_groups(storage, run.head, chosen.tolist())
             points = _points(found.expression, table[VALUE].combine_chunks())
+            if is_text(points.type) and not is_portable(question.predicate):
+                # Engines of other Unicode versions may change other letters.
+                plain = pc.fill_null(pc.string_is_ascii(points.minimum), fill_value=True)
+                points = points.where(plain.to_numpy(zero_copy_only=False))
             mask = match({found.expression: points}, len(points))
             values += int(mask.sum())
             slices = run.slice_of[flat_numbers(table[NUMBERS].filter(pa.array(mask)))]

@@ -107,7 +107,9 @@ def test_values_lead_to_the_files_that_hold_them(tmp_path, kind):
     assert table.left("city like 'qui%'") == 1
     assert table.left("city <> 'lima' and p = 'p1'") == 5
     assert table.left("city is null") == 4
-    assert table.left("upper(city) = 'ROME'") == 8
+    # Of Zürich it is not certain what another engine's upper gives.
+    assert table.left("upper(city) = 'QUITO' and p = 'p0'") == 0
+    assert table.left("upper(city) = 'QUITO'") == 5
     assert table.left("x > 7.5 and x < 9", "n") == 1
     assert table.left("x = 7.25", "n") == 0
     assert table.left("city = 'lima' or ver = 2") == 9
