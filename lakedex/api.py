@@ -15,9 +15,11 @@ from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_wire import columns_in
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
+from lakedex.index.bitmap.catalog import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
+from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.catalog import list_windowed
 from lakedex.prune import (
     ANY_ENGINE,
@@ -247,9 +249,11 @@ class Table:
             view.definitions,
             view.metadata,
             dropped=view.dropped_indexes,
+            behind=composites_behind(view.timeline, view.definitions),
             builds=view.builds,
             storage=view.storage,
         )
+        found += list_bitmaps(view.storage, view.config)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
@@ -337,7 +341,7 @@ class Table:
                 f"not {condition!r}"
             )
         zone = self._options.time_zone
-        bound = bind_predicate(tree, view.schema, time_zone=zone)
+        bound = bind_predicate(view.with_index_names(tree, zone), view.schema, time_zone=zone)
         return _Question(bound, text)
 
     def _planned(self, view: Snapshot, question: _Question, reader: Reader) -> Report:

@@ -49,7 +49,9 @@ def metadata(
     total = found.num_rows
     if limit is not None:
         found = found.slice(0, limit)
-    records = flat_records(found, metadata_partition(partition).kind)
+    definition = table.snapshot.definitions.get(partition)
+    columns = max(1, len(definition.source_fields)) if definition is not None else 1
+    records = flat_records(found, metadata_partition(partition).kind, columns)
     if as_json:
         for record in records:
             print_json_line(record)

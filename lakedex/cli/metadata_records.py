@@ -25,11 +25,12 @@ _RAW_FILE_ID = 1
 _ID_PARTS = ("fileIdHighBits", "fileIdLowBits", "fileIndex")
 
 
-def flat_records(records: pa.Table, kind: Kind) -> Iterator[dict[str, Any]]:
+def flat_records(records: pa.Table, kind: Kind, columns: int = 1) -> Iterator[dict[str, Any]]:
     """The records one by one: `key`, `type`, then the fields of the payload that is there.
 
     Fields keep their names, but for the `type` of a bloom filter, here `filterType`. A map of
-    files is `files`; the entries of secondary indexes have their `recordKey` told as well.
+    files is `files`; the entries of secondary indexes, on so many `columns`, have their `recordKey`
+    told as well.
     """
     for record in plain_rows(records):
         flat = {"key": record["key"], "type": _TYPE_NAMES.get(record["type"], record["type"])}
@@ -38,7 +39,7 @@ def flat_records(records: pa.Table, kind: Kind) -> Iterator[dict[str, Any]]:
                 continue
             flat |= _flat_payload(name, payload)
         if kind is Kind.SECONDARY_INDEX:
-            flat |= _secondary_parts(record["key"])
+            flat |= _secondary_parts(record["key"], columns)
         yield flat
 
 
@@ -75,9 +76,9 @@ def _location(fields: dict[str, Any]) -> dict[str, Any]:
     return kept | {"fileId": file_id}
 
 
-def _secondary_parts(key: str) -> dict[str, Any]:
+def _secondary_parts(key: str, columns: int) -> dict[str, Any]:
     try:
-        found = record_keys_of_secondary(pa.array([key], pa.string()))
+        found = record_keys_of_secondary(pa.array([key], pa.string()), columns)
     except InvalidInput:
         return {}
     return {"recordKey": found[0].as_py()}

@@ -51,6 +51,13 @@ SLASH_SEPARATED_DATES: Final = "hoodie.datasource.write.slash.separated.date.par
 TIMEBASED_KEYGEN_PREFIX: Final = "hoodie.keygen.timebased."
 TIMEBASED_KEYGEN_PREFIX_OLD: Final = "hoodie.deltastreamer.keygen.timebased."
 
+# How folders of new files are named, where that is not how older ones are.
+NEW_PARTITION_FIELDS: Final = "lakedex.partition.new.fields"
+NEW_PARTITION_FORMAT: Final = "lakedex.partition.new.dateformat"
+HASHED_FOLDERS: Final = "lakedex.partition.hashed.folders"
+OTHER_ROOTS: Final = "lakedex.partition.roots"
+"""Files of one table in several roots or buckets, which is refused by this name."""
+
 # How two versions of a record merge.
 ORDERING_FIELDS: Final = "hoodie.table.ordering.fields"
 PRECOMBINE_FIELD: Final = "hoodie.table.precombine.field"
@@ -67,7 +74,11 @@ MERGE_PROPERTY_PREFIX: Final = "hoodie.record.merge.property."
 # Indexes and change capture.
 METADATA_PARTITIONS: Final = "hoodie.table.metadata.partitions"
 METADATA_PARTITIONS_INFLIGHT: Final = "hoodie.table.metadata.partitions.inflight"
+BITMAP_INDEXES: Final = "lakedex.bitmap.indexes"
+"""Definitions of indexes that only lakedex has, outside of the metadata table."""
 INDEX_DEFS_PATH: Final = "hoodie.table.index.defs.path"
+OWN_METADATA_PARTITIONS: Final = "lakedex.table.metadata.partitions"
+OWN_INDEX_DEFS_PATH: Final = f"{META_FOLDER}/.index_defs/lakedex.json"
 CDC_ENABLED: Final = "hoodie.table.cdc.enabled"
 CDC_LOGGING_MODE: Final = "hoodie.table.cdc.supplemental.logging.mode"
 

@@ -1,4 +1,4 @@
-"""The options that say how rows are laid out: by bulk inserts, and by a clustering."""
+"""The options that say how rows are laid out: by writes, by bulk inserts, and by a clustering."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ class LayoutOptions:
         <BulkSort.ACROSS_FILES: 'across files'>
     """
 
+    write_columns: tuple[str, ...]
+    """What new rows are sorted by, columns or expression indexes; none leaves them as they come."""
     bulk_sort: BulkSort
     bulk_columns: tuple[str, ...]
-    """What a bulk insert sorts by; the record key where none is named."""
+    """What a bulk insert sorts by; `write_columns`, else the record key, where none is named."""
     strategy: str
     """How several columns become one order: `linear`, `z-order` or `hilbert`."""
     clustering_columns: tuple[str, ...]
@@ -61,6 +63,7 @@ class LayoutOptions:
         told = options.CLUSTERING_FILE_SIZE.given(settings) is not None
         size = options.CLUSTERING_FILE_SIZE if told else options.MAX_FILE_SIZE
         return cls(
+            write_columns=options.WRITE_SORT_COLUMNS.value(settings),
             bulk_sort=sort,
             bulk_columns=columns,
             strategy=options.LAYOUT_STRATEGY.value(settings),

@@ -142,7 +142,7 @@ def resolve_metadata(
         record_index_growth=options.RECORD_INDEX_GROWTH.value(settings),
         compact_after=options.METADATA_COMPACT_AFTER.value(settings),
         log_compact_after=_log_compact_after(settings),
-        expression_zones=_expression_zones(settings),
+        expression_zones=expression_zones(settings),
         session_zone=options.EXPRESSION_TIME_ZONE.text(settings),
     )
 
@@ -157,7 +157,8 @@ def zone_setting(index: str) -> str:
     return f"{options.EXPRESSION_TIME_ZONE.name}.{index}"
 
 
-def _expression_zones(settings: Mapping[str, str]) -> dict[str, str]:
+def expression_zones(settings: Mapping[str, str]) -> dict[str, str]:
+    """The time zones of expression indexes that settings tell, by index."""
     start = zone_setting("")
     return {
         name.removeprefix(start): zone for name, zone in settings.items() if name.startswith(start)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from lakedex.config import keys
 from lakedex.config.folders import inside_table
 from lakedex.config.merge_mode import MergeMode, resolve_merge_rule
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile, UnsupportedFeature
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
@@ -127,7 +128,7 @@ class TableConfig:
             history_folder=f"{timeline}/{read.folder(keys.TIMELINE_HISTORY_PATH, 'history')}",
             archive_folder=_archive_folder(read),
             timezone=read.member(keys.TIMELINE_TIMEZONE, TimelineZone.LOCAL),
-            metadata_partitions=read.names(keys.METADATA_PARTITIONS),
+            metadata_partitions=_metadata_partitions(read),
             metadata_partitions_inflight=read.names(keys.METADATA_PARTITIONS_INFLIGHT),
             index_defs_path=_index_defs_path(read),
             create_schema=read.text(keys.CREATE_SCHEMA),
@@ -136,6 +137,11 @@ class TableConfig:
             timebased_keygen=_timebased_keygen(props),
             raw=dict(props),
         )
+
+    @property
+    def own_metadata_partitions(self) -> tuple[str, ...]:
+        """Those of the metadata partitions that other engines are not told of."""
+        return tuple(name for name in self.metadata_partitions if is_own_partition(name))
 
     @property
     def is_partitioned(self) -> bool:
@@ -251,6 +257,14 @@ def _archive_folder(read: _Reader) -> str:
 def _base_file_format(read: _Reader) -> str:
     value = read.text(keys.BASE_FILE_FORMAT) or read.text(keys.BASE_FILE_FORMAT_OLD)
     return (value or "PARQUET").upper()
+
+
+def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
+    """Those that all engines know, then those that lakedex alone does."""
+    listed = read.names(keys.METADATA_PARTITIONS)
+    # Without the files there is no metadata table: another engine took it away, with all in it.
+    own = read.names(keys.OWN_METADATA_PARTITIONS) if "files" in listed else ()
+    return (*listed, *own)
 
 
 def _index_defs_path(read: _Reader) -> str | None:

@@ -53,6 +53,7 @@ BULK_SORT_MODE: Final = ChoiceOption(
 BULK_SORT_COLUMNS: Final = NamesOption(
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns", ""
 )
+WRITE_SORT_COLUMNS: Final = NamesOption("hoodie.write.sort.columns", "")
 LAYOUT_STRATEGY: Final = ChoiceOption(
     "hoodie.layout.optimize.strategy", "linear", choices=("linear", "z-order", "hilbert")
 )
@@ -141,6 +142,10 @@ RECORD_INDEX_GROUP_SIZE: Final = NumberOption(
 )
 RECORD_INDEX_GROWTH: Final = FactorOption("hoodie.metadata.record.index.growth.factor", "2.0")
 EXPRESSION_TIME_ZONE: Final = TextOption("lakedex.expression.time.zone", "")
+EXPRESSION_COLUMN: Final = TextOption("hoodie.metadata.index.expression.column", "")
+EXPRESSION_OPTIONS: Final = TextOption("hoodie.metadata.index.expression.options", "")
+EXPRESSION_TYPE: Final = TextOption("hoodie.expression.index.type", "")
+INDEX_NAME: Final = TextOption("hoodie.index.name", "")
 METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
 )

@@ -7,8 +7,8 @@ refused with both values. All other options hold for one write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from lakedex.config import write_option_names as options
@@ -202,6 +202,12 @@ class WriteOptions:
             cleaning=CleaningOptions.resolve(settings),
             archiving=ArchivingOptions.resolve(settings),
         )
+
+    def with_stat_columns(self, names: Sequence[str]) -> WriteOptions:
+        """The same for a table that from now on keeps statistics of these columns."""
+        metadata = replace(self.metadata, stat_columns=tuple(names))
+        listed = {options.COLUMN_STATS_COLUMNS.name: ",".join(names)}
+        return replace(self, metadata=metadata, fixed={**self.fixed, **listed})
 
     def kept(self) -> dict[str, str]:
         """What the table keeps of these options, for the next writer to be held to."""

@@ -22,7 +22,7 @@ from lakedex.expr.coercion import Family, comparison_type, family, membership_ty
 from lakedex.expr.columns import resolve_column
 from lakedex.expr.comparison import FLIPPED
 from lakedex.expr.depth import check_depth
-from lakedex.expr.functions import function
+from lakedex.expr.functions import constants_of, function
 from lakedex.expr.like import parse_like
 from lakedex.expr.literal_cast import cast_literal, typed_literal, zone_of
 from lakedex.expr.sql_literal import decimal_literal
@@ -100,7 +100,8 @@ def bound_type(expr: Expr) -> pa.DataType:
         case Cast(_, kind):
             return kind
         case Call(name, arguments):
-            return function(name).result_type([bound_type(argument) for argument in arguments])
+            types = [bound_type(argument) for argument in arguments]
+            return function(name).type_of(types, constants_of(arguments))
         case Unknown():
             return pa.null()
         case _:

@@ -16,7 +16,7 @@ from lakedex.expr.arrays import MICROS_PER_SECOND, array_of, masked, numpy_value
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.casting import cast
 from lakedex.expr.evaluate import literal_scalar
-from lakedex.expr.functions import Arguments, Order, function
+from lakedex.expr.functions import Arguments, Order, constants_of, function
 from lakedex.expr.ranges import form_of
 from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
@@ -43,7 +43,8 @@ def type_of(expr: Expr) -> pa.DataType | None:
         case Column(_, kind) | Literal(_, kind) | Cast(_, kind):
             return kind
         case Call(name, arguments):
-            return _call_type(name, [type_of(argument) for argument in arguments])
+            types = [type_of(argument) for argument in arguments]
+            return _call_type(name, types, constants_of(arguments))
         case _:
             return pa.bool_()
 
@@ -52,7 +53,7 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
     """The bounds of a call or cast from those of its operand; None when they say nothing."""
     operand = operand_of(expr)
     try:
-        order = None if operand is None else _order(expr, operand, zone)
+        order = None if operand is None else order_of(expr, operand, zone)
         if operand is None or order is None:
             return None
         kind = type_of(operand)
@@ -61,10 +62,10 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
         low, high = inner.minimum.cast(kind), inner.maximum.cast(kind)
         if _cut_off(inner.type, kind):
             return None
-        low, high = _prepared(low, order, zone, -1), _prepared(high, order, zone, 1)
+        low, high = moved_outwards(low, order, zone, -1), moved_outwards(high, order, zone, 1)
         both = valid_mask(low) & valid_mask(high) & inner.known
         low, high = masked(low, both), masked(high, both)
-        minimum, maximum = (_applied(expr, values, zone) for values in (low, high))
+        minimum, maximum = (applied(expr, values, zone) for values in (low, high))
         rising = pc.fill_null(pc.less_equal(minimum, maximum), fill_value=False)
     except (LakedexError, pa.ArrowException):
         return None
@@ -81,29 +82,29 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
     )
 
 
-def _call_type(name: str, types: list[pa.DataType | None]) -> pa.DataType | None:
+def _call_type(
+    name: str, types: list[pa.DataType | None], constants: list[object]
+) -> pa.DataType | None:
     try:
-        return None if None in types else function(name).result_type(types)
+        return None if None in types else function(name).type_of(types, constants)
     except LakedexError:
         # An index may cover a function that is not known here; its bounds have a type.
         return None
 
 
-def _order(expr: Expr, operand: Expr, zone: str) -> Order | None:
+def order_of(expr: Expr, operand: Expr, zone: str) -> Order | None:
+    """How a call or cast keeps the order of its operand; None when it does not."""
     if isinstance(expr, Cast):
         source = type_of(operand)
         return None if source is None else _cast_order(source, expr.type, zone)
     if not isinstance(expr, Call):
         return None
     types = [type_of(argument) for argument in expr.arguments]
-    constants = [
-        argument.value if isinstance(argument, Literal) else ... for argument in expr.arguments
-    ]
     if None in types:
         return None
     spec = function(expr.function)
     spec.check_arity(len(types))
-    return spec.order(types, constants)
+    return spec.order(types, constants_of(expr.arguments))
 
 
 def _cast_order(source: pa.DataType, target: pa.DataType, zone: str) -> Order | None:
@@ -142,9 +143,9 @@ def _cut_off(stored: pa.DataType, kind: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(stored) and stored.scale < kind.scale)
 
 
-def _prepared(values: pa.Array, order: Order, zone: str, direction: int) -> pa.Array:
+def moved_outwards(values: pa.Array, order: Order, zone: str, direction: int) -> pa.Array:
     """A bound moved outwards for clocks that go back, null outside the years that sort."""
-    per_second = _units_per_second(values.type)
+    per_second = units_per_second(values.type)
     if order.clock and fixed_offset(zone) is None:
         shift = direction * (LARGEST_SHIFT // MICROS_PER_SECOND) * per_second
         numbers = numpy_values(values).astype(np.int64)
@@ -160,11 +161,13 @@ def _prepared(values: pa.Array, order: Order, zone: str, direction: int) -> pa.A
     return masked(values, (seconds >= _FIRST_SECOND) & (seconds <= _LAST_SECOND))
 
 
-def _units_per_second(kind: pa.DataType) -> int:
+def units_per_second(kind: pa.DataType) -> int:
+    """How many units of a type of times, or of whole numbers, a second has."""
     return _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1
 
 
-def _applied(expr: Expr, values: pa.Array, zone: str) -> pa.Array:
+def applied(expr: Expr, values: pa.Array, zone: str) -> pa.Array:
+    """What a call or cast gives for values of its operand."""
     if isinstance(expr, Cast):
         return cast(values, expr.type, time_zone=zone)
     arguments = [

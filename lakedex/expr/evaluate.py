@@ -39,7 +39,11 @@ from lakedex.expr.tree import (
 
 
 def evaluate(
-    expr: Expr, table: pa.Table | pa.RecordBatch, *, time_zone: str = "UTC"
+    expr: Expr,
+    table: pa.Table | pa.RecordBatch,
+    *,
+    time_zone: str = "UTC",
+    certain: bool = False,
 ) -> pa.Array | pa.ChunkedArray:
     """The value of a bound expression for every row.
 
@@ -47,10 +51,13 @@ def evaluate(
         expr: The bound tree.
         table: The rows; struct fields are reached through their column.
         time_zone: The session time zone, for zoned timestamps.
+        certain: Whether to refuse arithmetic that fails in ANSI mode and gives something else
+            without it, such as a sum that is too large.
 
     Raises:
         InvalidInput: For an unknown column or function, or a part that was not understood.
-        UnsupportedFeature: For a cast or pattern that is not implemented exactly.
+        UnsupportedFeature: For a cast or pattern that is not implemented exactly, or a value of
+            which it is not certain what Spark gives.
 
     Example:
         >>> from lakedex.expr.tree import Op
@@ -60,12 +67,13 @@ def evaluate(
         [False, True, None]
     """
     if isinstance(table, pa.RecordBatch):
-        return _Evaluation(table, table.num_rows, time_zone).run(expr)
+        return _Evaluation(table, table.num_rows, time_zone, certain).run(expr)
     batches = table.to_batches()
     if not batches or table.num_columns == 0:
         empty = pa.RecordBatch.from_pylist([], schema=table.schema)
-        return pa.chunked_array([_Evaluation(empty, table.num_rows, time_zone).run(expr)])
-    runs = [_Evaluation(batch, batch.num_rows, time_zone).run(expr) for batch in batches]
+        found = _Evaluation(empty, table.num_rows, time_zone, certain).run(expr)
+        return pa.chunked_array([found])
+    runs = [_Evaluation(batch, batch.num_rows, time_zone, certain).run(expr) for batch in batches]
     return pa.chunked_array(runs)
 
 
@@ -104,6 +112,7 @@ class _Evaluation:
     batch: pa.RecordBatch
     length: int
     time_zone: str
+    certain: bool = False
 
     def run(self, expr: Expr) -> pa.Array:
         results: list[Datum] = []
@@ -164,7 +173,7 @@ class _Evaluation:
         constant = all(isinstance(value, pa.Scalar) for value in inner)
         length = 1 if constant else self.length
         try:
-            result = spec.evaluate(Arguments(name, inner, length, self.time_zone))
+            result = spec.evaluate(Arguments(name, inner, length, self.time_zone, self.certain))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             types = ", ".join(str(value.type) for value in inner)
             raise UnsupportedFeature(f"{name}({types})") from error

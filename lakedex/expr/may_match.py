@@ -18,10 +18,12 @@ from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.carried import carry, operand_of
 from lakedex.expr.depth import check_depth
 from lakedex.expr.exact_match import match_exactly
+from lakedex.expr.explicit_casts import with_casts_of_call
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.leaf_match import Subject, match_leaf
 from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
 
+_EITHER_WAY = frozenset("+*&|^")
 _CASTS = {
     "to_date": pa.date32(),
     "date": pa.date32(),
@@ -67,8 +69,9 @@ def may_match(
 def expression_key(expr: Expr) -> object:
     """What two scalar expressions have in common when they mean the same.
 
-    Types of columns and other names of functions do not count, and a function that is a cast is
-    that cast.
+    Types of columns and other names of functions do not count, a function that is a cast is that
+    cast, casts that a function does by itself count as if they were there, and so do sums and
+    products the other way round.
 
     Example:
         >>> ts = Column(("ts",), pa.date32())
@@ -84,8 +87,11 @@ def expression_key(expr: Expr) -> object:
             return ("literal", type(value).__name__, value)
         case Call(name, (argument,)) if canonical_name(name) in _CASTS:
             return ("cast", _CASTS[canonical_name(name)], expression_key(argument))
-        case Call(name, arguments):
-            return ("call", canonical_name(name), tuple(map(expression_key, arguments)))
+        case Call():
+            whole = with_casts_of_call(expr)
+            name = canonical_name(whole.function)
+            inner = tuple(map(expression_key, whole.arguments))
+            return ("call", name, tuple(sorted(inner, key=repr)) if name in _EITHER_WAY else inner)
         case Cast(child, kind):
             return ("cast", kind, expression_key(child))
         case _:

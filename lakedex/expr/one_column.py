@@ -1,4 +1,4 @@
-"""The part of a predicate that is about one column alone."""
+"""The part of a predicate that is about one column alone, or a few."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from lakedex.expr.truth import TRUE
 Path = tuple[str, ...]
 
 
-def about(expr: Expr, column: Path) -> Expr:
-    """A predicate on `column` that is true wherever a predicate in normal form is.
+def about(expr: Expr, *columns: Path) -> Expr:
+    """A predicate on `columns` that is true wherever a predicate in normal form is.
 
     What says something about other columns, or is not understood, counts as true.
 
@@ -22,12 +22,12 @@ def about(expr: Expr, column: Path) -> Expr:
     """
     match expr:
         case And(children):
-            parts = [about(child, column) for child in children]
+            parts = [about(child, *columns) for child in children]
             kept = [part for part in parts if part != TRUE]
             return all_of(kept) if kept else TRUE
         case Or(children):
-            parts = [about(child, column) for child in children]
+            parts = [about(child, *columns) for child in children]
             return TRUE if TRUE in parts else any_of(parts)
         case _:
-            is_own = all(each.path == column for each in columns_of(expr))
+            is_own = all(each.path in columns for each in columns_of(expr))
             return expr if is_own and unknown_in(expr) is None else TRUE

@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidDefinition, LakedexError
 from lakedex.expr import sql_literal
 from lakedex.expr.depth import check_depth
+from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.sql_predicate import between_node, call_node, is_node, like_node, membership
 from lakedex.expr.sql_type import TYPE_NAMES
@@ -264,9 +265,17 @@ class _Parser:
     def cast_suffix(self, expr: Expr) -> Expr:
         while self.accept("::"):
             expr = Cast(expr, self.type())
+        if self.now.keyword == "[" and isinstance(expr, Call) and expr.function == "split":
+            return self.part_of_split(expr)
         if self.now.keyword in ("[", "->", "=>", ":"):
             raise self.refuse(self.now, f"'{self.now.value}'")
         return expr
+
+    def part_of_split(self, split: Call) -> Expr:
+        self.expect("[")
+        place = self.number()
+        self.expect("]")
+        return Call(SPLIT_ITEM, (*split.arguments, place))
 
     def number(self, *, negative: bool = False) -> Literal:
         token = self.take()

@@ -62,6 +62,11 @@ def call_node(name: str, arguments: list[Expr]) -> Expr:
             return IsNotNull(child)
         case ("startswith", [child, Literal(str() as prefix, _)]):
             return StartsWith(child, prefix)
+        case ("trim" | "ltrim" | "rtrim", [characters, child]):
+            # Only btrim has the text first.
+            return Call(name, (child, characters))
+        case ("regexp_extract", [child, pattern]):
+            return Call(name, (child, pattern, Literal(1, pa.int32())))
         case (_, [child]) if name in CAST_FUNCTIONS:
             return Cast(child, TYPE_NAMES[name.upper()])
         case ("isnull" | "isnotnull" | "startswith", _):

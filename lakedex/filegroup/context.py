@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import MergeMode, TableConfig
+from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
@@ -127,11 +128,14 @@ def partition_layout(config: TableConfig) -> PartitionLayout:
     }
     if "TIMESTAMP" in generator:
         derived = set(config.partition_fields)
+    new = NewLayout.of(config)
     return PartitionLayout(
         config.partition_fields,
         hive_style=config.hive_style_partitioning,
         url_encoded=config.url_encode_partitioning,
         derived_fields=frozenset(derived),
+        newer_fields=new.fields or (),
+        hashed_folders=new.hashed_folders,
     )
 
 

@@ -8,7 +8,7 @@ slices is never complemented: a slice can hold rows for a predicate and for its 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -45,6 +45,8 @@ class IndexedTable:
     time_zone: str = "UTC"
     expression_time_zone: str | None = None
     """The session zone in which other engines built expression indexes, if the caller says."""
+    zones: Callable[[], Mapping[str, str]] = dict
+    """The zones that the table says its expression indexes are computed in, by index."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What an index found out about the whole table and need not find out again."""
 
@@ -77,6 +79,8 @@ class Question:
     """What an index read off the predicate and need not read again."""
     worth: float = math.inf
     """Seconds: an index that takes longer for sure need not look at the predicate."""
+    without: frozenset[str] = frozenset()
+    """Names and kinds of indexes that are not asked."""
 
     @property
     def keys_are_located(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lakedex.config import TableConfig
+from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
@@ -68,6 +69,13 @@ class IndexBuild:
     def definitions_or_none(self) -> dict[str, IndexDefinition | None]:
         """All partitions, each with the definition that it has."""
         return {each.name: each.definition for each in self.partitions}
+
+    @property
+    def expression_zones(self) -> dict[str, str]:
+        """The time zone that its expression indexes are computed in, by index."""
+        zone = EXPRESSION_TIME_ZONE.text(self.options)
+        computed = (n for n in self.names if metadata_partition(n).kind is Kind.EXPRESSION_INDEX)
+        return dict.fromkeys(computed, zone) if zone else {}
 
     @property
     def has_keys(self) -> bool:

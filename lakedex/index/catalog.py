@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.storage.protocol import Storage
+
+_BEHIND = "another engine wrote to the table and not to it; REFRESH INDEX builds it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def list_indexes(
     metadata: MetadataTable | None,
     *,
     dropped: Mapping[str, Dropped] | None = None,
+    behind: Collection[str] = (),
     builds: Sequence[IndexBuild] = (),
     storage: Storage | None = None,
 ) -> list[IndexInfo]:
@@ -59,6 +62,7 @@ def list_indexes(
         definitions: Its index definitions.
         metadata: Its metadata table, where it can be read.
         dropped: The defined indexes that another engine dropped, by `dropped.find_dropped`.
+        behind: Those that another engine did not keep up, by `secondary.composites_behind`.
         builds: The indexes in the making.
         storage: Where their builders tell how far they are.
     """
@@ -72,6 +76,7 @@ def list_indexes(
             progress |= dict.fromkeys(build.names, told.fraction)
     found = [_info(name, config, known.get(name), metadata) for name in sorted(names)]
     found = [replace(each, progress=progress.get(each.name)) for each in found]
+    found = [replace(each, problem=_BEHIND) if each.name in behind else each for each in found]
     return [_told(each, (dropped or {}).get(each.name)) for each in found]
 
 

@@ -11,11 +11,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import CorruptFile
 
 _FIRST_VERSION_PLACED_BY_VALUE = 2
 COVERING = "lakedex.covering"
 """The option by which the entries of a secondary index name their file groups."""
+OWN_EXPRESSION = "lakedex.expression"
+"""The option that holds the tree of an expression that other engines cannot compute."""
+BUILT_AFTER = "lakedex.built.after"
+"""The option by which an index that other engines do not know names the write before its build."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,22 @@ class IndexDefinition:
     def is_placed_by_value(self) -> bool:
         """Whether a secondary key's file group is that of its value, not of the whole key."""
         return self.version >= _FIRST_VERSION_PLACED_BY_VALUE
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is a secondary index on several columns, which lakedex alone knows."""
+        return self.name.startswith(COMPOSITE_PREFIX)
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether it names the columns of a secondary index: one, or several that may be known."""
+        columns = len(self.source_fields)
+        return columns > 1 if self.is_composite else columns == 1
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is on an expression that other engines cannot compute, nor are told of."""
+        return OWN_EXPRESSION in self.options or self.name.startswith(OWN_EXPRESSION_PREFIX)
 
     @property
     def is_covering(self) -> bool:

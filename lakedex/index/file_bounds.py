@@ -22,6 +22,7 @@ from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
 from lakedex.index.stat_values import stat_values
+from lakedex.schema import SchemaHistory
 
 _Ints = npt.NDArray[np.int64]
 Notes = frozenset[str | None] | None
@@ -72,36 +73,39 @@ def slice_bounds(
     column_type: pa.DataType,
     *,
     notes: Notes = None,
+    others: tuple[str, ...] = (),
 ) -> ColumnBounds:
     """The bounds of a column, from one metadata partition, in each slice of the question.
 
     Bounds that were read for all slices are kept with the snapshot, for the next question. With
-    `notes` only records count beside whose bounds one of them stands, or nothing for None.
+    `notes` only records count beside whose bounds one of them stands, or nothing for None. Other
+    columns that the values were made of must be those that they were.
     """
     table = question.table
     if not _is_narrow(question) or _is_kept(table, partition, column):
-        whole = _kept_bounds(table, partition, column, column_type, notes)
-        return whole if question.slices is table.slices else whole.take(_positions(question))
+        whole = _kept_bounds(table, partition, (column, *others), column_type, notes)
+        return whole if question.slices is table.slices else whole.take(positions(question))
     prefixes = [column_stats_prefix(column, each) for each in question.partitions]
     records = table.metadata.scan_prefixes(partition, prefixes)
-    return _merged_bounds(table, records, column, column_type, notes, question.slices)
+    columns = (column, *others)
+    return _merged_bounds(table, records, columns, column_type, notes, question.slices)
 
 
 def _kept_bounds(
     table: IndexedTable,
     partition: str,
-    column: str,
+    columns: tuple[str, ...],
     column_type: pa.DataType,
     notes: Notes,
 ) -> ColumnBounds:
     """The bounds of all slices of the table; those read last are kept."""
     known: OrderedDict[tuple[str, str, pa.DataType, Notes], ColumnBounds]
     known = table.kept.setdefault(_KEPT, OrderedDict())
-    place = (partition, column, column_type, notes)
+    place = (partition, columns[0], column_type, notes)
     found = known.get(place)
     if found is None:
-        records = table.metadata.scan_prefixes(partition, [column_stats_prefix(column)])
-        found = _merged_bounds(table, records, column, column_type, notes, table.slices)
+        records = table.metadata.scan_prefixes(partition, [column_stats_prefix(columns[0])])
+        found = _merged_bounds(table, records, columns, column_type, notes, table.slices)
         known[place] = found
         while len(known) > max(1, _MOST_KEPT // max(1, len(table.slices))):
             known.popitem(last=False)
@@ -112,7 +116,7 @@ def _is_kept(table: IndexedTable, partition: str, column: str) -> bool:
     return any(place[:2] == (partition, column) for place in list(table.kept.get(_KEPT, ())))
 
 
-def _positions(question: Question) -> _Ints:
+def positions(question: Question) -> _Ints:
     """Where the slices of the question stand among those of the table."""
     places = {id(each): number for number, each in enumerate(question.table.slices)}
     return np.array([places[id(each)] for each in question.slices], dtype=np.int64)
@@ -121,16 +125,17 @@ def _positions(question: Question) -> _Ints:
 def _merged_bounds(
     table: IndexedTable,
     records: pa.Table,
-    column: str,
+    columns: tuple[str, ...],
     column_type: pa.DataType,
     notes: Notes,
     slices: tuple[FileSlice, ...],
 ) -> ColumnBounds:
     files = slice_files(slices)
-    bounds = _aligned(records, column, column_type, notes, files)
-    trusted = _same_column(table, column, files)
-    if trusted is not None:
-        bounds = bounds.where(trusted)
+    bounds = _aligned(records, columns[0], column_type, notes, files)
+    for column in columns:
+        trusted = same_column(table.read.history, column, files)
+        if trusted is not None:
+            bounds = bounds.where(trusted)
     return merge_by_group(bounds, files.slice_of, files.slice_count)
 
 
@@ -183,15 +188,14 @@ def _aligned(
     )
 
 
-def _same_column(
-    table: IndexedTable, column: str, files: SliceFiles
+def same_column(
+    history: SchemaHistory | None, column: str, files: SliceFiles
 ) -> npt.NDArray[np.bool_] | None:
     """Files in which the name meant the same column as now; None when it always did.
 
     A column that was dropped and added again under its old name has old statistics under that
     name which say nothing about it.
     """
-    history = table.read.history
     if history is None:
         return None
     top = column.partition(".")[0]

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.keys import placed_values_of_secondary
 
 
 def find_records(
@@ -22,7 +23,7 @@ def find_records(
     shards = None
     by_value = definition is not None and definition.is_placed_by_value
     if kind is Kind.SECONDARY_INDEX and by_value and groups:
-        values = pc.extract_regex(keys, r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)")
-        spelled = pc.struct_field(values, "value")
-        shards = shards_of(pc.coalesce(spelled, keys), len(groups))
+        columns = len(definition.source_fields) if definition is not None else 1
+        values = placed_values_of_secondary(keys, max(1, columns))
+        shards = shards_of(pc.coalesce(values, keys), len(groups))
     return metadata.lookup(partition, keys, shards)

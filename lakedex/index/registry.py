@@ -10,6 +10,7 @@ from collections.abc import Collection
 
 from lakedex.expr.tree import Expr
 from lakedex.index.answer import IndexKind
+from lakedex.index.bitmap.lookup import BitmapIndex
 from lakedex.index.bloom_filters import BloomFilterIndex
 from lakedex.index.column_stats import ColumnStatsIndex
 from lakedex.index.either import EitherIndex, has_sides
@@ -22,6 +23,7 @@ KINDS: tuple[IndexKind, ...] = (
     PartitionStatsIndex(),
     RecordIndex(),
     SecondaryIndex(),
+    BitmapIndex(),
     ExpressionIndex(),
     ColumnStatsIndex(),
     BloomFilterIndex(),

@@ -107,6 +107,15 @@ def joined_expressions(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class WholeColumn:
+    """A column that comes to the statistics: the ranges of all files are among the new ones."""
+
+    type: pa.DataType
+    open_partitions: tuple[str, ...] = ()
+    """Partitions with files that nothing is said of, as those that do not have the column."""
+
+
 @dataclass(frozen=True)
 class CommitChanges:
     """Everything that one commit changes in the metadata table."""
@@ -126,7 +135,9 @@ class CommitChanges:
     retyped_columns: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Columns whose type this commit changes, with the new type."""
     known_partitions: Sequence[str] = ()
-    """All partitions of the table, where a column is retyped."""
+    """All partitions of the table, where a column is retyped or new to the statistics."""
+    whole_columns: Mapping[str, WholeColumn] = field(default_factory=dict)
+    """Columns that had no statistics before this commit."""
     blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1

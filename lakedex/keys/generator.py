@@ -21,8 +21,10 @@ from lakedex.config.keygen_type import (
     parse_key_generator,
 )
 from lakedex.config.keys import CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES
+from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of, values_of
+from lakedex.keys.hashed_folders import with_hashed_folders
 from lakedex.keys.partition_level import PartitionLevel
 from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT
 from lakedex.keys.timebased import TimeFormat
@@ -47,6 +49,8 @@ class KeyGenerator:
     named: bool
     """Whether the names of the key columns stand in the key."""
     levels: tuple[PartitionLevel, ...] = ()
+    hashed_folders: int = 0
+    """Of how many folders one stands before each path; 0 for none."""
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> KeyGenerator:
@@ -67,13 +71,14 @@ class KeyGenerator:
                 f"key generator {kind.value} takes one record key column, not "
                 f"{', '.join(fields)}; {wanted} takes several"
             )
-        levels = _levels(config, kind)
+        new = NewLayout.of(config)
+        levels = _levels(new.applied(config), kind)
         for name in fields:
             check_spellable(_spelled_type(schema, name, _KEY_ROLE), name)
         for level in levels:
             level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
         named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
-        return cls(fields, named, levels)
+        return cls(fields, named, levels, new.hashed_folders)
 
     @property
     def is_automatic(self) -> bool:
@@ -123,7 +128,8 @@ class KeyGenerator:
         names = [
             level.names(values_of(rows, level.field, role=_PARTITION_ROLE)) for level in self.levels
         ]
-        return names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, "/")
+        paths = names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, "/")
+        return with_hashed_folders(paths, self.hashed_folders) if self.hashed_folders else paths
 
 
 def key_generator_type(config: TableConfig) -> KeyGeneratorType:

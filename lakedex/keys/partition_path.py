@@ -17,6 +17,8 @@ from datetime import date
 
 import pyarrow as pa
 
+from lakedex.keys.hashed_folders import without_hashed_folder
+
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null, and for the empty string too."""
 _OLD_DEFAULT_PARTITION = "default"
@@ -49,6 +51,10 @@ class PartitionLayout:
     url_encoded: bool = False
     derived_fields: frozenset[str] = frozenset()
     """Columns whose folder is a formatted time, not the column's own value."""
+    newer_fields: tuple[str, ...] = ()
+    """The columns of newer folders, where those have fewer levels."""
+    hashed_folders: int = 0
+    """Of how many folders one may stand before a path; it says nothing of values."""
 
     def values(self, path: str, types: dict[str, pa.DataType]) -> dict[str, PartitionValue]:
         """The values of the partition columns in a partition path.
@@ -60,15 +66,13 @@ class PartitionLayout:
             datetime.date(2024, 1, 2)
         """
         levels = self._levels(path)
-        if levels is None:
-            return dict.fromkeys(self.fields, UNKNOWN)
         return {
-            name: self._value(name, level, types.get(name))
-            for name, level in zip(self.fields, levels, strict=True)
+            name: self._value(name, levels[name], types.get(name)) if name in levels else UNKNOWN
+            for name in self.fields
         }
 
     def texts(self, path: str) -> dict[str, str | None]:
-        """The text of each partition column in a partition path; None for null.
+        """The text of each partition column that a partition path names; None for null.
 
         For tables whose files leave partition columns out, so that the path is all there is.
 
@@ -76,22 +80,26 @@ class PartitionLayout:
             >>> PartitionLayout(("a", "b"), hive_style=True).texts("a=1/b=x")
             {'a': '1', 'b': 'x'}
         """
-        levels = self._levels(path)
-        if levels is None:
-            return {}
         found: dict[str, str | None] = {}
-        for name, level in zip(self.fields, levels, strict=True):
+        for name, level in self._levels(path).items():
             text = level.removeprefix(f"{name}=") if self.hive_style else level
             text = unescape_path_value(text) if self.url_encoded else text
             found[name] = None if text == DEFAULT_PARTITION else text
         return found
 
-    def _levels(self, path: str) -> list[str] | None:
-        """One text for each field, or None when the levels cannot be told apart."""
-        if len(self.fields) == 1:
-            return [path]
+    def _levels(self, path: str) -> dict[str, str]:
+        """The text of each column that the path has a level for; none when they are mixed up."""
+        if self.hashed_folders:
+            path = without_hashed_folder(path, self.hashed_folders)
         levels = path.split("/")
-        return levels if len(levels) == len(self.fields) else None
+        if len(self.fields) == 1:
+            # Behind a named level others with names are of columns that the table does not tell.
+            is_other = self.hive_style and any("=" in level for level in levels[1:])
+            return {} if is_other else {self.fields[0]: path}
+        for fields in (self.fields, self.newer_fields):
+            if len(levels) == len(fields):
+                return dict(zip(fields, levels, strict=True))
+        return {}
 
     def _value(self, name: str, level: str, data_type: pa.DataType | None) -> PartitionValue:
         start = f"{name}="

@@ -115,7 +115,8 @@ class _Plan:
 
     def _question(self, predicate: Expr, table: IndexedTable, scales: Scales | None) -> Question:
         worth = inf if scales is None else scales.worth(self._slices)
-        return Question(predicate, self._slices, table, self._found, worth)
+        without = self._options.without
+        return Question(predicate, self._slices, table, self._found, worth, without)
 
     def _scales(self, table: IndexedTable) -> Scales | None:
         reader = self._options.reader

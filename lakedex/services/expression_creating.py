@@ -1,8 +1,9 @@
-"""CREATE INDEX on an expression: a function of one column, with constant arguments.
+"""CREATE INDEX on an expression: a function of one column with constant arguments, or any other.
 
-The definition is Hudi's own: the function's name, and its other arguments under the names that
-Hudi gives them. What is computed here is what Spark computes; a function whose meaning is not
-known to the last character is refused by its name, and so is one that Hudi does not know.
+The definition of a function that Hudi knows is Hudi's own: the function's name, and its other
+arguments under the names that Hudi gives them. Other expressions are kept apart, where Hudi does
+not see them (`own_expressions`). What is computed here is what Spark computes; a function whose
+meaning is not known to the last character is refused by its name.
 """
 
 from __future__ import annotations
@@ -10,19 +11,32 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
-from lakedex.index.definitions import IndexDefinition
+from lakedex.expr.sql_type import type_name
+from lakedex.expr.tree import columns_of
+from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
+from lakedex.index.expression.definition import expression_text
+from lakedex.index.expression.own import own_options, source_names
 from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import check_index_name, find_index, indexed_column
+from lakedex.services.indexing import BackgroundBuild, build_in_background, start_build
+from lakedex.services.own_expressions import (
+    OWN_FUNCTIONS,
+    bound_scalar,
+    check_same_columns,
+    is_expression,
+    parse_scalar,
+)
 from lakedex.table import Snapshot
 from lakedex.write.result import WriteResult
 from lakedex.write.target import StoredSchema
@@ -34,6 +48,7 @@ _VERSION = 2
 _DEFAULT_ZONE = "UTC"
 _TEXT_TYPES = (pa.string(), pa.large_string())
 
+Built = TypeVar("Built")
 CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
 """Called with a column, a function and its options before anything is built; raises when wrong."""
 
@@ -65,11 +80,13 @@ FUNCTIONS: Final[Mapping[str, _Signature]] = {
     "date_sub": _Signature(_TIME, ("days",)),
     "upper": _Signature(_TEXT),
     "lower": _Signature(_TEXT),
-    "trim": _Signature(_TEXT),
-    "ltrim": _Signature(_TEXT),
-    "rtrim": _Signature(_TEXT),
+    "trim": _Signature(_TEXT, (), ("trimString",)),
+    "ltrim": _Signature(_TEXT, (), ("trimString",)),
+    "rtrim": _Signature(_TEXT, (), ("trimString",)),
     "length": _Signature(_TEXT),
     "substring": _Signature(_TEXT, ("pos", "len")),
+    "regexp_extract": _Signature(_TEXT, ("pattern", "idx")),
+    "regexp_replace": _Signature(_TEXT, ("pattern", "replacement")),
 }
 """Functions that Hudi indexes and that are computed here to the last character."""
 
@@ -78,7 +95,7 @@ _OPTIONS = frozenset(
 )
 _LETTERS = frozenset(string.ascii_letters)
 _LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
-WHOLE_NUMBERS: Final = frozenset(["days", "pos", "len"])
+WHOLE_NUMBERS: Final = frozenset(["days", "pos", "len", "idx"])
 """Options whose values are numbers."""
 
 
@@ -91,7 +108,8 @@ def create_expression_index(
     options: Mapping[str, str],
     if_missing: bool = False,
     check: CheckedBySpark | None = None,
-) -> WriteResult | None:
+    add: Callable[[TableWriter, Mapping[str, str], ExpressionTarget], Built],
+) -> Built | None:
     """Build an index of what a function gives for the rows that are there.
 
     Args:
@@ -103,6 +121,7 @@ def create_expression_index(
         options: The function as `expr`, its arguments, and write options.
         if_missing: Do nothing when the index is there already.
         check: Asks Spark, where there is one.
+        add: Builds what was checked, with the write options among the options.
 
     Raises:
         InvalidInput: Something in it is wrong; the table is as it was.
@@ -121,19 +140,56 @@ def create_expression_index(
         raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
     check_index_name(name)
     flavour = _flavour(name, using)
+    return add(writer, rest, _checked_target(snapshot, name, flavour, columns, own, zone, check))
+
+
+def _checked_target(
+    snapshot: Snapshot,
+    name: str,
+    flavour: str,
+    columns: Sequence[str],
+    own: Mapping[str, str],
+    zone: str,
+    check: CheckedBySpark | None,
+) -> ExpressionTarget:
     function = own[EXPR].strip().lower()
+    if _is_own(function, columns):
+        target = _own_target(snapshot, name, flavour, columns, own, zone)
+        if check is not None:
+            check(", ".join(columns), own[EXPR].strip(), {OWN_EXPRESSION: type_name(target.type)})
+        return target
     arguments = _checked_arguments(name, function, own)
     if len(columns) != 1:
         raise UnsupportedFeature(
-            f"an expression index ({name}) on {len(columns)} columns, not one,"
+            f"an index ({name}) on {function} of {len(columns)} columns, not one,"
         )
     column = indexed_column(snapshot, columns[0])
     made = {EXPR: function, **arguments}
     definition = IndexDefinition(PREFIX + name, flavour, function, (column,), made, _VERSION)
     if check is not None:
         check(column, function, arguments)
-    target = _target(snapshot, definition, zone)
-    return add_expression_index(asked, target)
+    return _target(snapshot, definition, zone)
+
+
+def add_now(
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+) -> WriteResult:
+    """Build an index whose definition has been checked, in one commit."""
+    return add_expression_index(writer.with_options(options), target)
+
+
+def add_in_background(
+    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+) -> BackgroundBuild:
+    """Build an index whose definition has been checked while writers go on."""
+    if is_own_partition(target.definition.name):
+        raise UnsupportedFeature(
+            f"building {target.definition.name}, of which other engines are not told, in the "
+            "background"
+        )
+    zone = {} if target.zone is None else {names_of.EXPRESSION_TIME_ZONE.name: target.zone}
+    claim = start_build(writer, {**options, **zone}, [target.definition])
+    return build_in_background(writer, claim)
 
 
 def add_expression_index(writer: TableWriter, target: ExpressionTarget) -> WriteResult:
@@ -217,11 +273,64 @@ def _target(snapshot: Snapshot, definition: IndexDefinition, zone: str) -> Expre
         raise InvalidInput(
             f"{function} of column {column!r} ({kind}) cannot be indexed: {error}"
         ) from error
+    _check_flavour(target)
+    return target
+
+
+def _is_own(function: str, columns: Sequence[str]) -> bool:
+    """Whether an expression is one that Hudi has no name for."""
+    if is_expression(function):
+        return True
+    return function not in FUNCTIONS and function in OWN_FUNCTIONS and bool(columns)
+
+
+def _own_target(
+    snapshot: Snapshot,
+    name: str,
+    flavour: str,
+    columns: Sequence[str],
+    given: Mapping[str, str],
+    zone: str,
+) -> ExpressionTarget:
+    """An index on an expression that Hudi does not know, tried on nulls."""
+    for option in given:
+        if option != EXPR:
+            raise UnsupportedFeature(
+                f"the option {option!r} of an expression in CREATE INDEX {name}"
+            )
+    text = given[EXPR].strip()
+    if not is_expression(text):
+        text = f"{text}({', '.join(columns)})"
+    tree = parse_scalar(name, text)
+    check_same_columns(name, columns, tree)
+    expression = bound_scalar(snapshot, name, tree, zone)
+    sources = source_names(columns_of(expression))
+    options = own_options(text, expression)
+    full = OWN_EXPRESSION_PREFIX + name
+    definition = IndexDefinition(full, flavour, text, sources, options, _VERSION)
+    schema = StoredSchema.of(snapshot).columns
+    try:
+        target = ExpressionTarget.of(definition, schema, {}, zone)
+        fields = [schema.field(each).with_nullable(nullable=True) for each in sources]
+        nulls = [pa.nulls(1, field.type) for field in fields]
+        target.values(pa.table(nulls, schema=pa.schema(fields)))
+        outermost(target.type)
+    except (LakedexError, pa.ArrowException, ValueError) as error:
+        raise InvalidInput(f"{text} cannot be indexed: {error}") from error
+    if target.zone is not None and pa.types.is_decimal(target.type):
+        raise UnsupportedFeature(
+            f"an index on {text}, which depends on a time zone and is decimal,"
+        )
+    _check_flavour(target)
+    return target
+
+
+def _check_flavour(target: ExpressionTarget) -> None:
+    what = expression_text(target.definition)
     if target.is_bloom and target.zone is not None:
         raise UnsupportedFeature(
-            f"bloom filters of {function}({column}), as they could not tell their time zone; use "
-            "column_stats: that"
+            f"bloom filters of {what}, as they could not tell their time zone; use column_stats: "
+            "that"
         )
     if target.is_bloom and target.type not in _TEXT_TYPES:
-        raise UnsupportedFeature(f"bloom filters of {function}({column}), which is {target.type},")
-    return target
+        raise UnsupportedFeature(f"bloom filters of {what}, which is {target.type},")

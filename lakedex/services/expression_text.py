@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lakedex.errors import UnsupportedFeature
 from lakedex.expr.functions.registry import canonical_name
 from lakedex.expr.sql import parse_expression
-from lakedex.expr.tree import Call, Column, Expr, Literal
+from lakedex.expr.tree import Call, Column, Expr, Literal, columns_of
+from lakedex.index.expression.own import source_names
 from lakedex.services.expression_creating import EXPR, FUNCTIONS
+from lakedex.services.own_expressions import is_expression, parse_scalar
 
 _BY_CANONICAL_NAME = {canonical_name(name): name for name in FUNCTIONS}
 
@@ -20,45 +21,48 @@ def read_columns(index: str, columns: list[str]) -> tuple[list[str], dict[str, s
         >>> read_columns("i", ["name"])
         (['name'], {})
     """
-    if len(columns) != 1 or "(" not in columns[0]:
+    if len(columns) != 1 or not is_expression(columns[0]):
         return columns, {}
-    column, options = read_expression(index, columns[0])
-    return [column], options
+    return read_expression(index, columns[0])
 
 
-def read_expression(index: str, text: str) -> tuple[str, dict[str, str]]:
-    """The column of an expression, and its function with the other arguments as options.
+def read_expression(index: str, text: str) -> tuple[list[str], dict[str, str]]:
+    """The columns of an expression, and the options that say what is computed of them.
+
+    A function of one column that Hudi knows has options for its other arguments; every other
+    expression is an option itself.
 
     Example:
         >>> read_expression("i", "date_format(ts, 'yyyy-MM-dd')")
-        ('ts', {'expr': 'date_format', 'format': 'yyyy-MM-dd'})
+        (['ts'], {'expr': 'date_format', 'format': 'yyyy-MM-dd'})
+        >>> read_expression("i", "upper(trim(name))")
+        (['name'], {'expr': 'upper(trim(name))'})
 
     Raises:
         InvalidDefinition: It is no expression; the place is shown.
         UnsupportedFeature: It is none that can be indexed.
     """
     tree = parse_expression(text)
-    if not isinstance(tree, Call):
-        raise UnsupportedFeature(f"CREATE INDEX {index} on {text.strip()}, which is no function,")
+    known = _as_hudi_has_it(tree)
+    if known is not None:
+        return known
+    names = source_names(columns_of(parse_scalar(index, text)))
+    return list(names), {EXPR: text.strip()}
+
+
+def _as_hudi_has_it(tree: Expr) -> tuple[list[str], dict[str, str]] | None:
+    """A function of a column that Hudi knows too, with constants for its other arguments."""
+    if not isinstance(tree, Call) or not tree.arguments:
+        return None
     name = _BY_CANONICAL_NAME.get(canonical_name(tree.function))
-    if name is None:
-        known = ", ".join(sorted(FUNCTIONS))
-        raise UnsupportedFeature(
-            f"CREATE INDEX {index} on the function {tree.function!r} (only {known})"
-        )
-    column = tree.arguments[0] if tree.arguments else None
-    rest = tree.arguments[1:]
+    column, *rest = tree.arguments
+    if name is None or not isinstance(column, Column):
+        return None
     signature = FUNCTIONS[name]
     options = (*signature.needed, *signature.allowed)
-    if not isinstance(column, Column) or len(rest) > len(options):
-        raise UnsupportedFeature(
-            f"CREATE INDEX {index} on {text.strip()}: only a function of a column, with constants,"
-        )
-    given = zip(options, (_constant(index, each) for each in rest), strict=False)
-    return ".".join(column.path), {EXPR: name, **dict(given)}
-
-
-def _constant(index: str, argument: Expr) -> str:
-    if not isinstance(argument, Literal) or argument.value is None:
-        raise UnsupportedFeature(f"CREATE INDEX {index} on a function whose arguments vary")
-    return str(argument.value)
+    texts = [
+        str(each.value) for each in rest if isinstance(each, Literal) and each.value is not None
+    ]
+    if len(texts) < len(rest) or not len(signature.needed) <= len(rest) <= len(options):
+        return None
+    return [".".join(column.path)], {EXPR: name, **dict(zip(options, texts, strict=False))}

@@ -7,6 +7,7 @@ a table never has half an index.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -14,15 +15,25 @@ import pyarrow as pa
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
+from lakedex.config.own_partitions import COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.bitmap.definitions import KIND as BITMAP
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.services.bitmap_creating import (
+    BitmapBuild,
+    add_bitmap_index,
+    refresh_bitmap_index,
+)
 from lakedex.services.expression_creating import (
     EXPR,
     CheckedBySpark,
     add_expression_index,
+    add_in_background,
+    add_now,
     create_expression_index,
     refresh_expression_index,
     stored_expression,
@@ -45,6 +56,7 @@ from lakedex.services.indexing import (
     start_build,
     take_up_build,
 )
+from lakedex.services.plain_columns import columns_to_add, has_other_columns
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
 from lakedex.write.layout.order import column_names
@@ -54,7 +66,11 @@ from lakedex.write.verbs import TableWriter
 
 SECONDARY_INDEX: Final = "secondary_index"
 _RECORD_INDEX, _COLUMN_STATS, _BLOOM = "record_index", "column_stats", "bloom_filters"
+_SPOKEN = {_RECORD_INDEX: "record index", _BLOOM: "index bloom_filters"}
+_AS_IT_IS = "identity"
 _VERSION = 2
+MOST_COLUMNS: Final = 16
+"""Of one secondary index."""
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
@@ -68,14 +84,15 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | BackgroundBuild | None:
+) -> WriteResult | BackgroundBuild | BitmapBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
         writer: The table.
         name: What the index is called. `record_index`, `column_stats` and `bloom_filters` are
             indexes that a table has at most once.
-        columns: The column, or the columns; or an expression such as `upper(name)`.
+        columns: The column, or the columns; or an expression such as `upper(name)`. A secondary
+            index on several columns is one that lakedex alone knows.
         using: The kind; that of the name where it is one of these, else `secondary_index`.
         options: Hudi's write options for the build and all later writes. With
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
@@ -98,16 +115,40 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     chosen = {**function, **(options or {})}
-    if EXPR in chosen:
-        if not wait:
-            raise UnsupportedFeature(f"building the expression index {name} in the background")
-        return create_expression_index(
-            writer, name, wanted, using=using, options=chosen, if_missing=if_missing, check=check
+    now = wait and not _IN_BACKGROUND.value(chosen)
+    create = partial(
+        create_expression_index,
+        writer,
+        name,
+        wanted,
+        options={EXPR: _AS_IT_IS, **chosen},
+        if_missing=if_missing,
+        check=check,
+    )
+    if using.lower() == BITMAP:
+        return create(using="", add=partial(add_bitmap_index, wait=now))
+    if EXPR in chosen or _is_of_values(writer, name, using, wanted):
+        return (
+            create(using=using, add=add_now) if now else create(using=using, add=add_in_background)
         )
-    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
     kind = _kind(name, using)
-    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
-        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return _create_of_columns(
+        writer, name, wanted, kind, options=chosen, if_missing=if_missing, wait=wait
+    )
+
+
+def _create_of_columns(
+    writer: TableWriter,
+    name: str,
+    wanted: list[str],
+    kind: str,
+    *,
+    options: Mapping[str, str],
+    if_missing: bool,
+    wait: bool,
+) -> WriteResult | BackgroundBuild | None:
+    chosen = dict(options)
+    own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
     asked = writer.with_options(chosen)
     snapshot = asked.snapshot()
@@ -115,6 +156,9 @@ def create_index(
     if kind != SECONDARY_INDEX:
         _check_key(snapshot, kind, wanted)
     there = find_index(snapshot, kind if kind != SECONDARY_INDEX else name)
+    new = columns_to_add(snapshot, wanted) if there == _COLUMN_STATS else []
+    if new:
+        return _widen(writer.with_options(options), new, wait=wait)
     if there is not None:
         if if_missing:
             return None
@@ -123,7 +167,7 @@ def create_index(
         made.append(_definition(asked, snapshot, name, wanted, own))
     if not wait or _IN_BACKGROUND.value(chosen):
         if made:
-            _check_live_record_index(snapshot, name)
+            _check_background(snapshot, name, made[0])
         return build_in_background(writer, start_build(writer, chosen, made))
     return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
 
@@ -165,16 +209,17 @@ def refresh_index(writer: TableWriter, name: str) -> None:
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
+    if there.startswith(BITMAP_INDEX):
+        refresh_bitmap_index(writer, there)
+        return
     if there.startswith(EXPRESSION):
         refresh_expression_index(writer, there)
         return
     definition = snapshot.definitions.get(there)
     if definition is None or not there.startswith(PREFIX):
         return
-    (column,) = definition.source_fields
-    own = there.removeprefix(PREFIX)
     # What could not be built again must not be dropped.
-    made = _definition(writer, snapshot, own, [column], definition.options)
+    made = _same_definition(writer, snapshot, definition)
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
 
@@ -185,8 +230,7 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
         add_expression_index(writer, stored_expression(writer, snapshot, gone.name))
         return
     if gone.name.startswith(PREFIX):
-        own = gone.name.removeprefix(PREFIX)
-        writer.add_index(_definition(writer, snapshot, own, columns, gone.options))
+        writer.add_index(_same_definition(writer, snapshot, gone))
         return
     flags = _flags(gone.name, columns)
     if gone.is_partitioned:
@@ -199,9 +243,30 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
 def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
-        known = ", ".join((*ONCE, SECONDARY_INDEX))
+        known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
     return kind
+
+
+def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option of a covering index out of the chosen ones."""
+    own = {COVERING: chosen.pop(COVERING).lower()} if COVERING in chosen else {}
+    if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
+        raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
+    return own
+
+
+def _widen(writer: TableWriter, columns: list[str], *, wait: bool) -> WriteResult:
+    if not wait:
+        raise UnsupportedFeature("adding a column to column_stats in the background")
+    return writer.add_stat_columns(columns)
+
+
+def _is_of_values(writer: TableWriter, name: str, using: str, columns: list[str]) -> bool:
+    """Whether filters of a column's own values are meant, which are an index of their own."""
+    if using.lower() != _BLOOM or name.lower() == _BLOOM:
+        return False
+    return has_other_columns(writer.snapshot(), columns)
 
 
 def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
@@ -219,15 +284,21 @@ def _flags(kind: str, columns: Sequence[str]) -> dict[str, str]:
 def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
     config = snapshot.config
     keys = list(config.record_key_fields)
-    if kind == _RECORD_INDEX and columns != keys:
+    is_on_key = kind == _RECORD_INDEX or (kind == _BLOOM and columns)
+    if is_on_key and columns != keys:
         raise InvalidInput(
-            f"the record index of table {config.name} is on its key ({', '.join(keys)}), not on "
+            f"the {_SPOKEN[kind]} of table {config.name} is on its key ({', '.join(keys)}), not on "
             f"{', '.join(columns)}"
         )
 
 
-def _check_live_record_index(snapshot: Snapshot, name: str) -> None:
-    """Two indexes of which one needs the other are not built in one go in the background."""
+def _check_background(snapshot: Snapshot, name: str, made: IndexDefinition) -> None:
+    """Two indexes of which one needs the other are not built in one go in the background.
+
+    Nor is one that other engines do not know: the plan of such a build is one that they read.
+    """
+    if made.is_composite:
+        raise UnsupportedFeature(f"building {name}, which is on several columns, in the background")
     if _RECORD_INDEX not in snapshot.config.metadata_partitions:
         raise InvalidInput(
             f"the secondary index {name} of table {snapshot.config.name} needs a record index that "
@@ -244,16 +315,29 @@ def _definition(
 ) -> IndexDefinition:
     """The definition of a new secondary index, as Hudi writes it."""
     check_index_name(name)
-    column = _column(snapshot, name, columns)
+    found = tuple(_column(snapshot, each) for each in columns)
+    if not found or len(found) > MOST_COLUMNS:
+        raise InvalidInput(
+            f"the index {name} is on {len(found)} columns, not on 1 to {MOST_COLUMNS}"
+        )
+    if len({*found}) != len(found):
+        raise InvalidInput(f"the index {name} has a column twice: {', '.join(found)}")
     _check_record_index(writer, snapshot, name)
-    full = PREFIX + name
-    return IndexDefinition(full, SECONDARY_INDEX, "identity", (column,), options, _VERSION)
+    # Hudi would take several columns for one nested field: it is not told of such an index.
+    full = (COMPOSITE_PREFIX if len(found) > 1 else PREFIX) + name
+    return IndexDefinition(full, SECONDARY_INDEX, "identity", found, options, _VERSION)
 
 
-def _column(snapshot: Snapshot, name: str, columns: list[str]) -> str:
-    if len(columns) != 1:
-        raise UnsupportedFeature(f"a secondary index ({name}) on {len(columns)} columns, not one,")
-    found = indexed_column(snapshot, columns[0])
+def _same_definition(
+    writer: TableWriter, snapshot: Snapshot, known: IndexDefinition
+) -> IndexDefinition:
+    """The definition of an index that is built again as it was."""
+    own = known.name.removeprefix(COMPOSITE_PREFIX).removeprefix(PREFIX)
+    return _definition(writer, snapshot, own, list(known.source_fields), known.options)
+
+
+def _column(snapshot: Snapshot, asked: str) -> str:
+    found = indexed_column(snapshot, asked)
     kind: pa.DataType = StoredSchema.of(snapshot).columns.field(found).type
     if not is_indexable(kind):
         raise InvalidInput(

@@ -7,10 +7,12 @@ from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.index.definitions import format_definitions
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.definition_files import write_definitions
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.bitmap_creating import drop_bitmap_index
 from lakedex.services.index_names import find_build, find_index
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
@@ -49,6 +51,10 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
         InvalidInput: There is no such index, or the table's writes need it.
     """
     storage = address.open()
+    bitmap = find_index(Snapshot.open(storage), name)
+    if bitmap is not None and bitmap.startswith(BITMAP):
+        drop_bitmap_index(address, bitmap, patience)
+        return
     with open_lock(storage, patience.lock) as lock:
         snapshot = Snapshot.open(storage)
         config = snapshot.config
@@ -76,7 +82,7 @@ def drop_index(address: StorageAddress, name: str, patience: TransactionOptions)
             each: known for each, known in snapshot.definitions.items() if each not in gone
         }
         if config.index_defs_path is not None:
-            storage.replace(config.index_defs_path, format_definitions(definitions))
+            write_definitions(storage, config, definitions)
         if name in _FLAGS:
             _switch_off(storage, kept, name)
         zone = zone_setting(name)

@@ -8,6 +8,7 @@ an index which is made of the sample's own values and keys, as many keys to a va
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,18 +22,26 @@ from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
-from lakedex.index.metadata_table.pair_writer import pair_records
+from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
+from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
-from lakedex.index.secondary.spelling import is_indexable
+from lakedex.index.secondary.spelling import is_indexable, spelled
 from lakedex.table import Snapshot
+from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
-_BUILD_JOBS = 2
-"""One reads the slices, one writes the file groups."""
+_OPENINGS = 3
+"""How often a build looks at the whole table: before it begins, and under the lock."""
+_COMMIT_FILES = 16
+"""Files that the commit of a build writes, besides those of its file groups."""
+_FILES_A_GROUP = 2
+"""The log file by which it comes to be, and its base file."""
+_FILE_SECONDS = 0.005
+"""What a small file takes to be safely on a disk, besides the way to its storage."""
 _SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
 """Hudi's bounds of the number of file groups, unless options say others."""
 
@@ -42,6 +51,7 @@ class IndexEstimate:
     """An index that does not exist yet."""
 
     column: str
+    """The column, or the columns of an index on several."""
     rows: int
     """The entries that it would have."""
     values: int
@@ -49,7 +59,7 @@ class IndexEstimate:
     file_groups: int
     size_bytes: int
     build_seconds: float
-    """By one task after the other, unless an engine was given: then as its jobs."""
+    """Commit included; by one task after another, unless an engine was given: then as its jobs."""
     bytes_per_change: float
     """What a write adds for a row whose value changes: an entry, and a tombstone."""
     bytes_per_write: int
@@ -71,6 +81,7 @@ class _Sample:
     slices: int
     seconds: float
     pairs: pa.Table
+    columns: int
 
     @property
     def distinct(self) -> int:
@@ -78,25 +89,29 @@ class _Sample:
 
 
 def estimate_index(
-    snapshot: Snapshot, column: str, *, growth: float = 1.0, engine: Engine | None = None
+    snapshot: Snapshot,
+    column: str | Sequence[str],
+    *,
+    growth: float = 1.0,
+    engine: Engine | None = None,
 ) -> IndexEstimate:
     """What a secondary index on a column would be like.
 
     Args:
         snapshot: The table.
-        column: The column.
+        column: The column, or the columns.
         growth: How many times as many rows the table will have; values grow in number with them.
         engine: Who would build it; how long a job of it takes to start is tried out.
 
     Raises:
         InvalidInput: The column is missing or cannot be indexed, or there are no rows.
     """
-    if column not in snapshot.schema.names or not is_indexable(snapshot.schema.field(column).type):
-        raise InvalidInput(f"table {snapshot.config.name} has no column {column!r} to index")
+    target = SecondaryTarget("sample", (column,) if isinstance(column, str) else (*column,), 1, 1)
+    _check_columns(snapshot, target.columns)
     if growth <= 0:
         raise InvalidInput(f"growth is a factor above 0, not {growth!r}")
     files = len(snapshot.slices)
-    sample = _read(snapshot, column)
+    sample = _read(snapshot, target)
     if not len(sample.keys):
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     share = sample.slices / files
@@ -108,15 +123,16 @@ def estimate_index(
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
-    empty_write, tombstone = _log_bytes(sample, column)
+    empty_write, tombstone = _log_bytes(sample, target.columns[0])
     building = (sample.seconds + encoding) * grown / len(sample.keys)
     return IndexEstimate(
-        column=column,
+        column=target.told,
         rows=grown,
         values=round(values * growth),
         file_groups=groups,
         size_bytes=round(groups * fixed + grown * per_entry),
-        build_seconds=building if engine is None else _as_jobs(engine, building),
+        build_seconds=_commit_seconds(snapshot, groups)
+        + (building if engine is None else _as_jobs(engine, building, grown)),
         bytes_per_change=per_entry + tombstone,
         bytes_per_write=round(groups * empty_write),
         files=files,
@@ -125,13 +141,29 @@ def estimate_index(
     )
 
 
-def _as_jobs(engine: Engine, seconds: float) -> float:
-    """What so much work takes when the tasks of an engine share it."""
+def _commit_seconds(snapshot: Snapshot, groups: int) -> float:
+    """What a build takes however few rows there are: it opens the table, and writes small files."""
+    began = time.perf_counter()
+    _ = Snapshot.open(snapshot.storage).slices
+    opened = time.perf_counter()
+    load_table_config(snapshot.storage)
+    # The way to the storage and back, which a disk hardly has.
+    opening, way = opened - began, time.perf_counter() - opened
+    files = _COMMIT_FILES + _FILES_A_GROUP * groups
+    return _OPENINGS * opening + files * (_FILE_SECONDS + way)
+
+
+def _as_jobs(engine: Engine, seconds: float, entries: int) -> float:
+    """What so much work takes when the tasks of an engine share it.
+
+    One job reads the slices; another one writes the file groups, unless the entries are few.
+    """
     for _ in range(2):  # The first may have to start workers, which then stay.
         began = time.perf_counter()
         engine.map("see how long a job takes", abs, list(range(engine.parallelism)))
         start = time.perf_counter() - began
-    return _BUILD_JOBS * start + seconds / engine.parallelism
+    jobs = 1 if entries <= FEW_PAIRS else 2
+    return jobs * start + seconds / engine.parallelism
 
 
 def groups_for(rows: int) -> int:
@@ -139,29 +171,44 @@ def groups_for(rows: int) -> int:
     return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
 
 
-def _read(snapshot: Snapshot, column: str) -> _Sample:
+def _check_columns(snapshot: Snapshot, columns: Sequence[str]) -> None:
+    known = snapshot.schema
+    for column in columns:
+        if column not in known.names or not is_indexable(known.field(column).type):
+            raise InvalidInput(f"table {snapshot.config.name} has no column {column!r} to index")
+    if not columns:
+        raise InvalidInput("name the column to index")
+
+
+def _read(snapshot: Snapshot, target: SecondaryTarget) -> _Sample:
     """Slices from all over the table, while they are few rows."""
-    target = SecondaryTarget("sample", column, 1, 1)
     started = time.perf_counter()
+    names = [RECORD_KEY, *target.columns]
     parts, counts, rows = [], 0, 0
     chosen = 0
     for current in spread_slices(snapshot.slices, _MOST_SLICES):
-        own = list(read_slice(snapshot.read_context, current, [RECORD_KEY, column]))
+        own = list(read_slice(snapshot.read_context, current, names))
         chosen += 1
         if own:
             table = pa.concat_tables(own)
             parts.append(table)
-            counts += len(pc.unique(table[column]))
+            counts += len(pc.unique(_values(target, table)))
             rows += table.num_rows
         if rows >= _MOST_ROWS:
             break
-    names = [RECORD_KEY, column]
     table = pa.concat_tables([snapshot.read_context.target(names).empty_table(), *parts])
     pairs = pair_rows(target, table, is_delete=False)
-    numbers = table[column].combine_chunks().dictionary_encode(null_encoding="encode").indices
+    numbers = _values(target, table).dictionary_encode(null_encoding="encode").indices
     keys = table[RECORD_KEY].combine_chunks()
     seconds = time.perf_counter() - started
-    return _Sample(keys, numbers, counts, chosen, seconds, pairs)
+    return _Sample(keys, numbers, counts, chosen, seconds, pairs, len(target.columns))
+
+
+def _values(target: SecondaryTarget, rows: pa.Table) -> pa.Array:
+    """What is looked up, row by row: the column as it is, or the values of several together."""
+    if len(target.columns) == 1:
+        return rows[target.columns[0]].combine_chunks()
+    return secondary_values([spelled(rows[column]) for column in target.columns])
 
 
 def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
@@ -199,8 +246,8 @@ def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
     first = np.unique(sample.values.to_numpy(), return_index=True)[1]
     kept = first[np.linspace(0, len(first) - 1, max(1, round(count / rows_a_value))).astype(int)]
     order = np.random.default_rng(0).permutation(count)
-    text = pc.extract_regex(sample.pairs["key"], r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)")
-    values = pc.struct_field(text, "value").combine_chunks()
+    pairs = sample.pairs["key"].combine_chunks()
+    values = placed_values_of_secondary(pairs, sample.columns)
     placed = values.take(pa.array(np.resize(kept, count)))
     keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
     keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
@@ -14,7 +17,7 @@ from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
 SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (SECONDARY, "expr_index_")
+PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, OWN_EXPRESSION_PREFIX, "expr_index_", BITMAP)
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 """Indexes that a table has at most once, each under its own name."""
@@ -41,7 +44,7 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     is one that is said to be in the making while nobody makes one.
     """
     config = snapshot.config
-    known = {*config.metadata_partitions}
+    known = {*config.metadata_partitions, *bitmap_definitions(config)}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
     return next((each for each in _spellings(name) if each in known), None)
@@ -67,7 +70,7 @@ def require_absent(snapshot: Snapshot, name: str) -> None:
         InvalidInput: it says which of the two.
     """
     config = snapshot.config
-    if name in config.metadata_partitions:
+    if name in (*config.metadata_partitions, *bitmap_definitions(config)):
         raise InvalidInput(f"table {config.name} has the index {name} already")
     if find_index(snapshot, name) is not None:
         raise InvalidInput(f"the index {name} of table {config.name} is being built already")

@@ -19,6 +19,7 @@ from lakedex.services.clustering.scheduling import (
 )
 from lakedex.services.compaction import run_compaction, schedule_compaction
 from lakedex.services.compaction.runner import run_pending_compactions
+from lakedex.services.indexes_by_options import make_index_of_options
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
@@ -37,7 +38,8 @@ def writer_with_services(
     options: Mapping[str, str] | None = None,
     batch: StreamBatch | None = None,
 ) -> TableWriter:
-    """A writer after whose commits services run that are due."""
+    """A writer of a table with the index that options ask for, after whose commits services run."""
+    make_index_of_options(TableWriter(address, engine, options), options or {})
     return TableWriter(address, engine, options, batch, run_due_services)
 
 

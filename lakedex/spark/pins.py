@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from lakedex.config import keys
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice
 from lakedex.prune import Report
@@ -173,9 +174,9 @@ class Pins:
 
 
 def _state(snapshot: Snapshot) -> str:
-    """The last instant, and a digest of all that are completed."""
+    """The last instant, and a digest of all that are completed and of what comes without one."""
     completed = snapshot.timeline.completed()
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(snapshot.config.raw.get(keys.BITMAP_INDEXES, "").encode())
     for instant in completed:
         digest.update(f"{instant.requested_time} {instant.action.value}\n".encode())
     last = max((instant.requested_time for instant in completed), default="")

@@ -13,6 +13,7 @@ from lakedex.api import ReadOptions
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
+from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.index_creating import create_index, refresh_index
@@ -20,6 +21,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_estimating import IndexEstimate, estimate_index
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.inline import writer_with_services
+from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
@@ -289,7 +291,7 @@ class SparkTable(TableViews):
         options: Options = None,
         if_missing: bool = False,
         wait: bool = True,
-    ) -> WriteResult | BackgroundBuild | None:
+    ) -> WriteResult | BackgroundBuild | BitmapBuild | None:
         """Build an index, such as a secondary one; see `services.index_creating.create_index`.
 
         Args:
@@ -311,7 +313,7 @@ class SparkTable(TableViews):
         """Take an index away; later writes do not make it again."""
         drop_index(self._address, name, self.writer().target().patience)
 
-    def estimate_index(self, column: str, growth: float = 1.0) -> IndexEstimate:
+    def estimate_index(self, column: str | Sequence[str], growth: float = 1.0) -> IndexEstimate:
         """What a secondary index on a column would cost and bring, from a sample of the table.
 
         Args:
@@ -343,6 +345,10 @@ class SparkTable(TableViews):
         storage = self._address.open()
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))
+
+    def evolve_partitions(self, by: str | Sequence[str] | None = None, **how: str | int) -> None:
+        """Put new files into other folders; see `services.partition_evolving`."""
+        evolve_partitions(self._address, self.writer().target().patience, by=by, **how)  # type: ignore[arg-type]
 
     def refresh(self) -> None:
         """Let the session forget what it cached of the table, data and columns."""

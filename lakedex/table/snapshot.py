@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
+from lakedex.config.metadata_options import expression_zones
 from lakedex.errors import FileMissing, LakedexError
+from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
 from lakedex.index.builds import IndexBuild, active_builds
-from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.definition_files import load_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
+from lakedex.index.expression.virtual import with_expressions
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files
+from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
 from lakedex.table.schema_resolution import schema_history, table_schema
 from lakedex.timeline import Action, Timeline, load_table_config
@@ -88,13 +93,7 @@ class Snapshot:
     @cached_property
     def definitions(self) -> Mapping[str, IndexDefinition]:
         """The index definitions of the table, by name."""
-        path = self.config.index_defs_path
-        if not path:
-            return {}
-        try:
-            return parse_definitions(self.storage.read(path), path=path)
-        except FileMissing:
-            return {}
+        return load_definitions(self.storage, self.config)
 
     @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:
@@ -107,6 +106,11 @@ class Snapshot:
         names = dropped_names(self.config, self.definitions)
         metadata = self.metadata if names else None
         return find_dropped(names, self._full_timeline, metadata.timeline if metadata else None)
+
+    @cached_property
+    def expression_zones(self) -> Mapping[str, str]:
+        """The time zones that expression indexes are computed in, as far as the table tells."""
+        return expression_zones(read_own_properties(self.storage))
 
     @cached_property
     def listing(self) -> Listing:
@@ -157,6 +161,11 @@ class Snapshot:
             is_committed=self.timeline.is_committed_write,
         )
 
+    def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
+        """A predicate that is not bound yet, with names of expression indexes understood."""
+        zones = partial(getattr, self, "expression_zones")
+        return with_expressions(predicate, self.schema, self.definitions, zones, time_zone)
+
     def indexed_table(
         self, *, time_zone: str = "UTC", expression_time_zone: str | None = None
     ) -> IndexedTable | None:
@@ -172,5 +181,6 @@ class Snapshot:
             is_latest=self.is_latest,
             time_zone=time_zone,
             expression_time_zone=expression_time_zone,
+            zones=partial(getattr, self, "expression_zones"),
             kept=self._kept,
         )

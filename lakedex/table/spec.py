@@ -98,7 +98,11 @@ class TableSpec:
             props[keys.PARTITION_FIELDS] = ",".join(_spelled(partition_by, generator))
         props |= _merging(given, ordering)
         props |= {flag.name: flag_text(flag.value(given)) for flag in _FLAGS}
-        props |= {name: value.strip() for name, value in given.items() if is_timebased(name)}
+        props |= {
+            name: value.strip()
+            for name, value in given.items()
+            if is_timebased(name) or name == keys.HASHED_FOLDERS
+        }
         config = TableConfig.from_properties(props, keys.PROPERTIES_FILE)
         if config.drop_partition_columns:
             raise UnsupportedFeature(f"writing tables with {keys.DROP_PARTITION_COLUMNS}=true")

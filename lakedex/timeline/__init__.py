@@ -22,7 +22,7 @@ from lakedex.timeline.instant_time import (
     parse_query_time,
     to_epoch_ms,
 )
-from lakedex.timeline.notes import newest_change, newest_note
+from lakedex.timeline.notes import newest_change, newest_note, newest_placing
 from lakedex.timeline.plans import (
     CompactionOperation,
     CompactionPlan,
@@ -58,6 +58,7 @@ __all__ = [
     "new_instant_time",
     "newest_change",
     "newest_note",
+    "newest_placing",
     "parse_instant_file",
     "parse_query_time",
     "read_plan",

@@ -20,12 +20,20 @@ def newest_note(timeline: Timeline, name: str) -> str | None:
         summary = timeline.commit_summary(instant)
         if name in summary.extra:
             return summary.extra[name]
-        if not (_is_compaction(summary) or summary.is_clustering):
+        if not _moves_only(summary):
             return None
     return None
 
 
-def newest_change(timeline: Timeline) -> Instant | None:
+def newest_change(timeline: Timeline) -> str:
+    """The time of the newest write that changed rows or columns, empty where there is none."""
+    for instant in _newest_first(timeline):
+        if not _moves_only(timeline.commit_summary(instant)):
+            return instant.requested_time
+    return ""
+
+
+def newest_placing(timeline: Timeline) -> Instant | None:
     """The newest write that is no compaction: it changed rows, or the file groups that hold them.
 
     Compactions leave every row in its file group.
@@ -42,6 +50,10 @@ def _newest_first(timeline: Timeline) -> list[Instant]:
         key=lambda instant: instant_key(instant.completion_time or instant.requested_time),
         reverse=True,
     )
+
+
+def _moves_only(summary: CommitMetadata) -> bool:
+    return _is_compaction(summary) or summary.is_clustering
 
 
 def _is_compaction(summary: CommitMetadata) -> bool:

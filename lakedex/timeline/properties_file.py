@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from lakedex.config import keys
 from lakedex.config.checksum import checksum_matches, table_checksum
+from lakedex.config.own_partitions import split_partitions
 from lakedex.config.properties_text import (
     decode_properties,
     format_properties,
@@ -71,6 +72,8 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
             props.pop(key, None)
         else:
             props[key] = value
+    if keys.METADATA_PARTITIONS in changes:
+        _list_own_partitions(props)
     name = props.get(keys.TABLE_NAME, "")
     props[keys.TABLE_CHECKSUM] = str(table_checksum(name, props.get(keys.DATABASE_NAME)))
     config = TableConfig.from_properties(props, PROPERTIES_PATH)
@@ -78,6 +81,15 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     storage.replace(PROPERTIES_PATH, text.encode("ascii"), if_version=version)
     storage.delete(BACKUP_PATH)
     return config
+
+
+def _list_own_partitions(props: dict[str, str]) -> None:
+    """Move partitions that lakedex alone knows from Hudi's list to theirs."""
+    shared, own = split_partitions(props.get(keys.METADATA_PARTITIONS, "").split(","))
+    if own or keys.OWN_METADATA_PARTITIONS in props:
+        props[keys.METADATA_PARTITIONS] = ",".join(shared)
+        # An empty list stays: it says that there may be definitions of such indexes.
+        props[keys.OWN_METADATA_PARTITIONS] = ",".join(own)
 
 
 def _recover(storage: Storage) -> None:

@@ -11,9 +11,9 @@ import logging
 from lakedex.config import TableConfig, keys
 from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
-from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.definition_files import load_definitions, write_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.creation import remove_partition_of
-from lakedex.index.metadata_table.deltacommit import load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
@@ -23,7 +23,6 @@ from lakedex.txn.places import heartbeat_path, marker_folder
 from lakedex.txn.rollback import LockedTable, forget
 from lakedex.txn.rollback_files import remove_instant
 
-_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
 _log = logging.getLogger("lakedex")
 
 
@@ -68,7 +67,7 @@ def discard_build(table: LockedTable, build: IndexBuild) -> None:
     known = _known_definitions(table.storage, config)
     left = {name: each for name, each in known.items() if name not in own}
     if config.index_defs_path is not None and left != known:
-        table.storage.replace(config.index_defs_path, format_definitions(left))
+        write_definitions(table.storage, config, left)
     end_runs(table.storage, build)
     for name in own:
         remove_partition_of(table.storage, name)
@@ -95,9 +94,8 @@ def add_definitions(table: LockedTable, build: IndexBuild) -> None:
     """Put the definitions of a build beside those of the table."""
     config = load_table_config(table.storage)
     known = _known_definitions(table.storage, config)
-    path = config.index_defs_path or _DEFAULT_DEFS_PATH
     if build.definitions:
-        table.storage.replace(path, format_definitions(known | build.definitions))
+        path = write_definitions(table.storage, config, known | build.definitions)
         if config.index_defs_path is None:
             update_properties(table.storage, {keys.INDEX_DEFS_PATH: path})
 

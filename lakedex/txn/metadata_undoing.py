@@ -19,10 +19,10 @@ from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
 from lakedex.config.option_values import flag_text
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import is_free_of_zones
 from lakedex.index.metadata_table import Kind, metadata_partition
-from lakedex.index.metadata_table.deltacommit import load_definitions
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.storage import Storage
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -161,7 +161,7 @@ def _is_built_anew(name: str, definition: IndexDefinition | None, kept: Mapping[
     except InvalidInput:
         return False
     if kind in (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX):
-        if definition is None or len(definition.source_fields) != 1:
+        if definition is None or not definition.source_fields:
             return False
         is_secondary = kind is Kind.SECONDARY_INDEX
         return is_secondary or zone_setting(name) in kept or is_free_of_zones(definition)

@@ -9,7 +9,8 @@ Under the lock of the table:
   free again. Of a compaction, and of a clustering that was scheduled apart, only the run of a dead
   process is rolled back: their plans, as those of others, may be run by anyone later. What others
   run is left alone, unless it died after its commit to the metadata table;
-* index builds of dead processes are taken back, those that were stopped are left alone;
+* index builds of dead processes are taken back, those that were stopped are left alone; indexes
+  of lakedex whose entries another engine deleted are no longer named;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
 """
@@ -36,6 +37,7 @@ from lakedex.timeline import (
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.index_builds import clear_builds
+from lakedex.txn.lost_indexes import forget_lost_indexes
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.places import (
@@ -84,6 +86,7 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         remove_instant(table.storage, table.config, savepoint.requested_time, Action.SAVEPOINT)
         forget(table.storage, savepoint.requested_time)
     cleared = clear_builds(table, timeline, left.life)
+    forget_lost_indexes(table)
     if rollbacks or restores or saved or cleared:
         timeline = table.timeline()
     undone = [

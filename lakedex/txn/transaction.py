@@ -227,6 +227,7 @@ class Transaction:
         *,
         touched: Groups | Callable[[], Groups],
         rewritten: Groups | None = None,
+        then: Callable[[], None] | None = None,
     ) -> str:
         """Make the write visible and answer its completion time.
 
@@ -235,6 +236,7 @@ class Transaction:
                 deltacommit and answers what the write did. When it raises, all is rolled back.
             touched: The file groups that the write changed, new ones aside.
             rewritten: Those of them that got a new base file; None means all.
+            then: Called after it, with the lock still held; the next writer can do without.
 
         Raises:
             CommitConflict: another writer was first; this write is rolled back.
@@ -244,6 +246,8 @@ class Transaction:
         try:
             with self._lock:
                 completion = self._commit_locked(prepare, touched, rewritten)
+                if then is not None:
+                    then()
         except BaseException:
             self.abort()
             raise

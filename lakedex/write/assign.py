@@ -108,8 +108,8 @@ def assign(
             # A log would lay a row over the deleted one, which wins if it is younger, and of two
             # rows of a key it would delete one.
             groups[place].is_log = False
-        _add(groups[place], part.segment, 0, part.segment.rows)
-    small = _small_groups(slices, groups, sizes, placing, new) if placing.fill_small else {}
+        add_segment(groups[place], part.segment, 0, part.segment.rows)
+    small = small_groups(slices, groups, sizes, placing, new) if placing.fill_small else {}
     for partition, segments in sorted(new.items()):
         for group in _place(partition, segments, small.get(partition, []), sizes, placing):
             groups[FileSliceId(group.partition, group.file_id)] = group
@@ -159,7 +159,7 @@ def arranged_groups(files: Iterable[Arranged], order: RowOrder) -> list[Group]:
     for file in files:
         group = Group(file.partition, f"{uuid.uuid4()}-0", None, is_log=False, order=order)
         for segment in file.segments:
-            _add(group, segment, 0, segment.rows)
+            add_segment(group, segment, 0, segment.rows)
         groups.append(group)
     return groups
 
@@ -171,7 +171,7 @@ def sort_new(groups: Iterable[Group], order: RowOrder) -> None:
             group.order = order
 
 
-def _small_groups(
+def small_groups(
     slices: Mapping[FileSliceId, FileSlice],
     groups: Mapping[FileSliceId, Group],
     sizes: FileSizes,
@@ -213,7 +213,7 @@ def _place(
             break
         held = group.current.size_bytes if group.current else 0
         rows = min(left, int((sizes.most_bytes - held) / row_bytes))
-        if rows <= 0 or not _takes(group, held, rows * row_bytes, sizes, placing):
+        if rows <= 0 or not takes(group, held, rows * row_bytes, sizes, placing):
             continue
         room.append((group, rows))
         left -= rows
@@ -225,7 +225,7 @@ def _place(
     yield from _pour(segments, room)
 
 
-def _takes(group: Group, held: int, new_bytes: float, sizes: FileSizes, placing: Placing) -> bool:
+def takes(group: Group, held: int, new_bytes: float, sizes: FileSizes, placing: Placing) -> bool:
     """Whether a group takes new rows, in a log or by being written anew if that is worth it."""
     if group.is_log and placing.new_in_logs:
         place = FileSliceId(group.partition, group.file_id)
@@ -246,7 +246,7 @@ def _pour(segments: Sequence[Segment], room: Sequence[tuple[Group, int]]) -> Ite
         while wanted and segment is not None:
             taken = min(wanted, segment.rows - start)
             if taken:
-                _add(group, segment, start, taken)
+                add_segment(group, segment, start, taken)
             wanted -= taken
             start += taken
             if start == segment.rows:
@@ -254,6 +254,7 @@ def _pour(segments: Sequence[Segment], room: Sequence[tuple[Group, int]]) -> Ite
         yield group
 
 
-def _add(group: Group, segment: Segment, start: int, count: int) -> None:
+def add_segment(group: Group, segment: Segment, start: int, count: int) -> None:
+    """Let a group get some rows of a segment."""
     group.segments.append(segment)
     group.ranges.append((start, count))

@@ -17,6 +17,7 @@ from lakedex.filegroup import BaseFile, FileSlice, LogFile, ReadContext
 from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.index.expression.target import ExpressionTarget
@@ -32,12 +33,16 @@ class StoredRanges:
         context: ReadContext,
         columns: Sequence[str],
         expressions: Sequence[ExpressionTarget] = (),
+        taker: ExpressionTaker | BitmapTaker | None = None,
     ) -> None:
-        """Take the table, the names of the columns, and what is computed of columns."""
+        """Take the table, the names of the columns, and what is computed of columns, by whom."""
         self._context = context
         self._targets = tuple(expressions)
-        self._computed = ExpressionTaker(expressions)
-        self._names = list(dict.fromkeys([*columns, *(each.source for each in expressions)]))
+        self._noted = ExpressionTaker(expressions)
+        self._computed = taker or self._noted
+        sources = (name for each in expressions for name in each.sources)
+        self._names = list(dict.fromkeys([*columns, *sources]))
+        self._wide = tuple(each for each in expressions if len(each.sources) > 1)
         # Not every file has every column, so each column counts its own files.
         self._ranges = {name: ColumnRanges([name], context.schema) for name in columns}
 
@@ -57,7 +62,7 @@ class StoredRanges:
 
     def expressions(self) -> dict[str, ExpressionNotes]:
         """What the files hold of expressions, by index."""
-        return self._computed.notes()
+        return self._noted.notes()
 
     def _take(
         self, place: FileSlice, file: BaseFile | LogFile, rows: pa.Table, sizes: ColumnSizes
@@ -67,8 +72,8 @@ class StoredRanges:
         if name in self._ranges:
             self._ranges[name].add(place.partition, file.name, rows, sizes)
         for each in self._targets:
-            if each.source == name:
-                self._computed.add_to(each, place.partition, file.name, rows, file.size_bytes)
+            if each.sources == (name,):
+                self._compute(each, place, file, rows)
 
     def _add_base(self, file_slice: FileSlice, base: BaseFile) -> None:
         self._context.config.require_readable_base_files()
@@ -86,6 +91,12 @@ class StoredRanges:
                     rows = file.read([name], use_threads=False)
                     rows = self._conformed(rows, [name], base.instant_time, file_slice.partition)
                     self._take(file_slice, base, rows, sizes)
+                for each in self._wide:
+                    if set(each.sources) <= set(stored):
+                        names = list(each.sources)
+                        rows = file.read(names, use_threads=False)
+                        rows = self._conformed(rows, names, base.instant_time, file_slice.partition)
+                        self._compute(each, file_slice, base, rows)
         except (FileMissing, FileNotFoundError) as error:
             raise FileMissing(f"{path} is listed but not there; was the table cleaned?") from error
         except PARQUET_ERRORS as error:
@@ -108,10 +119,39 @@ class StoredRanges:
                 nothing = self._context.target([name]).empty_table()
                 rows = pa.concat_tables([nothing, *tables])
                 self._take(file_slice, log, rows, {})
+            for each in self._wide:
+                self._take_joined(each, file_slice, log, parts, len(data))
+
+    def _take_joined(
+        self,
+        target: ExpressionTarget,
+        place: FileSlice,
+        log: LogFile,
+        parts: dict[str, list[pa.Table]],
+        blocks: int,
+    ) -> None:
+        """Take in several columns of a log file, which stand side by side if no block lacks one."""
+        if any(len(parts[name]) != blocks for name in target.sources):
+            self._computed.lack(target, place.partition)
+            return
+        columns = {}
+        for name in target.sources:
+            nothing = self._context.target([name]).empty_table()
+            columns[name] = pa.concat_tables([nothing, *parts[name]])[name]
+        self._compute(target, place, log, pa.table(columns))
+
+    def _compute(
+        self,
+        target: ExpressionTarget,
+        place: FileSlice,
+        file: BaseFile | LogFile,
+        rows: pa.Table,
+    ) -> None:
+        self._computed.add_to(target, place.partition, file.name, rows, file.size_bytes)
 
     def _note_lacking(self, place: FileSlice, stored: Sequence[str]) -> None:
         for each in self._targets:
-            if each.source not in stored:
+            if not set(each.sources) <= set(stored):
                 self._computed.lack(each, place.partition)
 
     def _block_columns(self, block: LogBlock, partition: str) -> Iterator[tuple[str, pa.Table]]:

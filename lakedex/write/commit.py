@@ -15,6 +15,7 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.secondary.composite import composite_note
 from lakedex.index.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.written import (
     CommitChanges,
@@ -29,6 +30,7 @@ from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.bitmap_runs import tend_bitmaps
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.exact_indexes import AddedRows, exact_rule
@@ -38,6 +40,12 @@ from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 from lakedex.write.operation import Operation
 from lakedex.write.shared_keys import check_inserted_keys
+from lakedex.write.stat_widening import (
+    Widening,
+    check_stat_columns,
+    name_columns,
+    read_widening,
+)
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
@@ -107,6 +115,9 @@ def commit_outcome(
 
     def prepare(scope: CommitScope) -> CommitMetadata:
         building = _still_building(scope, outcome)
+        check_stat_columns(
+            scope.snapshot, outcome.plan, outcome.kept, is_alone=not scope.concurrent
+        )
         if scope.concurrent:
             _check_concurrent(engine, scope, outcome, unique_keys=unique_keys, is_global=is_global)
         history = history_after(scope.snapshot, outcome.schema, facts.instant, outcome.changed)
@@ -121,6 +132,12 @@ def commit_outcome(
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
                 **covering_note(outcome.plan.secondary, outcome.plan.new_secondary, scope.timeline),
+                **composite_note(
+                    outcome.plan.secondary,
+                    outcome.plan.new_secondary,
+                    scope.timeline,
+                    scope.snapshot.definitions,
+                ),
                 **_said_of_builds(outcome, building),
                 **({} if history is None else said_of_columns(history)),
             },
@@ -135,11 +152,12 @@ def commit_outcome(
             if RECORD_INDEX in outcome.plan.missing:
                 # Had it been in the middle of a resharding, it is now built from the data.
                 forget_resharding(facts.address)
+            widening = read_widening(engine, facts, scope.snapshot, outcome.plan)
             commit_changes(
                 facts.address,
                 engine,
                 facts.instant,
-                _changes(outcome, scope.snapshot),
+                _changes(outcome, scope.snapshot, widening),
                 next_time=scope.next_time,
                 new_partition_groups=max(1, outcome.plan.record_shards),
                 building={
@@ -157,13 +175,17 @@ def commit_outcome(
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
+        tend_bitmaps(engine, facts, scope)
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         write_own_properties(scope.storage, outcome.kept)
         scope.check()
         return metadata
 
-    transaction.commit(prepare, touched=outcome.touched(), rewritten=outcome.rewritten())
+    then = None
+    if outcome.plan.new_stat_columns:
+        then = partial(name_columns, facts.address.open(), outcome.plan)
+    transaction.commit(prepare, touched=outcome.touched(), rewritten=outcome.rewritten(), then=then)
 
 
 def _check_concurrent(
@@ -183,10 +205,11 @@ def _check_concurrent(
         if each.name not in scope.snapshot.config.metadata_partitions:
             continue
         definition = scope.snapshot.definitions.get(each.name)
-        if definition is None or definition.source_fields != (each.column,):
+        if definition is None or definition.source_fields != each.columns:
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
+    live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
     for kept in outcome.plan.expressions:
-        if scope.snapshot.definitions.get(kept.name) != kept.definition:
+        if kept.name in live and known.get(kept.name) != kept.definition:
             raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
         check_inserted_keys,
@@ -261,7 +284,7 @@ def _said_of_batch(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
     return outcome.batch.note()
 
 
-def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
+def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> CommitChanges:
     added: dict[str, dict[str, int]] = defaultdict(dict)
     for answer in outcome.answers:
         for file in answer.files:
@@ -276,13 +299,15 @@ def _changes(outcome: Outcome, snapshot: Snapshot) -> CommitChanges:
         for field in outcome.schema.columns
         if before.get(field.name, field.type) != field.type
     }
+    partitions = {each.partition for each in snapshot.slices} if retyped or widening.columns else {}
     return CommitChanges(
         added=added,
-        statistics=_statistics(outcome),
+        statistics=_statistics(outcome, widening),
+        whole_columns=widening.columns,
         overwritten_partitions=tuple(sorted(replaced)),
         young_columns=_young_columns(outcome.schema.columns, snapshot),
         retyped_columns=retyped,
-        known_partitions=sorted({each.partition for each in snapshot.slices}) if retyped else (),
+        known_partitions=sorted(partitions),
         blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
@@ -313,10 +338,10 @@ def _young_columns(columns: pa.Schema, snapshot: Snapshot) -> frozenset[str]:
     return frozenset(columns.names) - known
 
 
-def _statistics(outcome: Outcome) -> FileStatistics:
+def _statistics(outcome: Outcome, widening: Widening) -> FileStatistics:
     tables: dict[str, list[pa.Table]] = defaultdict(list)
-    for answer in outcome.answers:
-        for column, table in answer.statistics.items():
+    for found in (*(answer.statistics for answer in outcome.answers), widening.statistics):
+        for column, table in found.items():
             tables[column].append(table)
     return {column: pa.concat_tables(parts) for column, parts in tables.items()}
 

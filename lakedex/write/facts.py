@@ -54,11 +54,13 @@ class TableFacts:
     """The secondary indexes that are told of changed rows."""
     expressions: tuple[ExpressionTarget, ...] = ()
     """The expression indexes that are told of new files."""
+    bitmaps: tuple[ExpressionTarget, ...] = ()
+    """The bitmap indexes that are told of new files."""
 
     @property
     def indexed_columns(self) -> list[str]:
         """The columns of secondary indexes, each once."""
-        return list(dict.fromkeys(each.column for each in self.secondary))
+        return list(dict.fromkeys(name for each in self.secondary for name in each.columns))
 
     def read_context(self) -> ReadContext:
         """What reading slices needs, opened in this process."""

@@ -12,6 +12,7 @@ from lakedex.txn.conflicts import pending_groups, service_conflict
 from lakedex.write.assign import FileSizes, Group, Placing, arranged_groups, assign, sort_new
 from lakedex.write.attempt import Attempt
 from lakedex.write.facts import TableFacts
+from lakedex.write.filling import Stock, fill_in_order
 from lakedex.write.log_deletes import groups_with_deletes
 from lakedex.write.parts import TaggedPart
 from lakedex.write.row_size import row_bytes
@@ -55,8 +56,12 @@ def _groups(
             sort_new(groups, order.order)
         return groups
     placed = [part for part in parts if part.file_id is not None]
-    arranged = order.arranged(write.target.engine, facts, new, sizes)
-    return assign(placed, slices, sizes, placing) + arranged_groups(arranged, order.order)
+    groups = assign(placed, slices, sizes, placing)
+    engine = write.target.engine
+    if placing.fill_small:
+        stock = Stock(snapshot, slices, sizes, placing)
+        new = fill_in_order(engine, facts, order.order, stock, groups, new)
+    return groups + arranged_groups(order.arranged(engine, facts, new, sizes), order.order)
 
 
 def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placing:

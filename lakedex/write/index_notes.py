@@ -57,7 +57,7 @@ def joined_pairs(
     Example:
         >>> from lakedex.format.spill import Segment
         >>> note = KeyNote(0, Segment("path", 0, 1, 1))
-        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
+        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
         >>> len(joined_pairs([target], [{target.name: (note,)}, {}])[target.name].notes)
         1
     """

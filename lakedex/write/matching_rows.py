@@ -41,7 +41,8 @@ class MatchingRows:
     ) -> None:
         """Plan what to read: the indexes leave out files that hold no such record."""
         snapshot = Snapshot.open(address.open())
-        tree = bind_predicate(parse_predicate(condition), snapshot.schema, time_zone=time_zone)
+        asked = snapshot.with_index_names(parse_predicate(condition), time_zone)
+        tree = bind_predicate(asked, snapshot.schema, time_zone=time_zone)
         report = plan(
             snapshot, normalise(tree), text=condition, options=PlanOptions(time_zone=time_zone)
         )

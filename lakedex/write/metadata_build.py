@@ -19,7 +19,8 @@ from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
-from lakedex.index.definitions import IndexDefinition, format_definitions
+from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.creation import (
@@ -28,6 +29,7 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.secondary.composite import stamped
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
@@ -43,7 +45,6 @@ from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 _FILES, _COLUMN_STATS = "files", "column_stats"
 _STATISTICS = {_COLUMN_STATS, "partition_stats"}
 _BLOOM_FILTERS = "bloom_filters"
-_DEFAULT_DEFS_PATH = f"{keys.META_FOLDER}/.index_defs/index.json"
 _IS_PARTITIONED = "isPartitioned"
 _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
@@ -132,9 +133,8 @@ def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]
         named = load_table_config(snapshot.storage)
         if not set(missing).isdisjoint(named.metadata_partitions) or not named.metadata_enabled:
             return
-        path = named.index_defs_path
-        if path is not None:
-            snapshot.storage.replace(path, format_definitions(snapshot.definitions))
+        if named.index_defs_path is not None:
+            write_definitions(snapshot.storage, named, snapshot.definitions)
         for name in missing:
             remove_partition(facts.address, name)
     except LakedexError as error:
@@ -247,9 +247,13 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or not name.startswith((PREFIX, EXPRESSION))
+        if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
     }
-    found |= {each.name: each for each in plan.new_definitions if each.name in missing}
+    found |= {
+        each.name: stamped(each, snapshot.timeline)
+        for each in plan.new_definitions
+        if each.name in missing
+    }
     if RECORD_INDEX in missing:
         options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
         found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
@@ -258,16 +262,17 @@ def index_definitions(
         known = found.get(_COLUMN_STATS)
         if known is None or _COLUMN_STATS in missing:
             known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come.
-        found[_COLUMN_STATS] = replace(known, source_fields=plan.stat_columns)
+        # What the version says of the records that are there stays true; only columns come. Those
+        # that older files have no ranges of yet are named when they are there.
+        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+        found[_COLUMN_STATS] = replace(known, source_fields=named)
     return found
 
 
 def _write_definitions(
     storage: Storage, config: TableConfig, definitions: Mapping[str, IndexDefinition]
 ) -> None:
-    path = config.index_defs_path or _DEFAULT_DEFS_PATH
-    storage.replace(path, format_definitions(definitions))
+    path = write_definitions(storage, config, definitions)
     if config.metadata_enabled and config.index_defs_path is None:
         update_properties(storage, {keys.INDEX_DEFS_PATH: path})
 
@@ -283,7 +288,7 @@ def _name_partitions(
         keys.METADATA_PARTITIONS_INFLIGHT: _joined(building),
     }
     if has_definitions:
-        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or _DEFAULT_DEFS_PATH
+        changes[keys.INDEX_DEFS_PATH] = config.index_defs_path or DEFAULT_PATH
     update_properties(snapshot.storage, changes)
 
 

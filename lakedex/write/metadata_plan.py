@@ -57,6 +57,8 @@ class MetadataPlan:
     """Those that this write makes."""
     building: tuple[IndexBuild, ...] = ()
     """The builds of others that this write keeps up to date."""
+    new_stat_columns: tuple[str, ...] = ()
+    """Those of `stat_columns` that the older files have no ranges of yet."""
 
     def has(self, partition: str) -> bool:
         """Whether a partition will be there."""
@@ -96,7 +98,7 @@ def plan_metadata(
     # The options may have been chosen before an index came.
     wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
     kept = sorted(name for name in there if name.startswith(PREFIX))
-    computed = [name for name in present if name.startswith(EXPRESSION)]
+    computed = sorted(name for name in there if name.startswith(EXPRESSION))
     made = [each for each in new_indexes if each.name not in there]
     partitioned = _is_partitioned(snapshot, options, parts)
     shards = lookup_shards = 0
@@ -122,13 +124,14 @@ def plan_metadata(
             each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
             for each in made
         }
+    has_stats = "column_stats" in wanted
+    stated = _stat_columns(snapshot, options, columns, parts) if has_stats else ()
     wanted = (*wanted, *kept, *computed, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
         missing={name: groups[name] for name in wanted if name not in there},
-        stat_columns=_stat_columns(snapshot, options, columns, parts)
-        if "column_stats" in wanted
-        else (),
+        stat_columns=stated,
+        new_stat_columns=_new_stat_columns(snapshot, columns, stated),
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
@@ -140,8 +143,7 @@ def plan_metadata(
         ),
         new_definitions=tuple(made),
         expressions=tuple(
-            _expression(snapshot, options, columns, snapshot.definitions.get(name), name)
-            for name in computed
+            _expression(snapshot, options, columns, name, parts.get(name)) for name in computed
         ),
         new_expressions=tuple(
             # Who makes one says in which zone; what is noted is of one of that name that is gone.
@@ -165,8 +167,13 @@ def plan_of_build(plan: MetadataPlan, build: IndexBuild) -> MetadataPlan:
         for part in build.partitions
         if part.definition is not None and part.name.startswith(PREFIX)
     ]
-    missing = {part.name: part.file_groups for part in build.partitions}
-    return replace(plan, missing=missing, new_secondary=tuple(secondary))
+    return replace(
+        plan,
+        missing={part.name: part.file_groups for part in build.partitions},
+        new_secondary=tuple(secondary),
+        new_definitions=tuple(build.definitions.values()),
+        new_expressions=tuple(each for each in plan.expressions if each.name in build.names),
+    )
 
 
 def _is_partitioned(
@@ -205,34 +212,41 @@ def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> Secon
     if part is not None and part.definition is not None:
         return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
-    if definition is None or len(definition.source_fields) != 1 or snapshot.metadata is None:
+    if definition is None or not definition.names_columns or snapshot.metadata is None:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition that names its "
             "column, so that it cannot be kept up to date; drop it first"
         )
-    return SecondaryTarget.of(
-        definition, max(1, len(snapshot.metadata.groups(name))), _MOST_NOTE_BUCKETS
-    )
+    groups = len(snapshot.metadata.groups(name))
+    if definition.is_composite and not groups:
+        raise IndexUnusable(
+            f"the index {name} of table {snapshot.config.name} is gone: another engine took the "
+            "metadata table away and made a new one; REFRESH INDEX or DROP INDEX first"
+        )
+    return SecondaryTarget.of(definition, max(1, groups), _MOST_NOTE_BUCKETS)
 
 
 def _expression(
     snapshot: Snapshot,
     options: MetadataOptions,
     columns: pa.Schema,
-    definition: IndexDefinition | None,
     name: str,
+    part: BuildPartition | None,
 ) -> ExpressionTarget:
-    """An expression index that is there, as writers compute it.
+    """An expression index that is there or in the making, as writers compute it.
 
     Raises:
         IndexUnusable: it cannot be computed here.
     """
+    definition = snapshot.definitions.get(name) if part is None else part.definition
     if definition is None:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition, so that it "
             "cannot be kept up to date; drop it first"
         )
     zones = options.expression_zones
+    for build in snapshot.builds:
+        zones = {**zones, **build.expression_zones}
     return ExpressionTarget.of(definition, columns, zones, options.session_zone)
 
 
@@ -251,6 +265,23 @@ def stat_columns(
         if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
             return (*_META_STAT_COLUMNS, *(name for name in listed if name in flat))
     return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
+
+
+def _new_stat_columns(
+    snapshot: Snapshot, columns: pa.Schema, stated: Sequence[str]
+) -> tuple[str, ...]:
+    """Columns that the table had before, and that are new to its column_stats."""
+    known = snapshot.definitions.get("column_stats")
+    if known is None or "column_stats" not in snapshot.config.metadata_partitions:
+        return ()
+    before = {field.name: field.type for field in snapshot.schema}
+    return tuple(
+        name
+        for name in stated
+        if name not in known.source_fields
+        and name in columns.names
+        and before.get(name) == columns.field(name).type
+    )
 
 
 def shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:

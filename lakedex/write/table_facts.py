@@ -7,6 +7,7 @@ from lakedex.index.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.early_conflicts import EarlyLook
+from lakedex.write.bitmap_runs import bitmap_targets
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.taking import Target
@@ -52,4 +53,5 @@ def table_facts(
         ),
         secondary=plan.secondary,
         expressions=plan.expressions,
+        bitmaps=bitmap_targets(snapshot.config, schema.columns),
     )

@@ -25,7 +25,6 @@ from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.bulk_order import BulkOrder
 from lakedex.write.column_history import Change, history_before
 from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.metadata_plan import plan_metadata
@@ -42,6 +41,7 @@ from lakedex.write.target import (
     check_writable,
 )
 from lakedex.write.windowed.day_window import check_partitions
+from lakedex.write.write_order import WriteOrder
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Taken:
     schema: WriteSchema
     stored: pa.Schema
     """The table's columns when the rows were taken in."""
-    order: BulkOrder | None = None
+    order: WriteOrder | None = None
     """How the rows are to be sorted."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
@@ -106,7 +106,6 @@ def take_rows(
         )
     check_indexed_columns(snapshot, stored.columns, columns)
     schema = WriteSchema.of(columns, stored)
-    order = BulkOrder.of(target.options.layout, schema.full) if operation.sorts else None
     if source is not None:
         _check_columns(config, source.schema, target.options, operation)
     if source is None:
@@ -116,6 +115,7 @@ def take_rows(
                 raise InvalidInput(f"the table has no partition {partition!r}")
         return Taken((), (), 0, 0, (), schema, stored.columns)
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
+    order = WriteOrder.of(operation, target.options.layout, schema.full, plan.expressions)
     keys = KeyGenerator.of(config, columns)
     if operation.is_delete and target.options.index_type.is_global:
         keys = keys.for_keys_only(source.schema.names)

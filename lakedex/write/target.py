@@ -11,6 +11,7 @@ from lakedex.config import TableConfig
 from lakedex.config.merge_mode import MergeMode
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
@@ -125,10 +126,12 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
     building: dict[str, IndexDefinition] = {}
     for build in snapshot.builds:
         building |= build.definitions
+    named = bitmap_definitions(snapshot.config)
     for name in (*snapshot.config.metadata_partitions, *building):
         definition = building.get(name) or snapshot.definitions.get(name)
-        if definition is None or metadata_partition(name).kind not in _NAMED_KINDS:
-            continue
+        if definition is not None and metadata_partition(name).kind in _NAMED_KINDS:
+            named[name] = definition
+    for name, definition in named.items():
         for field in definition.source_fields:
             column = field.partition(".")[0]
             if column not in after.names:

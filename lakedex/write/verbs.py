@@ -11,6 +11,7 @@ from lakedex.config.option_check import CONFLICT_RETRIES
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -62,6 +63,11 @@ class TableWriter:
     def address(self) -> StorageAddress:
         """Where the table lies."""
         return self._address
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the work."""
+        return self._engine
 
     def snapshot(self) -> Snapshot:
         """The table as it is now."""
@@ -140,6 +146,17 @@ class TableWriter:
         kept = {**target.kept, **(keeping or {})}
         target = replace(target, new_indexes=(definition,), kept=kept)
         return run_write(target, kinds.INDEX, None)
+
+    def add_stat_columns(self, columns: Sequence[str]) -> WriteResult:
+        """Let column_stats cover these columns beside those that it has, in all files.
+
+        `services.index_creating.create_index` finds out what is wrong with them.
+        """
+        target = self.target()
+        known = self.snapshot().definitions["column_stats"].source_fields
+        named = [name for name in known if name not in META_COLUMNS]
+        options = target.options.with_stat_columns([*named, *columns])
+        return run_write(replace(target, options=options), kinds.INDEX, None)
 
     def run(
         self,

@@ -105,3 +105,40 @@ def hudi_indexes(spark, path: str) -> None:
     finally:
         spark.sql("reset hoodie.write.lock.provider")
         spark.sql("drop table to_compute")
+
+
+def test_hudi_writes_beside_an_index_that_it_does_not_know(spark, tmp_path):
+    # traps: B61
+    path = str(tmp_path / "t")
+    writer = make_table(path, "mor", SCHEMA)
+    writer.upsert(source(rows(0, 40, 1)))
+    create_index(writer, "who", "concat(lower(s), '@', p)")
+    create_index(writer, "n", "length(trim(s)) * 2")
+    asked = "concat(lower(s), '@', p) = '{}'"
+    assert_found(path, asked.format("bx5-1@p1"), ["k005"], 1)
+    for version in (2, 3, 4):
+        # Hudi compacts the metadata table, the partitions that no property names too.
+        hudi_writes(
+            spark,
+            path,
+            rows(3 + version, 6 + version, version),
+            tmp_path,
+            hoodie_metadata_compact_max_delta_commits="1",
+        )
+        assert by_hudi(spark, path, columns=COLUMNS) == by_lakedex(path, columns=COLUMNS)
+        assert_found(path, asked.format(f"bx5-{min(version, 2)}@p1"), ["k005"], None)
+        writer_of(path).upsert(source(rows(20, 21, version)))
+        assert_found(path, asked.format(f"ax20-{version}@p0"), ["k020"], None)
+    assert_found(path, asked.format("zx5-1@p1"), [], None)
+    assert by_hudi(spark, path, "upper(s) = 'AX20-4'", COLUMNS) == [("k020", 4, "aX20-4")]
+    config = lakedex.open(path).snapshot.config
+    assert config.own_metadata_partitions == ("expr_index_own-n", "expr_index_own-who")
+    report = lakedex.open(path).verify()
+    assert report.ok, report.problems[:3]
+
+
+def assert_found(path: str, predicate: str, keys: list[str], files: int | None) -> None:
+    """Lakedex finds the rows of a predicate, in as many files where that is told."""
+    assert [row[0] for row in by_lakedex(path, predicate, COLUMNS)] == keys
+    read = len(lakedex.open(path).explain(predicate).files)
+    assert files is None or read == files, predicate

@@ -85,3 +85,35 @@ def said_of(path: str, value: str) -> str:
     """What the index says of a lookup."""
     steps = lakedex.open(path).explain(f"s = '{value}'").steps
     return next(step.reason for step in steps if step.index == INDEX)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_an_index_on_two_columns_is_nothing_that_hudi_knows(spark, tmp_path, kind):
+    """It reads, writes and compacts the metadata table; lakedex does without it until REFRESH."""
+    path, name = str(tmp_path / "t"), "secondary_index_composite-both"
+    writer = make_table(path, kind)
+    first = rows(0, 40, 1)
+    writer.upsert(source(first))
+    create_index(writer, "both", ("p", "s"))
+    mine = with_values(rows(5, 9, 2), "by us")
+    writer_of(path).upsert(source(mine))
+    assert ask(spark, path, "p > 'p' AND s = 'by us'").ids == ["k005", "k006", "k007", "k008"]
+
+    def said(predicate: str) -> str:
+        options = lakedex.ReadOptions(weighs_cost=False)
+        steps = lakedex.open(path, options=options).explain(predicate).steps
+        return next(step.reason for step in steps if step.index == name)
+
+    asked = "p IN ('p1', 'p2') AND s = 'by us'"
+    assert "2 values asked, 2 rows in 2 file groups" in said(asked)
+    theirs = with_values(rows(6, 8, 3), "by them")
+    entries, folder = lakedex.open(path).metadata(name), tmp_path / "t/.hoodie/metadata" / name
+    files = set(folder.glob("*.hfile"))
+    hudi_writes(spark, path, theirs, tmp_path, hoodie_metadata_compact_max_delta_commits="1")
+    assert set(folder.glob("*.hfile")) > files, "Hudi did not compact it"
+    assert lakedex.open(path).metadata(name).equals(entries)
+    assert "another engine" in said(asked)
+    assert_holds(spark, path, merged(first, mine, theirs))
+    refresh_index(writer_of(path), "both")
+    assert "2 values asked, 1 rows in 1 file groups" in said(asked)
+    assert lakedex.open(path).verify().ok

@@ -38,6 +38,8 @@ PREDICATES = (
     "date_format(at, 'MM/dd/yyyy') <= '01/01/2024'",
     "date_format(at, 'MM/dd/yyyy') is null",
     "hour(at) between 0 and 6",
+    "concat(coalesce(lower(trim(name)), '-'), hour(at)) = 'ab0'",
+    "concat(coalesce(lower(trim(name)), '-'), hour(at)) < 'a'",
     "at < timestamp '2024-01-01 12:00:00'",
     "name = 'aB'",
     "name is null",
@@ -47,11 +49,12 @@ INDEXES = {
     "quiet": ("name", "bloom_filters", {"expr": "lower"}),
     "day": ("at", "column_stats", {"expr": "date_format", "format": "MM/dd/yyyy"}),
     "hour": ("at", "column_stats", {"expr": "hour"}),
+    "both": ("concat(coalesce(lower(trim(name)), '-'), hour(at))", "column_stats", {}),
 }
 
 
 class ComputedHistories(Histories):
-    """Four indexes, three of which come and go."""
+    """Five indexes, four of which come and go, one of them on two columns."""
 
     @initialize(zone=st.sampled_from(ZONES), style=st.sampled_from(("simple", "hive")))
     def begin(self, zone: str, style: str) -> None:

@@ -18,7 +18,7 @@ from tests.property.test_random_histories import Histories
 from tests.support.history import History, create, writer_of
 from tests.support.random_histories import run_histories
 from tests.support.row_model import Row, assert_holds
-from tests.support.secondary import pairs
+from tests.support.secondary import escaped, pairs
 from tests.support.write_shapes import Shape
 
 NAMES = ("a", "ab", "a$", "$b", "\\", "\0", "\U0001f600", "", None, "null")
@@ -32,13 +32,16 @@ ASKED: dict[str, Callable[[Row], bool]] = {
     "name > 'n' or n = 1": lambda row: row.n == 1 or (row.name or "") > "n",
     "n = 0": lambda row: row.n == 0,
     "n > 1": lambda row: row.n is not None and row.n > 1,
+    "name = 'a$' and n = 1": lambda row: (row.name, row.n) == ("a$", 1),
+    "name is null and n in (0, 2)": lambda row: row.name is None and row.n in (0, 2),
+    "name = '' and n < 2": lambda row: row.name == "" and row.n is not None and row.n < 2,
 }
 OPTIONS = {"hoodie.metadata.compact.max.delta.commits": "3"}
 RECORD_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
 
 
 class IndexedHistories(Histories):
-    """One index from the start, a second one that comes and goes."""
+    """Indexes on one column and on two from the start, a third one that comes and goes."""
 
     @initialize(
         index=st.sampled_from(("GLOBAL_RECORD_LEVEL_INDEX", "GLOBAL_SIMPLE")),
@@ -52,6 +55,7 @@ class IndexedHistories(Histories):
         self.writer = writer_of(create(self.shape, self.path, RECORD_INDEX), OPTIONS)
         options = {"lakedex.covering": "true"} if covers else {}
         create_index(self.writer, "on_name", "name", options=options)
+        create_index(self.writer, "on_both", ("name", "n"), options=options)
         self.indexed = {"name"}
 
     def row(self, key: str, ver: int, place: int, *, gone: bool = False) -> Row:
@@ -90,6 +94,12 @@ class IndexedHistories(Histories):
             }
             found = table.metadata(f"secondary_index_on_{column}")["key"].to_pylist()
             assert sorted(found) == pairs(values)
+        both = [
+            "$".join(escaped(None if part is None else str(part)) for part in parts)
+            for parts in ((row.name, row.n, model.key(row)) for row in model.live.values())
+        ]
+        found = table.metadata("secondary_index_composite-on_both")["key"].to_pylist()
+        assert sorted(found) == sorted(both)
         for predicate, is_true in ASKED.items():
             expected = sorted(model.key(row) for row in model.live.values() if is_true(row))
             rows = table.to_arrow(predicate, ["_hoodie_record_key"])

@@ -46,6 +46,11 @@ def events(lake, spark, tmp_path_factory):
         "OPTIONS (expr='from_unixtime', format='yyyy-MM-dd')")  # fmt: skip
     sql("CREATE INDEX idx_hour ON TABLE events (hour(at))")
     sql("CREATE INDEX IF NOT EXISTS up ON events USING column_stats (upper(name))")
+    sql("CREATE INDEX start ON events (substring(upper(trim(name)), 1, 2))")
+    sql("CREATE INDEX both ON events (concat(name, '-', id))")
+    sql("CREATE INDEX twice ON events (ts * 2 + 1)")
+    sql("CREATE INDEX yr ON events (year(to_date(from_unixtime(ts))) + month(at))")
+    sql("CREATE INDEX half ON events USING column_stats(ts) OPTIONS (expr='round(ts / 2)')")
     sql("CREATE INDEX low ON events USING bloom_filters(name) OPTIONS (expr='lower')")
     return lake.table("events")
 
@@ -75,6 +80,15 @@ SHAPES = [
     (f"hour(at) >= 12 AND {DAY} <= '2022-10-03'", 0, 0),
     ("upper(name) = 'BOB'", 8, 2),
     ("lower(name) = 'ann'", 4, 1),
+    ("substring(upper(trim(name)), 1, 2) = 'BO'", 8, 2),
+    ("left(ucase(btrim(name)), 2) LIKE 'A%'", 4, 1),
+    ("concat(name, '-', id) = 'bob-k12'", 1, 1),
+    ("name || '-' || id IN ('bob-k12', 'Ann-k00')", 2, None),
+    (f"ts * 2 + 1 = {2 * FIRST + 1}", 1, 1),
+    (f"{2 * FIRST} < ts * 2 + 1 AND 1 + ts * 2 < {2 * FIRST + 2}", 1, None),
+    ("year(to_date(from_unixtime(ts))) + month(at) = 2032", 16, 4),
+    ("year(to_date(from_unixtime(ts))) + month(at) = 2031", 0, 0),
+    (f"round(ts / 2) = {FIRST / 2}D", 1, 1),
     # traps: B61
     ("name = 'bob'", 4, 1),
     ("name = 'BOB'", 0, None),
@@ -114,6 +128,8 @@ def test_writes_of_sessions_in_other_zones_keep_to_the_zone_of_the_index(events,
 WRONG: list[tuple[str, type[LakedexError], str]] = [
     ("CREATE INDEX i ON events (soundex(name))", UnsupportedFeature, "the function 'soundex'"),
     ("CREATE INDEX i ON events (rand())", UnsupportedFeature, "the function 'rand'"),
+    ("CREATE INDEX i ON events (ts + rand())", UnsupportedFeature, "not the same each time"),
+    ("CREATE INDEX i ON events (trim(name) > 'a')", UnsupportedFeature, "a condition"),
     ("CREATE INDEX i ON events (max(ts))", InvalidDefinition, "an aggregate cannot be used"),
     ("CREATE INDEX i ON events (upper(name) x)", InvalidDefinition, "x"),
     ("CREATE INDEX i ON events (upper(name)) x", InvalidDefinition, "the statement should end"),

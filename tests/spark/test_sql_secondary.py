@@ -75,6 +75,33 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     assert found("rider = 'ann'") == ["a2", "c1"]
 
 
+def test_an_index_on_two_columns_from_first_to_last(lake, spark, tmp_path):
+    sql = spark.sql
+    sql(
+        "CREATE TABLE two_si (uuid string, ts bigint, rider string, city string, day string) "
+        f"USING hudi TBLPROPERTIES ({PROPERTIES}) PARTITIONED BY (day) LOCATION '{tmp_path}/t'"
+    )
+    sql(
+        "INSERT INTO two_si VALUES ('a1', 1, 'ann', 'oslo', 'd1'), ('a2', 1, 'ann', 'rio', 'd2'), "
+        "('b1', 1, 'bob', 'oslo', 'd3'), ('c1', 1, null, 'oslo', 'd4')"
+    )
+    sql("CREATE INDEX idx_both ON two_si (city, RIDER)")
+    listed = {
+        row["index_name"]: row["col_name"] for row in sql("SHOW INDEXES FROM two_si").collect()
+    }
+    assert listed["secondary_index_composite-idx_both"] == "city,rider"
+    sql("UPDATE two_si SET rider = 'ann' WHERE uuid = 'b1'")
+    both = "city = 'oslo' AND rider = 'ann'"
+    found = sql(f"SELECT uuid FROM two_si WHERE {both}").collect()
+    assert sorted(row["uuid"] for row in found) == ["a1", "b1"]
+    trips = lake.table("two_si")
+    assert len(trips.explain(both).files) == 2
+    assert trips.estimate_index(["city", "rider"]).column == "city, rider"
+    assert trips.verify().ok
+    sql("DROP INDEX idx_both ON two_si")
+    assert not [each.name for each in trips.indexes() if each.kind == "secondary_index"]
+
+
 CITIES = ("bergen", "lima", "oslo", "rio", "rome", "seoul", "tunis", "vaduz")
 
 

@@ -48,9 +48,17 @@ def secondary(column: str, name: str | None = None) -> IndexDefinition:
 
 
 def start(writer: TableWriter, index: str) -> Claim:
-    """Start the build of an index by its kind, or of a secondary one by its column."""
+    """Start the build of an index by its kind, or of a secondary one by its column.
+
+    `upper` stands for an expression index on the column `name`.
+    """
     if index in OPTIONS:
         return start_build(writer, OPTIONS[index])
+    if index == "upper":
+        made = IndexDefinition(
+            "expr_index_up", "column_stats", index, ("name",), {"expr": index}, 2
+        )
+        return start_build(writer, {}, [made])
     return start_build(writer, {}, [secondary(index)])
 
 

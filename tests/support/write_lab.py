@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,12 @@ class Lab:
         key: str = "id",
         partition: str = "p",
         ordering: str | tuple[str, ...] = "ver",
+        properties: Mapping[str, str] | None = None,
         **options: str,
     ) -> None:
         self.path = str(root / "t")
         self.address = StorageAddress.of(self.path)
-        settings = {"hoodie.index.type": index}
+        settings = {"hoodie.index.type": index, **(properties or {})}
         if index in GLOBAL:
             settings[GLOBAL[index]] = "true"
         spec = TableSpec("t", schema, key, ordering, partition, kind, settings)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from lakedex.expr.functions.registry import canonical_name, function, function_names
-from lakedex.expr.functions.spec import Arguments, FunctionSpec, Order
+from lakedex.expr.functions.spec import Arguments, FunctionSpec, Order, constants_of
 
 __all__ = [
     "Arguments",
     "FunctionSpec",
     "Order",
     "canonical_name",
+    "constants_of",
     "function",
     "function_names",
 ]

@@ -2,7 +2,7 @@
 
 Whole numbers wrap around, division by zero is null, `/` of whole numbers is a double, `%` has the
 sign of its left side. Decimals are computed exactly and then brought into the result type, null
-where they do not fit.
+where they do not fit. Where certainty is asked for, everything that ANSI mode fails on is refused.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from lakedex.expr.arrays import array_of, numpy_values, valid_mask
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, never
 
+_FLIPS = ("abs", "negative")
 Kernel = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _EXACT_DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 
 
@@ -37,10 +39,18 @@ def _binary(name: str, kernel: Kernel, *, zero_is_null: bool = False) -> Functio
             for array, kind in zip(given, kinds, strict=True)
         )
         if pa.types.is_decimal(left.type):
-            return _decimals(name, left, right)
+            found = _decimals(name, left, right)
+            lost = valid_mask(left) & valid_mask(right) & ~valid_mask(found)
+            if arguments.certain and lost.any():
+                raise UnsupportedFeature(f"{left.type} {name} {right.type} with too many digits")
+            return found
+        if arguments.certain:
+            _check_whole(name, left, right)
         divisor = numpy_values(right)
         valid = valid_mask(left) & valid_mask(right)
         if zero_is_null:
+            if arguments.certain and (valid & (divisor == 0)).any():
+                raise UnsupportedFeature(f"{name} by zero")
             valid &= divisor != 0
             divisor = np.where(valid, divisor, np.ones_like(divisor))
         with np.errstate(all="ignore"):
@@ -49,6 +59,18 @@ def _binary(name: str, kernel: Kernel, *, zero_is_null: bool = False) -> Functio
 
     order = _shift_order if name in ("+", "-") else never
     return FunctionSpec(name, (2, 2), _result(name), evaluate, order)
+
+
+def _check_whole(name: str, left: pa.Array, right: pa.Array) -> None:
+    """Refuse whole numbers whose result does not fit its type."""
+    if not pa.types.is_integer(left.type):
+        return
+    if name in _CHECKED:
+        _CHECKED[name](left, right)
+    elif name == "div":
+        smallest = np.iinfo(np.int64).min
+        if ((numpy_values(left) == smallest) & (numpy_values(right) == -1)).any():
+            raise UnsupportedFeature("div of the smallest number by -1")
 
 
 def _shift_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
@@ -90,8 +112,13 @@ def _unary(
             return array
         if pa.types.is_decimal(array.type):
             return decimals(array)
+        given = numpy_values(array)
+        if arguments.certain and pa.types.is_integer(array.type):
+            smallest = np.iinfo(given.dtype).min
+            if name in _FLIPS and (given == smallest).any():
+                raise UnsupportedFeature(f"{name} of the smallest number of {array.type}")
         with np.errstate(all="ignore"):
-            values = numbers(numpy_values(array))
+            values = numbers(given)
         return array_of(values, valid_mask(array), array.type)
 
     return FunctionSpec(name, (1, 1), lambda types: types[0], evaluate)

@@ -10,13 +10,14 @@ from lakedex.expr.functions import (
     clock,
     conditions,
     dates,
+    patterns,
     rounding,
     strings,
     times,
 )
 from lakedex.expr.functions.spec import FunctionSpec
 
-_MODULES = (arithmetic, clock, conditions, dates, rounding, strings, times)
+_MODULES = (arithmetic, clock, conditions, dates, patterns, rounding, strings, times)
 _FUNCTIONS: dict[str, FunctionSpec] = {
     spec.name: spec for module in _MODULES for spec in module.FUNCTIONS
 }

@@ -1,8 +1,9 @@
 """Rounding: ceil, floor and round.
 
 `ceil` and `floor` give a BIGINT (of a double: the nearest bound when out of range, 0 for NaN) or
-a decimal without digits after the point. `round` rounds halves away from zero; doubles are
-refused, because Spark rounds the shortest decimal text of a double, which differs by Java version.
+a decimal without digits after the point. `round` rounds halves away from zero. Spark rounds the
+decimal text of a double, which differs by Java version: a double is refused that lies so near the
+middle of two results that its last digits decide.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import array_of, numpy_values, valid_mask
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order
+
+_MOST_DIGITS = 15
+_LARGEST = 2.0**50
+_NEAR = 1e-14
 
 
 def _whole_type(types: Sequence[pa.DataType]) -> pa.DataType:
@@ -57,11 +62,32 @@ def _round(arguments: Arguments) -> pa.Array:
         return pa.nulls(arguments.length, array.type)
     if pa.types.is_integer(array.type) and digits >= 0:
         return array
+    if array.type == pa.float64() and 0 <= digits <= _MOST_DIGITS:
+        return array_of(_rounded(numpy_values(array), digits), valid_mask(array), array.type)
     if not pa.types.is_decimal(array.type) or not 0 <= digits <= array.type.scale:
         raise UnsupportedFeature(f"round of {array.type} to {digits} digits")
     rounded = pc.round(_roomy(array), ndigits=digits, round_mode="half_towards_infinity")
-    precision = min(array.type.precision - array.type.scale + digits + 1, 38)
-    return cast(rounded, pa.decimal128(precision, digits))
+    return cast(rounded, _rounded_decimal(array.type, digits))
+
+
+def _rounded(numbers: np.ndarray, digits: int) -> np.ndarray:
+    """Doubles rounded to so many digits after the point."""
+    with np.errstate(all="ignore"):
+        shifted = np.abs(numbers) * 10.0**digits
+        below = np.floor(shifted)
+        part = shifted - below
+        is_plain = np.isfinite(numbers)
+        # Without digits a half is exactly one; with some, the product is off by its last bit.
+        near = np.abs(part - 0.5) < _NEAR * np.maximum(below, 1.0)
+        near &= (part != 0.5) | (digits > 0)
+        if (is_plain & (near | (shifted >= _LARGEST))).any():
+            raise UnsupportedFeature(f"round of a double to {digits} digits in the middle of two")
+        whole = below + (part >= 0.5)
+        return np.where(is_plain, np.copysign(whole / 10.0**digits, numbers), numbers)
+
+
+def _rounded_decimal(kind: pa.DataType, digits: int) -> pa.DataType:
+    return pa.decimal128(min(kind.precision - kind.scale + digits + 1, 38), digits)
 
 
 def _roomy(array: pa.Array) -> pa.Array:
@@ -72,8 +98,17 @@ def _round_type(types: Sequence[pa.DataType]) -> pa.DataType:
     return types[0]
 
 
+def _round_type_by_digits(types: Sequence[pa.DataType], constants: Constants) -> pa.DataType:
+    digits = constants[1] if len(constants) == 2 else 0
+    if pa.types.is_decimal(types[0]) and isinstance(digits, int) and digits >= 0:
+        return _rounded_decimal(types[0], min(digits, types[0].scale))
+    return types[0]
+
+
 FUNCTIONS = (
     _whole("ceil", np.ceil, "up"),
     _whole("floor", np.floor, "down"),
-    FunctionSpec("round", (1, 2), _round_type, _round, _order),
+    FunctionSpec(
+        "round", (1, 2), _round_type, _round, _order, typed_by_value=_round_type_by_digits
+    ),
 )

@@ -15,6 +15,7 @@ from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import Datum, as_array, constant, is_text
 from lakedex.expr.casting import cast
 from lakedex.expr.temporal.moments import ZONED, LocalTime, local_time
+from lakedex.expr.tree import Expr, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Arguments:
     values: Sequence[Datum]
     length: int
     time_zone: str
+    certain: bool = False
+    """Whether what depends on ANSI mode is refused."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -88,6 +91,11 @@ Constants = Sequence[object]
 """The constant arguments of a call, with `...` where an argument is no constant."""
 
 
+def constants_of(arguments: Sequence[Expr]) -> list[object]:
+    """The values of the constants among arguments, `...` for the others."""
+    return [each.value if isinstance(each, Literal) else ... for each in arguments]
+
+
 def never(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
     """The order of a function that keeps none."""
     return None
@@ -103,6 +111,8 @@ class FunctionSpec:
         result_type: from the argument types to the type of the result.
         evaluate: from arguments to an array of `Arguments.length` rows.
         order: from argument types and constants to how order is kept, None when it is not.
+        typed_by_value: from argument types and constants to the type of the result, where the
+            constants decide too.
         portable: whether every engine gives the same result for every character; upper and
             lower case depend on the Unicode version.
     """
@@ -113,6 +123,13 @@ class FunctionSpec:
     evaluate: Callable[[Arguments], pa.Array]
     order: Callable[[Sequence[pa.DataType], Constants], Order | None] = never
     portable: bool = True
+    typed_by_value: Callable[[Sequence[pa.DataType], Constants], pa.DataType] | None = None
+
+    def type_of(self, types: Sequence[pa.DataType], constants: Constants) -> pa.DataType:
+        """The type of the result, by the types of the arguments and those that are constants."""
+        if self.typed_by_value is not None:
+            return self.typed_by_value(types, constants)
+        return self.result_type(types)
 
     def check_arity(self, count: int) -> None:
         """Refuse a wrong number of arguments.

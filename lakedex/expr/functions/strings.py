@@ -24,7 +24,14 @@ _MAX_PADDED_BYTES = 128 << 20
 
 
 def _trimmer(kernel: Callable[..., pa.Array]) -> Callable[[Arguments], pa.Array]:
-    return lambda arguments: kernel(arguments.text(0), characters=" ")
+    def evaluate(arguments: Arguments) -> pa.Array:
+        characters = arguments.constant_text(1) if len(arguments) == 2 else " "
+        if characters is None:
+            return pa.nulls(arguments.length, pa.string())
+        text = arguments.text(0)
+        return kernel(text, characters=characters) if characters else text
+
+    return evaluate
 
 
 @lru_cache(maxsize=2)
@@ -164,9 +171,9 @@ def _keeps(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
 FUNCTIONS = (
     FunctionSpec("upper", (1, 1), _TEXT, _cased(pc.utf8_upper, "upper"), portable=False),
     FunctionSpec("lower", (1, 1), _TEXT, _cased(pc.utf8_lower, "lower"), portable=False),
-    FunctionSpec("trim", (1, 1), _TEXT, _trimmer(pc.utf8_trim)),
-    FunctionSpec("ltrim", (1, 1), _TEXT, _trimmer(pc.utf8_ltrim)),
-    FunctionSpec("rtrim", (1, 1), _TEXT, _trimmer(pc.utf8_rtrim)),
+    FunctionSpec("trim", (1, 2), _TEXT, _trimmer(pc.utf8_trim)),
+    FunctionSpec("ltrim", (1, 2), _TEXT, _trimmer(pc.utf8_ltrim)),
+    FunctionSpec("rtrim", (1, 2), _TEXT, _trimmer(pc.utf8_rtrim)),
     FunctionSpec("length", (1, 1), always(pa.int32()), _length),
     FunctionSpec("substring", (2, 3), _TEXT, _substring, _substring_order),
     FunctionSpec("left", (2, 2), _TEXT, _left, _left_order),

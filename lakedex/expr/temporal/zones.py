@@ -23,6 +23,9 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))
 LARGEST_SHIFT = 25 * 3600 * MICROS_PER_SECOND
 """No region ever set its clocks back by more than this, changes of the date line included."""
 
+_STEPS = np.arange(0, LARGEST_SHIFT + 1, 3600 * MICROS_PER_SECOND, dtype=np.int64)
+_FAR = 2**62
+
 
 def fixed_offset(zone: str) -> int | None:
     """The offset in microseconds of a zone that has one for ever, else None.
@@ -63,6 +66,32 @@ def from_local(local: np.ndarray, zone: str) -> np.ndarray:
     before = instants - 1
     offset_before = _through_region(before, zone) - before
     return np.where(in_gap, local - offset_before, instants)
+
+
+def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
+    """A moment whose wall clock no later moment (no earlier one, for -1) comes before (after).
+
+    The instant itself, unless clocks go back near it. Regions change their clocks with hours in
+    between, so looking once an hour finds every change; after `LARGEST_SHIFT` none can matter.
+
+    Example:
+        >>> new_year, november = 1_640_995_200_000_000, 1_667_700_000_000_000
+        >>> [when - clear_of_changes(when, "America/New_York", 1) for when in (new_year, november)]
+        [0, 3600000000]
+    """
+    farthest = instant - inwards * LARGEST_SHIFT
+    if fixed_offset(zone) is not None:
+        return instant
+    if abs(instant) > _FAR:
+        return farthest
+    instants = instant + inwards * _STEPS
+    offsets = to_local(instants, zone) - instants
+    back = int(((offsets[0] - offsets) * inwards).max())
+    moved = instant - inwards * back
+    # Clocks may have changed on the way, too.
+    local = int(to_local(np.array([moved]), zone)[0])
+    is_clear = (instant + int(offsets[0]) - inwards * back - local) * inwards >= 0
+    return moved if is_clear else farthest
 
 
 def _through_region(instants: np.ndarray, zone: str) -> np.ndarray:

@@ -6,22 +6,23 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError
 from lakedex.expr.bind import bind, bound_type
-from lakedex.expr.tree import Call, Column, Expr, Literal
+from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.own import EXPRESSION_TEXT, own_expression, stored_tree
 
 BLOOM_FLAVOUR = "bloom_filters"
 _IDENTITY = "identity"
-_ARGUMENT_OPTIONS = ("format", "days", "pos", "len")
+_ARGUMENT_OPTIONS = ("format", "days", "pos", "len", "pattern", "idx", "replacement", "trimString")
 """The options that are arguments of the function, in the order of its parameters."""
-_NUMBERS = frozenset(["days", "pos", "len"])
-_UNREAD_OPTIONS = frozenset(["trimString", "idx", "replacement", "pattern"])
+_NUMBERS = frozenset(["days", "pos", "len", "idx"])
 _ZONED_FUNCTIONS = frozenset(
     ["from_unixtime", "unix_timestamp", "to_unix_timestamp", "to_timestamp", "to_date"]
 )
 
 
 _FREE_OF_ZONES = frozenset(
-    ["identity", "upper", "lower", "trim", "ltrim", "rtrim", "length", "substring"]
+    {"identity", "upper", "lower", "trim", "ltrim", "rtrim", "length", "substring"}
+    | {"regexp_extract", "regexp_replace"}
 )
 
 
@@ -35,13 +36,15 @@ def indexed_expression(definition: IndexDefinition, schema: pa.Schema, zone: str
         >>> indexed_expression(one, schema, "UTC").function
         'date_format'
     """
+    if definition.is_own:
+        try:
+            return own_expression(definition, schema, zone)
+        except LakedexError as error:
+            return f"its expression cannot be evaluated here: {error}"
     if len(definition.source_fields) != 1:
         return "it does not name exactly one column"
     column = Column(tuple(definition.source_fields[0].split(".")))
     function = (definition.function or definition.options.get("expr", "")).lower()
-    unread = sorted(_UNREAD_OPTIONS.intersection(definition.options))
-    if unread:
-        return f"its option {unread[0]} is not understood"
     try:
         if function in ("", _IDENTITY):
             return bind(column, schema, time_zone=zone)
@@ -60,15 +63,44 @@ def is_free_of_zones(definition: IndexDefinition) -> bool:
         >>> is_free_of_zones(IndexDefinition("expr_index_u", "column_stats", "upper", ("s",)))
         True
     """
+    if definition.is_own:
+        return not depends_on_zone(stored_tree(definition))
     return definition.function.lower() in _FREE_OF_ZONES
 
 
-def depends_on_zone(expression: Expr, column_type: pa.DataType) -> bool:
-    """Whether the session's time zone decides what the expression gives."""
-    if not isinstance(expression, Call):
-        return False
-    zoned = pa.types.is_timestamp(column_type) and column_type.tz is not None
-    return zoned or expression.function in _ZONED_FUNCTIONS
+def depends_on_zone(expression: Expr) -> bool:
+    """Whether the session's time zone may decide what a bound expression gives.
+
+    Example:
+        >>> depends_on_zone(Call("upper", (Column(("s",), pa.string()),)))
+        False
+    """
+    pending: list[Expr] = [] if isinstance(expression, Column) else [expression]
+    while pending:
+        node = pending.pop()
+        match node:
+            case Call(name) if name in _ZONED_FUNCTIONS:
+                return True
+            case Column(_, kind) | Cast(_, kind) if kind is not None and _is_moment(kind):
+                return True
+        pending.extend(children_of(node))
+    return False
+
+
+def expression_text(definition: IndexDefinition) -> str:
+    """What an index is on, for people.
+
+    Example:
+        >>> expression_text(IndexDefinition("expr_index_u", "column_stats", "upper", ("s",)))
+        'upper(s)'
+    """
+    if definition.is_own:
+        return definition.options.get(EXPRESSION_TEXT, "")
+    return f"{definition.function}({', '.join(definition.source_fields)})"
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
 
 
 def _arguments(definition: IndexDefinition) -> list[Literal]:

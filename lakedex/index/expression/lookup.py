@@ -8,6 +8,8 @@ same bounds; or where the caller says in which zone the index was built.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -25,18 +27,24 @@ from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
 from lakedex.index.bloom_filters import filter_seconds, filtered
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
+from lakedex.index.expression.asking import Ask, asks_of, implied_in, zone_is_told
+from lakedex.index.expression.definition import (
+    BLOOM_FLAVOUR,
+    depends_on_zone,
+    expression_text,
+    indexed_expression,
+)
+from lakedex.index.expression.partition_level import partitions_left
 from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
 from lakedex.index.expression.target import PREFIX
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
-from lakedex.index.metadata_table.stat_bounds import zone_note
 
 _STATS_PARTITION = "column_stats"
 _UNTOLD: frozenset[str | None] = frozenset([None])
 
 
 class ExpressionIndex:
-    """Prunes by predicates on the indexed expression, never by those on its bare column."""
+    """Prunes by predicates on the indexed expression, and by what others imply for it."""
 
     kind = "expression_index"
 
@@ -51,11 +59,11 @@ class ExpressionIndex:
             return found
         definition, expression = found
         if definition.index_type == BLOOM_FLAVOUR:
-            asked = _filter_values(expression, question)
+            asked = _filter_values(name, expression, question)
             if isinstance(asked, str):
                 return asked
             return Estimate(filter_seconds(question, name, len(asked)))
-        if not _is_asked_for(expression, question):
+        if not asks_of(name, expression, question):
             return _not_asked_for(expression)
         # Only entries of other engines have the column's own ranges asked too.
         return Estimate(bounds_seconds(question, name, definition.source_fields[0]))
@@ -84,20 +92,22 @@ def _indexed(name: str, question: Question) -> tuple[IndexDefinition, Expr] | st
 
 
 def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
-    values = _filter_values(expression, question)
+    values = _filter_values(name, expression, question)
     if isinstance(values, str):
         return values
     return filtered(question.table, name, question.slices, pa.array(values, pa.string()))
 
 
-def _filter_values(expression: Expr, question: Question) -> list[str] | str:
+def _filter_values(name: str, expression: Expr, question: Question) -> list[str] | str:
     """The values that the expression must have, where filters know such values."""
-    predicate = with_expression_as_column(question.predicate, expression)
-    asked = points(predicate, EXPRESSION_PATH)
+    asked = points(with_expression_as_column(question.predicate, expression), EXPRESSION_PATH)
     if asked is None:
-        return "the predicate has no = or IN on its expression"
-    source = columns_of(expression)[0]
-    if depends_on_zone(expression, source.type) and not _zone_is_told(question.table):
+        told = implied_in(name, expression, question, question.table.time_zone)
+        if told is not None:
+            asked = points(with_expression_as_column(told, expression), EXPRESSION_PATH)
+    if asked is None:
+        return "the predicate has no = or IN on its expression, nor on its column"
+    if depends_on_zone(expression) and not zone_is_told(question.table):
         return _zone_reason()
     values = [literal.value for literal in asked]
     if not all(isinstance(value, str) and value for value in values):
@@ -107,44 +117,66 @@ def _filter_values(expression: Expr, question: Question) -> list[str] | str:
     return [str(value) for value in values]
 
 
-def _is_asked_for(expression: Expr, question: Question) -> bool:
-    """Whether bounds of the expression would be looked at."""
-    used: set[Expr] = set()
-    nothing = {expression: _unknown(bound_type(expression), 1)}
-    may_match(question.predicate, nothing, 1, time_zone=question.table.time_zone, used=used)
-    return bool(used)
-
-
 def _not_asked_for(expression: Expr) -> str:
-    return f"the predicate does not ask for its expression over {columns_of(expression)[0].name}"
+    names = ", ".join(column.name for column in columns_of(expression))
+    return f"the predicate does not ask for its expression over {names}"
 
 
 def _by_range(
     name: str, definition: IndexDefinition, expression: Expr, question: Question
 ) -> Answer | str:
-    table = question.table
-    source = columns_of(expression)[0]
-    count = len(question.slices)
-    result_type = bound_type(expression)
-    if not _is_asked_for(expression, question):
+    asks = asks_of(name, expression, question)
+    if not asks:
         return _not_asked_for(expression)
-    bounds_of = partial(slice_bounds, question, name, definition.source_fields[0], result_type)
-    match = partial(may_match, question.predicate, count=count, time_zone=table.time_zone)
-    if not depends_on_zone(expression, source.type):
-        keep = match(bounds={expression: bounds_of()})
+    reason = f"ranges of {expression_text(definition)}"
+    if all(ask.by_column for ask in asks):
+        reason += ", by what is asked of the column"
+    first = None
+    if not definition.is_own:
+        column = definition.source_fields[0]
+        first = partitions_left(name, column, expression, question, asks)
+    if first is None:
+        kept = _of_files(definition, expression, question, asks)
     else:
+        left = [each for each, keeps in zip(question.slices, first, strict=True) if keeps]
+        narrowed = replace(question, slices=tuple(left))
+        reason += f" in {len(narrowed.partitions)} of {len(question.partitions)} partitions"
+        kept = first.copy()
+        finer = _of_files(definition, expression, narrowed, asks) if left else "none is left"
+        kept[first] = True if isinstance(finer, str) else finer
+    if isinstance(kept, str):
+        return kept
+    return Answer(kept, np.ones(len(kept), dtype=np.bool_), reason)
+
+
+def _of_files(
+    definition: IndexDefinition, expression: Expr, question: Question, asks: Sequence[Ask]
+) -> Mask | str:
+    """The slices whose own entries allow what is asked."""
+    count = len(question.slices)
+    first, *others = definition.source_fields
+    kind = bound_type(expression)
+    bounds_of = partial(slice_bounds, question, definition.name, first, kind, others=tuple(others))
+    keep: Mask = np.ones(count, dtype=np.bool_)
+    problem: str | None = None
+    is_answered = False
+    for ask in asks:
+        match = partial(may_match, ask.predicate, count=count, time_zone=ask.zone)
+        bounds = bounds_of(notes=ask.notes)
+        keep &= match(bounds={expression: bounds})
+        is_answered |= ask.notes is None or bool(bounds.known.any())
+        if ask.notes is None or ask.by_column or bounds.known.all():
+            continue
         # What lakedex wrote says in which zone; the rest is believed where the ranges agree.
-        noted = bounds_of(notes=_notes_of_zone(table))
-        keep = match(bounds={expression: noted})
-        if not noted.known.all():
-            bounds = bounds_of(notes=_UNTOLD)
-            agreed = _agreeing(bounds, expression, source, question)
-            if not isinstance(agreed, str):
-                keep &= match(bounds={expression: bounds.where(agreed)})
-            elif not noted.known.any():
-                return agreed
-    reason = f"ranges of {definition.function}({source.name})"
-    return Answer(keep, np.ones(count, dtype=np.bool_), reason)
+        if not definition.is_own:
+            untold = bounds_of(notes=_UNTOLD)
+            agreed = _agreeing(untold, expression, columns_of(expression)[0], question)
+            if isinstance(agreed, str):
+                problem = agreed
+            else:
+                keep &= match(bounds={expression: untold.where(agreed)})
+                is_answered = True
+    return keep if is_answered else problem or _zone_reason()
 
 
 def _agreeing(
@@ -167,26 +199,8 @@ def _agreeing(
     return mask
 
 
-def _zone_is_told(table: IndexedTable) -> bool:
-    return table.expression_time_zone == table.time_zone
-
-
-def _notes_of_zone(table: IndexedTable) -> frozenset[str | None]:
-    """What stands beside entries of the query's time zone."""
-    own = {zone_note(table.time_zone)}
-    return frozenset(own | {None}) if _zone_is_told(table) else frozenset(own)
-
-
 def _zone_reason() -> str:
     return (
         "the time zone that it was built in is not recorded, or is not that of the query; where it "
         "is not recorded, open the table with expression_time_zone to use it"
-    )
-
-
-def _unknown(data_type: pa.DataType, count: int) -> ColumnBounds:
-    nothing = pa.nulls(count, data_type)
-    unknown = np.full(count, -1, dtype=np.int64)
-    return ColumnBounds(
-        data_type, nothing, nothing, unknown, unknown, np.zeros(count, dtype=np.bool_)
     )

@@ -1,10 +1,12 @@
-"""A predicate with an indexed expression in it, as if that expression were a column."""
+"""Predicates as an index on an expression answers them."""
 
 from __future__ import annotations
 
+from lakedex.expr.functions import canonical_name
 from lakedex.expr.may_match import expression_key
-from lakedex.expr.tree import And, Column, Compare, Expr, In, Or
+from lakedex.expr.tree import And, Call, Cast, Column, Compare, Expr, In, IsNull, Or, children_of
 
+_MAY_SKIP_NULLS = frozenset(["coalesce", "greatest", "least", "if"])
 EXPRESSION_PATH = ("", "expression")
 """A path that no real column can have."""
 
@@ -16,6 +18,48 @@ def with_expression_as_column(predicate: Expr, expression: Expr) -> Expr:
     else gives values to look up.
     """
     return _replaced(predicate, expression_key(expression))
+
+
+def with_nulls_of_whole(predicate: Expr, expression: Expr) -> Expr:
+    """The predicate where a part of the expression that is null is an expression that is null.
+
+    Null goes through most functions, so that whatever satisfies the first satisfies the second.
+    Spark asks for it: in ANSI mode a row whose text is no date satisfies, by its error, everything.
+
+    Example:
+        >>> day = Call("to_date", (Column(("s",)),))
+        >>> year = Call("year", (day,))
+        >>> with_nulls_of_whole(IsNull(day), year) == IsNull(year)
+        True
+    """
+    parts = {expression_key(part) for part in _passing_nulls_on(expression)}
+    return _weakened(predicate, expression, parts) if parts else predicate
+
+
+def _passing_nulls_on(expression: Expr) -> list[Expr]:
+    """The calls and casts within an expression with which it is null."""
+    found: list[Expr] = []
+    pending: list[Expr] = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and canonical_name(node.function) in _MAY_SKIP_NULLS:
+            continue
+        inner = [child for child in children_of(node) if isinstance(child, Call | Cast)]
+        found += inner
+        pending += inner
+    return found
+
+
+def _weakened(node: Expr, expression: Expr, parts: set[object]) -> Expr:
+    match node:
+        case And(children):
+            return And(tuple(_weakened(child, expression, parts) for child in children))
+        case Or(children):
+            return Or(tuple(_weakened(child, expression, parts) for child in children))
+        case IsNull(child) if expression_key(child) in parts:
+            return IsNull(expression)
+        case _:
+            return node
 
 
 def _replaced(node: Expr, wanted: object) -> Expr:

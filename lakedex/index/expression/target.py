@@ -11,15 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable, UnsupportedFeature
+from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.temporal.zones import LARGEST_SHIFT
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
+from lakedex.index.expression.own import source_names
 
 PREFIX: Final = "expr_index_"
 _ANY_ZONE = "UTC"
+_MOST_SHIFTED_DAYS = 800
+"""Days that clocks and the starts of years may lie away from a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,9 @@ class ExpressionTarget:
         return self.definition.name
 
     @property
-    def source(self) -> str:
-        """The column that it reads, without the fields inside."""
-        return columns_of(self.expression)[0].path[0]
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it reads, without the fields inside."""
+        return source_names(columns_of(self.expression))
 
     @property
     def is_bloom(self) -> bool:
@@ -57,9 +61,11 @@ class ExpressionTarget:
         Raises:
             UnsupportedFeature: It is not known what Spark gives for one of them.
         """
-        if self.zone is not None:
-            _check_in_range(rows[self.source])
-        found = evaluate(self.expression, rows, time_zone=self.zone or _ANY_ZONE)
+        for name in self.sources:
+            _check_in_range(rows[name])
+        found = evaluate(
+            self.expression, rows, time_zone=self.zone or _ANY_ZONE, certain=self.definition.is_own
+        )
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
     @classmethod
@@ -83,8 +89,7 @@ class ExpressionTarget:
             raise IndexUnusable(
                 f"the index {definition.name} cannot be kept up to date: {found}; drop it first"
             )
-        column = columns_of(found)[0]
-        if not depends_on_zone(found, column.type):
+        if not depends_on_zone(found):
             return cls(definition, found, None)
         if not zone:
             raise IndexUnusable(
@@ -96,9 +101,13 @@ class ExpressionTarget:
 
 def _check_in_range(values: pa.ChunkedArray) -> None:
     """Refuse moments whose wall-clock time does not fit into 64 bits."""
-    if not pa.types.is_timestamp(values.type):
+    if pa.types.is_timestamp(values.type):
+        ends = pc.min_max(values.cast(pa.int64()))
+        limit = np.iinfo(np.int64).max - LARGEST_SHIFT
+    elif pa.types.is_date32(values.type):
+        ends = pc.min_max(values.cast(pa.int32()))
+        limit = np.iinfo(np.int64).max // MICROS_PER_DAY - _MOST_SHIFTED_DAYS
+    else:
         return
-    ends = pc.min_max(values.cast(pa.int64()))
-    limit = np.iinfo(np.int64).max - LARGEST_SHIFT
     if any(end.is_valid and abs(end.as_py()) > limit for end in ends.values()):
         raise UnsupportedFeature("a moment at the very end of time")

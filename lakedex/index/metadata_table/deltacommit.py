@@ -13,7 +13,8 @@ from functools import partial
 from lakedex.config import TableConfig
 from lakedex.engine import Engine
 from lakedex.errors import AlreadyExists, IndexUnusable
-from lakedex.index.definitions import IndexDefinition, parse_definitions
+from lakedex.index.definition_files import load_definitions
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.group_files import (
     GroupFile,
@@ -182,14 +183,6 @@ def write_change(
     if change.is_empty:
         return []
     return [write_log(storage, partition, instant, own) for own in split_change(change, file_ids)]
-
-
-def load_definitions(table: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
-    """The index definitions of a table; none where it has no file of them."""
-    path = config.index_defs_path
-    if path is None or not table.exists(path):
-        return {}
-    return parse_definitions(table.read(path), path=path)
 
 
 def _check(config: TableConfig, definitions: Mapping[str, IndexDefinition]) -> None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup.slices import FileSlice
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
-from lakedex.timeline import Action, Instant, Timeline, newest_change
+from lakedex.timeline import Action, Instant, Timeline, newest_placing
 
 _NOTE = "lakedex.indexes.exact"
 _KEYED = (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX)
@@ -61,7 +61,7 @@ class NotedFiles:
 
     def _noting(self) -> list[Instant]:
         """The instants whose notes say something of the table as it is now, newest first."""
-        newest = newest_change(self.data)
+        newest = newest_placing(self.data)
         own = None if newest is None else self.timeline.find(newest.requested_time)
         if own is None or not own.is_completed:
             return []

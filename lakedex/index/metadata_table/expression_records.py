@@ -22,15 +22,19 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
     notes = changes.expressions.get(definition.name, ExpressionNotes())
     if definition.index_type == _BLOOM:
         return blooms_change(notes.blooms, changes.removed, instant)
-    (column,) = definition.source_fields
+    column = definition.source_fields[0]
     statistics = {} if notes.statistics is None else {column: notes.statistics}
+    note = None if notes.zone is None else zone_note(notes.zone)
     files = column_stats_change(
         statistics,
         changes.removed,
         [column],
-        note=None if notes.zone is None else zone_note(notes.zone),
+        note=note,
         always_typed=True,
     )
+    if definition.is_own:
+        # Other engines write files of a partition without a word to this index.
+        return files
     top = column.partition(".")[0]
     partitions = partition_stats_change(
         _widened(column, notes, statistics),
@@ -39,6 +43,7 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
         dropped=changes.dropped_partitions,
         young={column} if top in changes.young_columns else (),
         end_of=partition_end,
+        note=note,
     )
     return Change.joined([files, partitions])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,6 +16,9 @@ from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
 SECONDARY_SEPARATOR = "$"
 SECONDARY_NULL = "\x00"
 """How a secondary key spells SQL null; a NUL inside a value is escaped, so they differ."""
+_ODD_BYTES = (b"\\", b"$", b"\0")
+_VALUE = r"(?:\\.|[^\\$])*"
+"""A value in a secondary key, as a pattern."""
 
 
 def column_stats_prefix(column: str, partition: str | None = None) -> str:
@@ -57,27 +62,43 @@ def escape_secondary(value: str | None) -> str:
     return value.replace("\\", "\\\\").replace("$", "\\$").replace("\x00", "\\\x00")
 
 
-def secondary_prefix(value: str | None) -> str:
+def secondary_prefix(*values: str | None) -> str:
     """What all keys of one secondary value start with; no key of another value does.
 
     Example:
         >>> secondary_prefix("rider-A")
         'rider-A$'
+        >>> secondary_prefix("austin", "rider-A")
+        'austin$rider-A$'
     """
-    return escape_secondary(value) + SECONDARY_SEPARATOR
+    return "".join(escape_secondary(value) + SECONDARY_SEPARATOR for value in values)
 
 
-def secondary_keys(values: pa.ChunkedArray, record_keys: pa.ChunkedArray) -> pa.Array:
-    r"""The secondary index keys of rows, from their column values and record keys.
+def secondary_values(columns: Sequence[pa.Array]) -> pa.Array:
+    r"""The starts of secondary keys, from the values of each column as texts.
 
     Example:
-        >>> values, keys = pa.chunked_array([["a$b", None]]), pa.chunked_array([["k1", "k2"]])
-        >>> secondary_keys(values, keys).to_pylist()
+        >>> secondary_values([pa.array(["a$b", None])]).to_pylist()
+        ['a\\$b$', '\x00$']
+        >>> secondary_values([pa.array(["a"]), pa.array([""])]).to_pylist()
+        ['a$$']
+    """
+    spelled = [escaped_secondary(texts).fill_null(SECONDARY_NULL) for texts in columns]
+    # The empty last part puts the separator behind the last value too.
+    return pc.binary_join_element_wise(*spelled, "", SECONDARY_SEPARATOR)
+
+
+def secondary_keys(columns: Sequence[pa.Array], record_keys: pa.ChunkedArray) -> pa.Array:
+    r"""The secondary index keys of rows, from their values as texts and their record keys.
+
+    Example:
+        >>> values, keys = pa.array(["a$b", None]), pa.chunked_array([["k1", "k2"]])
+        >>> secondary_keys([values], keys).to_pylist()
         ['a\\$b$k1', '\x00$k2']
     """
-    spelled = escaped_secondary(values.cast(pa.string())).fill_null(SECONDARY_NULL)
-    keys = escaped_secondary(record_keys)
-    joined = pc.binary_join_element_wise(spelled, keys, SECONDARY_SEPARATOR)
+    joined = pc.binary_join_element_wise(
+        secondary_values(columns), escaped_secondary(record_keys), ""
+    )
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
@@ -88,40 +109,75 @@ def escaped_secondary(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chunked
         >>> escaped_secondary(pa.array(["a$b", "plain", None])).to_pylist()
         ['a\\$b', 'plain', None]
     """
-    odd = pc.match_substring_regex(text, r"[\\$\x00]")
-    if not pc.any(odd).as_py():
+    if not _has_odd_bytes(text):
         return text
     return pc.replace_substring_regex(text, r"([\\$\x00])", r"\\\1")
 
 
-def record_keys_of_secondary(keys: pa.Array) -> pa.Array:
-    r"""The record keys behind secondary keys: what follows the first bare `$`, unescaped.
+def _has_odd_bytes(text: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether anything has to be escaped; one look at all bytes is much less than a pattern."""
+    chunks = text.chunks if isinstance(text, pa.ChunkedArray) else [text]
+    for chunk in chunks:
+        wide = chunk if pa.types.is_large_string(chunk.type) else chunk.cast(pa.string())
+        _, offsets, data = wide.buffers()
+        if data is None or not len(wide):
+            continue
+        width = np.int64 if pa.types.is_large_string(wide.type) else np.int32
+        bounds = np.frombuffer(offsets, width)
+        start, stop = int(bounds[wide.offset]), int(bounds[wide.offset + len(wide)])
+        content = bytes(memoryview(data)[start:stop])
+        if any(odd in content for odd in _ODD_BYTES):
+            return True
+    return False
+
+
+def record_keys_of_secondary(keys: pa.Array, columns: int = 1) -> pa.Array:
+    r"""The record keys behind secondary keys, unescaped: what follows the values of the columns.
 
     Example:
         >>> record_keys_of_secondary(pa.array(["a\\$b$k\\$1"])).to_pylist()
         ['k$1']
     """
-    return _unescaped(_parts_of_secondary(keys, "key"))
+    return _unescaped(pc.struct_field(_parts_of_secondary(keys, columns), "key"))
 
 
-def values_of_secondary(keys: pa.Array) -> pa.Array:
-    r"""The values of secondary keys: what stands before the first bare `$`, unescaped.
+def values_of_secondary(keys: pa.Array, columns: int = 1) -> list[pa.Array]:
+    r"""The values in secondary keys, column by column: each ends at a bare `$`; unescaped.
 
     Example:
-        >>> values_of_secondary(pa.array(["a\\$b$k1", "\x00$k2", "$k3"])).to_pylist()
+        >>> [values] = values_of_secondary(pa.array(["a\\$b$k1", "\x00$k2", "$k3"]))
+        >>> values.to_pylist()
         ['a$b', None, '']
     """
-    stored = _parts_of_secondary(keys, "value")
-    is_null = pc.equal(stored, SECONDARY_NULL)
-    return pc.if_else(is_null, pa.scalar(None, pa.string()), _unescaped(stored))
+    parts = _parts_of_secondary(keys, columns)
+    found = []
+    for number in range(columns):
+        stored = pc.struct_field(parts, f"value{number}")
+        is_null = pc.equal(stored, SECONDARY_NULL)
+        found.append(pc.if_else(is_null, pa.scalar(None, pa.string()), _unescaped(stored)))
+    return found
 
 
-def _parts_of_secondary(keys: pa.Array, name: str) -> pa.Array:
-    parts = pc.extract_regex(keys, r"(?s)^(?P<value>(?:\\.|[^\\$])*)\$(?P<key>.*)$")
+def placed_values_of_secondary(keys: pa.Array, columns: int = 1) -> pa.Array:
+    r"""What decides on the file groups of secondary keys: their values, as they stand there.
+
+    Null where a text is no secondary key.
+
+    Example:
+        >>> placed_values_of_secondary(pa.array(["a\\$b$k1", "k2"])).to_pylist()
+        ['a\\$b$', None]
+    """
+    pattern = rf"(?s)^(?P<value>(?:{_VALUE}\$){{{columns}}})"
+    return pc.struct_field(pc.extract_regex(keys, pattern), "value")
+
+
+def _parts_of_secondary(keys: pa.Array, columns: int) -> pa.Array:
+    values = "".join(rf"(?P<value{number}>{_VALUE})\$" for number in range(columns))
+    parts = pc.extract_regex(keys, rf"(?s)^{values}(?P<key>.*)$")
     if parts.null_count:
         bad = keys.filter(parts.is_null())[0].as_py()
-        raise InvalidInput(f"{bad!r} is no secondary index key: it has no separator")
-    return pc.struct_field(parts, name)
+        raise InvalidInput(f"{bad!r} is no secondary index key: it has too few separators")
+    return parts
 
 
 def _unescaped(text: pa.Array) -> pa.Array:

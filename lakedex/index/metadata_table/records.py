@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.format.avro import METADATA_RECORD, encode_records
@@ -30,7 +31,7 @@ from lakedex.index.metadata_table.stat_records import (
     column_stats_change,
     partition_stats_change,
 )
-from lakedex.index.written import CommitChanges
+from lakedex.index.written import CommitChanges, WholeColumn
 
 _FILES_TYPE = pa.map_(pa.string(), pa.struct([("size", pa.int64()), ("isDeleted", pa.bool_())]))
 _Entry = tuple[str, dict[str, int | bool]]
@@ -92,18 +93,20 @@ class RecordMaker:
         return files_change(changes.added, changes.removed, changes.dropped_partitions)
 
     def _column_stats(self) -> Change:
-        return column_stats_change(self.changes.statistics, self.changes.removed, self.stat_columns)
+        return column_stats_change(
+            self.changes.statistics,
+            self.changes.removed,
+            self.stat_columns,
+            anew=self.changes.whole_columns,
+        )
 
     def _partition_stats(self) -> Change:
         changes = self.changes
         partitions = {*changes.known_partitions, *changes.added}
+        apart = {*changes.retyped_columns, *changes.whole_columns}
         ranges = partition_stats_change(
-            {
-                column: stats
-                for column, stats in changes.statistics.items()
-                if column not in changes.retyped_columns
-            },
-            [name for name in self.stat_columns if name not in changes.retyped_columns],
+            {column: stats for column, stats in changes.statistics.items() if column not in apart},
+            [name for name in self.stat_columns if name not in apart],
             overwritten=changes.overwritten_partitions,
             dropped=changes.dropped_partitions,
             young=changes.young_columns,
@@ -113,7 +116,27 @@ class RecordMaker:
             for column, kind in changes.retyped_columns.items()
             if column in self.stat_columns
         }
-        return Change.joined([ranges, anything_change(retyped, sorted(partitions))])
+        whole = (self._whole(name, each) for name, each in changes.whole_columns.items())
+        return Change.joined([ranges, *whole, anything_change(retyped, sorted(partitions))])
+
+    def _whole(self, column: str, whole: WholeColumn) -> Change:
+        """The ranges of all partitions, of a column that had none."""
+        changes, is_open = self.changes, {*whole.open_partitions}
+        told = {*changes.known_partitions, *changes.added} - is_open
+        stats = changes.statistics.get(column)
+        known = {}
+        if stats is not None:
+            is_told = pc.is_in(stats["partition"], value_set=pa.array(sorted(told), pa.string()))
+            known = {column: stats.filter(is_told)}
+        ranges = partition_stats_change(
+            known,
+            [column],
+            overwritten=sorted(told),
+            dropped=changes.dropped_partitions,
+            young=changes.young_columns,
+        )
+        anything = anything_change({column: whole.type}, sorted(is_open))
+        return Change.joined([ranges, anything])
 
     def _blooms(self) -> Change:
         return blooms_change(self.changes.blooms, self.changes.removed, self.instant)

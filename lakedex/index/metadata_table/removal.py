@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.change import Change
-from lakedex.index.metadata_table.deltacommit import load_definitions, write_change
+from lakedex.index.metadata_table.deltacommit import write_change
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.instants import (
@@ -112,7 +113,7 @@ def _change(
         if definition.index_type == _BLOOM:
             keys = _blooms(removed)
         else:
-            sources = definition.source_fields
+            sources = definition.source_fields[:1]
             keys = _statistics(removed, sources)
             keys += [
                 name_id(column) + name_id(PARTITION_STAT_MARK) + partition_id(path)

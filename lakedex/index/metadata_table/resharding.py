@@ -19,8 +19,9 @@ from lakedex.config import keys as names
 from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, InvalidInput
 from lakedex.format.spill import Segment
+from lakedex.index.definition_files import load_definitions
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
-from lakedex.index.metadata_table.deltacommit import RECORD_INDEX, load_definitions
+from lakedex.index.metadata_table.deltacommit import RECORD_INDEX
 from lakedex.index.metadata_table.entry_spilling import SpillJob, spill_entries
 from lakedex.index.metadata_table.instants import MetadataStore, NextTime, shares_of_groups
 from lakedex.index.written import KeyNote

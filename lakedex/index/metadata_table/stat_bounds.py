@@ -100,6 +100,16 @@ def zone_note(zone: str) -> str:
     return f"{_ZONE}{zone}"
 
 
+def is_zone_note(note: str | None) -> bool:
+    """Whether a note tells a time zone.
+
+    Example:
+        >>> is_zone_note(zone_note("UTC")), is_zone_note(NO_NAN), is_zone_note(None)
+        (True, False, False)
+    """
+    return note is not None and note.startswith(_ZONE)
+
+
 def outermost(kind: pa.DataType) -> tuple[pa.Scalar, pa.Scalar]:
     """Bounds that no value of a type lies outside of.
 

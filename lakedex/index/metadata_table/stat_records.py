@@ -32,8 +32,11 @@ def column_stats_change(
     *,
     note: str | None = None,
     always_typed: bool = False,
+    anew: Container[str] = (),
 ) -> Change:
     """The ranges of new files, and the keys of removed files in all columns that have ranges.
+
+    Ranges of columns that come `anew` take the place of any that were there before.
 
     `note` stands beside the bounds where their type leaves room for one. `always_typed` gives a
     file without rows the type of the others: Hudi cannot merge two types in expression indexes.
@@ -45,7 +48,7 @@ def column_stats_change(
             stats,
             [ends.of(*place) for place in _places(stats)],
             RecordType.COLUMN_STATS,
-            [False] * len(stats),
+            [column in anew] * len(stats),
             note,
             always_typed=always_typed,
         )
@@ -68,10 +71,12 @@ def partition_stats_change(
     dropped: Iterable[str] = (),
     young: Container[str] = (),
     end_of: Callable[[str], str] = partition_id,
+    note: str | None = None,
 ) -> Change:
     """The ranges that new files add to their partitions.
 
-    `end_of` gives what follows the column in the key of a partition.
+    `end_of` gives what follows the column in the key of a partition. `note` stands beside the
+    bounds; whoever joins two records keeps it only where both have it.
 
     Rows of files that lack a `young` column have a null there, so one null is added to it. A
     partition that gets no values of a column, as by a log of deletes, is left as it is: Hudi
@@ -89,7 +94,7 @@ def partition_stats_change(
         paths = summed["partition"].to_pylist()
         ends = [end_of(path) for path in paths]
         tight = [path in anew for path in paths]
-        parts.append(_encoded(column, summed, ends, RecordType.PARTITION_STATS, tight))
+        parts.append(_encoded(column, summed, ends, RecordType.PARTITION_STATS, tight, note))
         written.update((column, path) for path in paths)
     # Of a partition that starts anew no older range may stay, not even of a column it lacks now.
     gone = [
@@ -219,8 +224,8 @@ def _payload(
     if kind is RecordType.COLUMN_STATS:
         # Of a partition other writers join ranges that know nothing of NaN.
         info = notes(bounds, minimum, maximum)
-        if note is not None and bounds.info is None:
-            info = pa.repeat(pa.scalar(note), count)
+    if note is not None and bounds.info is None:
+        info = pa.repeat(pa.scalar(note), count)
     value_type = pa.StructArray.from_arrays([ordinals, info], ["typeOrdinal", "additionalInfo"])
     columns = {
         "fileName": _flat(stats["file"]),

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.index.metadata_table.partitions import STATS_PAYLOAD
+from lakedex.index.metadata_table.stat_bounds import is_zone_note
 
 _Ints = npt.NDArray[np.int64]
 _Bound = dict[str, Any]
@@ -74,8 +75,9 @@ def _join(older: dict[str, Any] | None, newer: dict[str, Any] | None) -> dict[st
         # Unscaled values of two scales are not comparable.
         joined["minValue"] = joined["maxValue"] = None
     if kind is not None and not is_decimal:
-        # What is noted of one range need not be true of both.
-        joined["valueType"] = {**kind, "additionalInfo": None}
+        # What is noted of one range need not be true of both, unless both are of one time zone.
+        is_same = older.get("valueType") == kind and is_zone_note(kind["additionalInfo"])
+        joined["valueType"] = kind if is_same else {**kind, "additionalInfo": None}
     for name in _COUNTS:
         known = older[name] is not None and newer[name] is not None
         joined[name] = older[name] + newer[name] if known else None

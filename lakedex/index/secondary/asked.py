@@ -1,14 +1,16 @@
 """Which keys of a secondary index a predicate asks for: those of some values, or ranges.
 
 Values lead to the file groups that hold them. Ranges and prefixes have to be looked for in all
-file groups, as groups are chosen by hash, but in each only in the blocks of the range.
+file groups, as groups are chosen by hash, but in each only in the blocks of the range. Of an index
+on several columns that holds for values of the leading columns, and a range of the next one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +18,20 @@ import pyarrow as pa
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.one_column import about
-from lakedex.expr.points import points
+from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import And, Column, Compare, Expr, In, IsNull, Literal, Op, Or, StartsWith
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table.keys import values_of_secondary
+from lakedex.index.metadata_table.keys import secondary_prefix, values_of_secondary
 from lakedex.index.secondary.key_ranges import (
     KeyRanges,
     common,
     keys_from,
+    keys_from_start,
     keys_of_numbers,
     keys_of_prefix,
     keys_of_value,
     keys_up_to,
+    keys_within,
     united,
 )
 from lakedex.index.secondary.spelling import (
@@ -48,20 +52,26 @@ _BELOW = (Op.LT, Op.LTE)
 class Asked:
     """What is asked of an index: values where they are known, else ranges of keys."""
 
-    column: str
-    type: pa.DataType
-    values: list[str | None] | None = None
+    columns: tuple[str, ...]
+    """All columns of the index."""
+    readable: Mapping[str, pa.DataType]
+    """Those whose values can be read back from the keys, with their types."""
+    starts: list[str] | None = None
+    """What the keys of each value start with."""
     ranges: KeyRanges | None = None
 
     def matching(self, entries: pa.Table, predicate: Expr, time_zone: str) -> pa.Table:
         """Those of the entries found in ranges whose values the predicate can be true for."""
-        if self.ranges is None or not len(entries):
+        if self.ranges is None or not len(entries) or not self.readable:
             return entries
         keys = entries["key"].combine_chunks()
-        own = about(predicate, (self.column,))
+        own = about(predicate, *((name,) for name in self.readable))
         try:
-            values = values_of_texts(values_of_secondary(keys), self.type)
-            rows = pa.record_batch([values], names=[self.column])
+            texts = dict(
+                zip(self.columns, values_of_secondary(keys, len(self.columns)), strict=True)
+            )
+            values = [values_of_texts(texts[name], kind) for name, kind in self.readable.items()]
+            rows = pa.record_batch(values, names=list(self.readable))
             return entries.filter(evaluate(own, rows, time_zone=time_zone))
         except (InvalidInput, UnsupportedFeature, ValueError):
             # A text that is none of its type, or a condition that is not evaluated: all may match.
@@ -70,32 +80,70 @@ class Asked:
 
 def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) -> Asked | str:
     """What a predicate asks of an index, or in words why nothing."""
-    column = definition.source_fields[0]
-    if column not in schema.names:
-        return f"its column {column} is not in the table"
-    data_type = schema.field(column).type
-    if not is_sure(data_type):
-        return f"how it spells {data_type} values is not sure"
+    columns = definition.source_fields
+    for column in columns:
+        if column not in schema.names:
+            return f"its column {column} is not in the table"
+    types = [schema.field(column).type for column in columns]
+    if not is_sure(types[0]):
+        return f"how it spells {types[0]} values is not sure"
+    known, values = _known_points(predicate, columns, types)
+    starts = _starts(values, columns, types)
+    if isinstance(starts, str):
+        return starts
+    readable = {name: kind for name, kind in zip(columns, types, strict=True) if is_ordered(kind)}
+    if known == len(columns):
+        return Asked(columns, readable, starts=starts)
+    ranges: KeyRanges | None = None
+    if is_ordered(types[known]):
+        ranges = _ranges(predicate, (columns[known],), types[known])
+    if ranges is None and not known:
+        return _why_not(predicate, columns[0], types[0])
+    count = len(starts) * (1 if ranges is None else len(ranges))
+    if count > MAX_VALUES:
+        return f"{count} ranges are too many to look up"
+    within = [
+        each
+        for start in starts
+        for each in ([keys_from_start(start)] if ranges is None else keys_within(start, ranges))
+    ]
+    return Asked(columns, readable, ranges=united(within))
+
+
+def _why_not(predicate: Expr, column: str, data_type: pa.DataType) -> str:
     found = points(predicate, (column,))
-    if found is None:
-        return _asked_ranges(column, data_type, predicate)
-    if len(found) > MAX_VALUES:
+    if found is not None:
         return f"{len(found)} values are too many to look up"
-    values = spelled_literals([literal.value for literal in found], data_type)
-    if values is None:
-        return f"a value does not fit {column} ({data_type})"
-    return Asked(column, data_type, values=values)
-
-
-def _asked_ranges(column: str, data_type: pa.DataType, predicate: Expr) -> Asked | str:
     if not is_ordered(data_type):
         return f"the predicate has no =, IN or IS NULL on {column}"
-    ranges = _ranges(predicate, (column,), data_type)
-    if ranges is None:
-        return f"the predicate limits the values of {column} neither by =, IN nor by a range"
-    if len(ranges) > MAX_VALUES:
-        return f"{len(ranges)} ranges are too many to look up"
-    return Asked(column, data_type, ranges=ranges)
+    return f"the predicate limits the values of {column} neither by =, IN nor by a range"
+
+
+def _known_points(
+    predicate: Expr, columns: Sequence[str], types: Sequence[pa.DataType]
+) -> tuple[int, list[tuple[Literal, ...]]]:
+    """Of how many leading columns the values are known, and these values together."""
+    sure = len(list(takewhile(is_sure, types)))
+    for count in range(sure, 0, -1):
+        found = key_points(predicate, [(column,) for column in columns[:count]], MAX_VALUES)
+        if found is not None:
+            return count, found
+    return 0, [()]
+
+
+def _starts(
+    found: Sequence[tuple[Literal, ...]], columns: Sequence[str], types: Sequence[pa.DataType]
+) -> list[str] | str:
+    """What the keys with some values of leading columns start with, or which value does not fit."""
+    texts: list[list[str | None]] = []
+    for number, literals in enumerate(zip(*found, strict=True)):
+        own = spelled_literals([literal.value for literal in literals], types[number])
+        if own is None:
+            return f"a value does not fit {columns[number]} ({types[number]})"
+        texts.append(own)
+    if not texts:
+        return [""] * len(found)
+    return [secondary_prefix(*values) for values in zip(*texts, strict=True)]
 
 
 def _ranges(expr: Expr, column: tuple[str, ...], data_type: pa.DataType) -> KeyRanges | None:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 from lakedex.config import TableType
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, read_slice
 from lakedex.index.answer import IndexedTable
 from lakedex.index.metadata_table.keys import secondary_keys
@@ -33,7 +32,7 @@ def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
     """What a commit says of the secondary indexes that it kept up to date.
 
     Example:
-        >>> kept_up_note([SecondaryTarget("secondary_index_i", "city", 1, 1)])
+        >>> kept_up_note([SecondaryTarget("secondary_index_i", ("city",), 1, 1)])
         {'lakedex.secondary.indexes': 'secondary_index_i'}
     """
     return {_KEPT_UP: ",".join(each.name for each in targets)} if targets else {}
@@ -65,6 +64,9 @@ def covering_noted(timeline: Timeline) -> frozenset[str]:
 
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
     """The file groups whose rows the index may be wrong about."""
+    if is_own_partition(name):
+        # Other engines do not write to it at all: it is right as a whole, or not asked.
+        return frozenset()
     known = f"{name}_not_kept_up"
     if known not in table.kept:
         suspects = _find(table, name) if _may_forget(table, name) else frozenset()
@@ -77,7 +79,11 @@ def _may_forget(table: IndexedTable, name: str) -> bool:
     config = table.read.config
     if table.metadata.has_every_row(name):
         return False
-    several = [part for part in config.metadata_partitions if part.startswith(_PREFIX)]
+    several = [
+        part
+        for part in config.metadata_partitions
+        if part.startswith(_PREFIX) and not is_own_partition(part)
+    ]
     return config.table_type is TableType.MERGE_ON_READ and len(several) > 1
 
 
@@ -128,7 +134,7 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     if RECORD_KEY not in table.read.schema.names:
         return False
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column]):
-        keys = secondary_keys(pa.chunked_array([spelled(rows[column])]), rows[RECORD_KEY])
+        keys = secondary_keys([spelled(rows[column])], rows[RECORD_KEY])
         found = find_records(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False

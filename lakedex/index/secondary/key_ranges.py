@@ -37,7 +37,29 @@ def keys_of_value(value: str | None) -> KeyRange:
         >>> keys_of_value("ann")
         (b'ann$', b'ann%')
     """
-    return _starting_with(secondary_prefix(value).encode())
+    return keys_from_start(secondary_prefix(value))
+
+
+def keys_from_start(start: str) -> KeyRange:
+    """All keys that start as those of some value do.
+
+    Example:
+        >>> keys_from_start("austin$ann$")
+        (b'austin$ann$', b'austin$ann%')
+    """
+    return _starting_with(start.encode())
+
+
+def keys_within(start: str, ranges: KeyRanges) -> KeyRanges:
+    """Keys that begin with the values of some columns, and go on as keys in some ranges do.
+
+    Example:
+        >>> keys_within("austin$", [(b"a", b"b"), (b"x", None)])
+        [(b'austin$a', b'austin$b'), (b'austin$x', b'austin%')]
+    """
+    before = start.encode()
+    end = after_prefix(before)
+    return [(before + first, end if last is None else before + last) for first, last in ranges]
 
 
 def keys_of_prefix(prefix: str) -> KeyRange:

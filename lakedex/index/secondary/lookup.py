@@ -31,8 +31,9 @@ from lakedex.index.record_index import (
 )
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.index.secondary.asked import Asked, asked_keys
+from lakedex.index.secondary.composite import right_composites
 from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
-from lakedex.index.secondary.key_ranges import keys_of_value, united
+from lakedex.index.secondary.key_ranges import keys_from_start, united
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
@@ -71,7 +72,7 @@ class SecondaryIndex:
         rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
         most_left = None
-        if asked.values is not None and scanned <= _PEEK * question.worth:
+        if asked.starts is not None and scanned <= _PEEK * question.worth:
             # The entries tell how many files are left at most, before the index is checked.
             entries = _kept_entries(name, question, asked)
             if isinstance(entries, str):
@@ -98,7 +99,8 @@ class SecondaryIndex:
         if isinstance(entries, str):
             return entries
         covers = _covers(table, name)
-        rows = _Rows.of(entries, groups_not_kept_up(table, name)).among(question.found)
+        keys = record_keys_of_secondary(entries["key"].combine_chunks(), len(asked.columns))
+        rows = _Rows(entries, keys, groups_not_kept_up(table, name)).among(question.found)
         named = _places(table, rows.entries) if covers else None
         if named is None:
             found = locate(table, rows.keys.unique(), question.partitions)
@@ -108,7 +110,7 @@ class SecondaryIndex:
             found = named
         candidates = [file_slice.id in found for file_slice in question.slices]
         covered = [file_slice.id not in rows.stale for file_slice in question.slices]
-        what = "a range" if asked.values is None else f"{len(asked.values)} values"
+        what = "a range" if asked.starts is None else f"{len(asked.starts)} values"
         reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
         if rows.stale:
@@ -125,11 +127,6 @@ class _Rows:
     """Their record keys."""
     stale: frozenset[FileSliceId]
     """File groups of which the entries may not tell."""
-
-    @classmethod
-    def of(cls, entries: pa.Table, stale: frozenset[FileSliceId]) -> _Rows:
-        keys = record_keys_of_secondary(entries["key"].combine_chunks())
-        return cls(entries, keys, stale)
 
     def among(self, told: dict[str, Any]) -> _Rows:
         """Those that the indexes before this one told as well, for the next one to know.
@@ -148,7 +145,7 @@ class _Rows:
 
 def _asked(name: str, question: Question) -> Asked | str:
     definition = question.table.definitions.get(name)
-    if definition is None or len(definition.source_fields) != 1:
+    if definition is None or not definition.names_columns:
         return "it has no definition that names its column"
     known = f"{name}_asked"
     if known not in question.found:
@@ -174,8 +171,8 @@ def _kept_entries(name: str, question: Question, asked: Asked) -> pa.Table | str
 
 def _expected_rows(table: IndexedTable, name: str, asked: Asked, worth: float) -> int:
     """How many rows a lookup will find, about; block indexes tell that for ranges."""
-    if asked.values is not None:
-        return _ROWS_OF_A_VALUE * len(asked.values)
+    if asked.starts is not None:
+        return _ROWS_OF_A_VALUE * len(asked.starts)
     if asked.ranges is None or scan_seconds(table.metadata, name, 0, share=0.0) > worth:
         return _ROWS_OF_A_VALUE
     return table.metadata.count_between(name, asked.ranges)
@@ -189,10 +186,19 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
     if not table.is_live(_RECORD_INDEX):
         return "it needs the record index, which the table does not have"
     known = f"{name}_problem"
+    if known not in table.kept and not _is_right(table, name):
+        table.kept[known] = "another engine wrote to the table, which does not keep it up"
     if known not in table.kept:
         table.kept[known] = _find_problem(name, table)
     problem: str | None = table.kept[known]
     return problem
+
+
+def _is_right(table: IndexedTable, name: str) -> bool:
+    """Whether it is an index that all engines know, or one that all writers so far have kept up."""
+    if not table.definitions[name].is_composite:
+        return True
+    return name in right_composites(table.timeline, table.definitions)
 
 
 def _find_problem(name: str, table: IndexedTable) -> str | None:
@@ -228,9 +234,9 @@ def _entries(
     """The entries of the index that were asked for, or why they are too many."""
     metadata, name = table.metadata, definition.name
     ranges, shards, most = asked.ranges or [], None, MAX_ROWS_OF_RANGE
-    if asked.values is not None:
-        ranges = united(keys_of_value(value) for value in asked.values)
-        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(asked.values)
+    if asked.starts is not None:
+        ranges = united(keys_from_start(start) for start in asked.starts)
+        most = MAX_ROWS_OF_VALUES + _ROWS_OF_BLOCKS * len(asked.starts)
         if definition.is_placed_by_value:
             starts = pa.array([start.decode() for start, _ in ranges], pa.string())
             shards = shards_of(starts, len(metadata.groups(name))).tolist()

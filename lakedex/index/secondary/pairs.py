@@ -18,11 +18,7 @@ from lakedex.filegroup import RECORD_KEY, FileSliceId
 from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import java_hashes
-from lakedex.index.metadata_table.keys import (
-    SECONDARY_NULL,
-    SECONDARY_SEPARATOR,
-    escaped_secondary,
-)
+from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.index.secondary.spelling import spelled
 
@@ -34,7 +30,7 @@ class SecondaryTarget:
     """A secondary index as the workers of a write know it."""
 
     name: str
-    column: str
+    columns: tuple[str, ...]
     shards: int
     """How many file groups it has."""
     buckets: int
@@ -44,42 +40,33 @@ class SecondaryTarget:
     covers: bool = False
     """Whether entries name the file group of their rows."""
 
+    @property
+    def told(self) -> str:
+        """The columns, for messages."""
+        return ", ".join(self.columns)
+
     @classmethod
     def of(cls, definition: IndexDefinition, shards: int, buckets: int) -> SecondaryTarget:
         """The target that a definition describes."""
-        column, by_value = definition.source_fields[0], definition.is_placed_by_value
+        columns, by_value = definition.source_fields, definition.is_placed_by_value
         buckets = min(shards, buckets)
-        return cls(definition.name, column, shards, buckets, by_value, definition.is_covering)
+        return cls(definition.name, columns, shards, buckets, by_value, definition.is_covering)
 
 
 def pair_rows(
     target: SecondaryTarget, rows: pa.Table, *, is_delete: bool, place: FileSliceId | None = None
 ) -> pa.Table:
-    r"""The pairs of rows that have a record key and the index's column, in `PAIR_SCHEMA`.
+    r"""The pairs of rows that have a record key and the index's columns, in `PAIR_SCHEMA`.
 
     Those of a covering index have the `place` of the rows, too (`PLACED_PAIR_SCHEMA`).
 
     Example:
-        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
+        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
         >>> rows = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a$b", None]})
         >>> pair_rows(target, rows, is_delete=False)["key"].to_pylist()
         ['a\\$b$k1', '\x00$k2']
     """
-    text = spelled(rows[target.column])
-    values = escaped_secondary(text).fill_null(SECONDARY_NULL)
-    keys = escaped_secondary(_flat(rows[RECORD_KEY]))
-    joined = pc.binary_join_element_wise(values, keys, SECONDARY_SEPARATOR)
-    _check_lengths(target, joined)
-    hashed = joined
-    if target.by_value:
-        hashed = pc.binary_join_element_wise(values, "", SECONDARY_SEPARATOR)
-    marks = pa.repeat(pa.scalar(is_delete), len(joined))
-    hashes = pa.array(java_hashes(hashed), pa.int32())
-    if not target.covers:
-        return pa.Table.from_arrays([joined, hashes, marks], schema=PAIR_SCHEMA)
-    where = (None, None) if place is None else (place.partition, place.file_id)
-    places = [pa.repeat(pa.scalar(each, pa.string()), len(joined)) for each in where]
-    return pa.Table.from_arrays([joined, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
+    return _Pairs.of(target, rows).told(target, is_delete=is_delete, place=place)
 
 
 def pair_changes(
@@ -99,20 +86,54 @@ def pair_changes(
         place: The file group that all of them are in.
 
     Example:
-        >>> target = SecondaryTarget("secondary_index_i", "city", 1, 1)
+        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
         >>> old = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "b"]})
         >>> new = pa.table({"_hoodie_record_key": ["k1", "k2"], "city": ["a", "c"]})
         >>> pair_changes(target, old, new).select(["key", "is_delete"]).to_pylist()
         [{'key': 'c$k2', 'is_delete': False}, {'key': 'b$k2', 'is_delete': True}]
     """
-    came = pair_rows(target, after, is_delete=False, place=place)
-    went = pair_rows(target, before, is_delete=True)
-    kept = _flat(came["key"])
+    came, went = _Pairs.of(target, after), _Pairs.of(target, before)
+    kept = came.keys
     if others is not None and others.num_rows:
-        kept = pa.concat_arrays([kept, _flat(pair_rows(target, others, is_delete=False)["key"])])
-    fresh = came.filter(_missing_in(came["key"], _flat(went["key"])))
-    gone = went.filter(_missing_in(went["key"], kept))
-    return pa.concat_tables([fresh, gone])
+        kept = pa.concat_arrays([kept, _Pairs.of(target, others).keys])
+    fresh, gone = came.missing_in(went.keys), went.missing_in(kept)
+    return pa.concat_tables(
+        [fresh.told(target, is_delete=False, place=place), gone.told(target, is_delete=True)]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs as they stand in the index, and their values alone."""
+
+    keys: pa.Array
+    values: pa.Array
+
+    @classmethod
+    def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
+        values = secondary_values([spelled(rows[column]) for column in target.columns])
+        keys = escaped_secondary(_flat(rows[RECORD_KEY]))
+        joined = pc.binary_join_element_wise(values, keys, "")
+        _check_lengths(target, joined)
+        return cls(joined, values)
+
+    def missing_in(self, others: pa.Array) -> _Pairs:
+        """Those that are not among some others."""
+        is_missing = pc.invert(pc.is_in(self.keys, value_set=others))
+        return _Pairs(self.keys.filter(is_missing), self.values.filter(is_missing))
+
+    def told(
+        self, target: SecondaryTarget, *, is_delete: bool, place: FileSliceId | None = None
+    ) -> pa.Table:
+        """The pairs as workers hand them on; what decides on their file groups is made here."""
+        count = len(self.keys)
+        hashes = pa.array(java_hashes(self.values if target.by_value else self.keys), pa.int32())
+        marks = pa.repeat(pa.scalar(is_delete), count)
+        if not target.covers:
+            return pa.Table.from_arrays([self.keys, hashes, marks], schema=PAIR_SCHEMA)
+        where = (None, None) if place is None else (place.partition, place.file_id)
+        places = [pa.repeat(pa.scalar(each, pa.string()), count) for each in where]
+        return pa.Table.from_arrays([self.keys, hashes, marks, *places], schema=PLACED_PAIR_SCHEMA)
 
 
 def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
@@ -120,13 +141,9 @@ def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
     longest = pc.max(pc.binary_length(keys)).as_py() or 0
     if longest > MAX_KEY_BYTES:
         raise InvalidInput(
-            f"a value of column {target.column!r} makes an entry of {longest} bytes in the index "
+            f"a value of column {target.told!r} makes an entry of {longest} bytes in the index "
             f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
         )
-
-
-def _missing_in(keys: pa.ChunkedArray, others: pa.Array) -> pa.ChunkedArray:
-    return pc.invert(pc.is_in(keys, value_set=others))
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:

@@ -44,9 +44,9 @@ def _why(table: AdvisedTable, info: IndexInfo) -> str | None:
 
 def _proposal(table: AdvisedTable, info: IndexInfo, reason: str) -> Proposal:
     per_change = 0.0
-    if len(info.columns) == 1:
+    if info.columns:
         with suppress(LakedexError):
-            per_change = estimate_index(table.snapshot, info.columns[0]).bytes_per_change
+            per_change = estimate_index(table.snapshot, info.columns).bytes_per_change
     used = table.usage.indexes.get(info.name, IndexUsage())
     own = next(info.name.removeprefix(each) for each in PREFIXES if info.name.startswith(each))
     return Proposal(

@@ -107,7 +107,7 @@ class AssumedSecondary:
             if share < 1:
                 seen.append(values)
         question = self._asked(asked)
-        values_asked = None if isinstance(question, str) else question.values
+        values_asked = None if isinstance(question, str) else question.starts
         typical = None
         if seen and values_asked is not None:
             distinct = len(pa.chunked_array(seen).unique())

@@ -9,8 +9,23 @@ from lakedex.errors import InvalidInput
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
 from lakedex.write.layout.order import RowOrder, Strategy, column_names
+from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
+
+
+def table_order(
+    snapshot: Snapshot, target: Target, names: Sequence[object], strategy: str | Strategy
+) -> RowOrder:
+    """The order by some columns and expression indexes of a table.
+
+    Raises:
+        InvalidInput: one of them is not there, or has no order; or the strategy is wrong.
+    """
+    stored = StoredSchema.of(snapshot)
+    plan = plan_metadata(snapshot, target.options.metadata, stored.columns, rows=0)
+    full = WriteSchema.of(stored.columns, stored).full
+    return RowOrder.of(names, Strategy.parse(strategy), full, plan.expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +52,11 @@ class Asked:
         """
         layout = target.options.layout
         layout.require_kept_meta()
-        order = RowOrder.of(
-            column_names(by) or layout.clustering_columns,
-            Strategy.parse(layout.strategy if strategy is None else strategy),
-            WriteSchema.of(StoredSchema.of(snapshot).columns, StoredSchema.of(snapshot)).full,
+        order = table_order(
+            snapshot,
+            target,
+            column_names(by) or layout.clustering_columns or layout.write_columns,
+            layout.strategy if strategy is None else strategy,
         )
         if where is not None and not isinstance(where, str):
             raise InvalidInput(f"where is a SQL condition as text, not {where!r}")

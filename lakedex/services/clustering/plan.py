@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lakedex.config.write_option_names import CLUSTERING_COLUMNS
+from lakedex.config.write_option_names import CLUSTERING_COLUMNS, WRITE_SORT_COLUMNS
 from lakedex.config.write_option_names import LAYOUT_STRATEGY as _LAYOUT_STRATEGY
 from lakedex.filegroup import FileSlice
 from lakedex.storage import Storage
@@ -18,6 +18,7 @@ from lakedex.write.layout.order import RowOrder, Strategy
 
 _STRATEGY_CLASS = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 SORT_COLUMNS = CLUSTERING_COLUMNS.name
+WRITE_ORDER = WRITE_SORT_COLUMNS.name
 LAYOUT_STRATEGY = _LAYOUT_STRATEGY.name
 _LOG_SHARE = 0.35
 """Of the bytes of a log file so much is left in a base file, by Hudi's experience."""
@@ -46,7 +47,7 @@ def requested(storage: Storage, groups: Sequence[Regrouping], order: RowOrder) -
     plan = ClusteringPlan(
         groups=tuple(_group(storage, each) for each in groups),
         strategy_class=_STRATEGY_CLASS,
-        strategy_params={SORT_COLUMNS: ",".join(order.columns)},
+        strategy_params={SORT_COLUMNS: ",".join(order.stored)},
         extra=_said_of(order),
         preserve_metadata=True,
     )
@@ -55,9 +56,13 @@ def requested(storage: Storage, groups: Sequence[Regrouping], order: RowOrder) -
 
 def _said_of(order: RowOrder) -> dict[str, str]:
     """What another process must know to run the plan, beside the columns."""
-    if order.strategy is Strategy.LINEAR:
-        return {}
-    return {LAYOUT_STRATEGY: order.strategy.value}
+    said = {}
+    if order.strategy is not Strategy.LINEAR:
+        said[LAYOUT_STRATEGY] = order.strategy.value
+    if order.computed:
+        # Another engine that runs the plan sorts by the columns inside of the expressions.
+        said[WRITE_ORDER] = ",".join(order.columns)
+    return said
 
 
 def _base_bytes(slices: Sequence[FileSlice]) -> int:

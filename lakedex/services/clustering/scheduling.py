@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.services.clustering.asking import Asked
+from lakedex.services.clustering.asking import Asked, table_order
 from lakedex.services.clustering.plan import (
     LAYOUT_STRATEGY,
     SORT_COLUMNS,
+    WRITE_ORDER,
     Regrouping,
     regroup,
     requested,
@@ -32,7 +33,7 @@ from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
 from lakedex.write.scratch import Scratch
-from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.taking import Target
 from lakedex.write.verbs import TableWriter
 
 log = logging.getLogger("lakedex")
@@ -94,7 +95,7 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
                 target,
                 transaction,
                 planned_groups(snapshot, plan),
-                planned_order(snapshot, plan, target.options.layout.strategy),
+                planned_order(snapshot, plan, target),
                 scratch=scratch.path,
                 clock=clock,
             )
@@ -136,17 +137,18 @@ def planned_groups(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[Regrouping
     )
 
 
-def planned_order(snapshot: Snapshot, plan: ClusteringPlan, strategy: str) -> RowOrder:
+def planned_order(snapshot: Snapshot, plan: ClusteringPlan, target: Target) -> RowOrder:
     """The order of a plan; by record keys where it names no columns.
 
-    How several columns become one order stands in plans of lakedex; Hudi leaves it to the options
-    of whoever runs the plan.
+    How several columns become one order stands in plans of lakedex, and so do expression indexes;
+    Hudi leaves the first to the options of whoever runs the plan.
 
     Raises:
         InvalidInput: a column that it names is not there, or has no order.
     """
-    names = [name.strip() for name in plan.strategy_params.get(SORT_COLUMNS, "").split(",")]
-    schema = WriteSchema.of(StoredSchema.of(snapshot).columns, StoredSchema.of(snapshot)).full
+    said = plan.extra or {}
+    listed = said.get(WRITE_ORDER) or plan.strategy_params.get(SORT_COLUMNS, "")
+    names = [name.strip() for name in listed.split(",")]
     wanted = [name for name in names if name] or [KEY]
-    chosen = (plan.extra or {}).get(LAYOUT_STRATEGY, strategy)
-    return RowOrder.of(wanted, Strategy.parse(chosen), schema)
+    chosen = said.get(LAYOUT_STRATEGY, target.options.layout.strategy)
+    return table_order(snapshot, target, wanted, chosen)

@@ -79,7 +79,7 @@ def _matching(
         texts = layout.texts(partition)
         for name in types:
             # The folder of nulls tells no value, which is as good as null here.
-            if not row[name].known and texts.get(name) is not None:
+            if not row[name].known and texts.get(name, "") is not None:
                 raise InvalidInput(
                     f"the partition {partition!r} does not tell its value of {name!r}; name "
                     "partitions by their paths (hoodie.clustering.plan.strategy.partition.selected)"

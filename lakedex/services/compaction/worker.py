@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
+from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.index.written import BloomText
@@ -32,6 +33,7 @@ def compact_slices(task: WriteTask) -> TaskResult:
     publisher = Publisher(facts, context.storage)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     expressions = ExpressionTaker(facts.expressions)
+    bitmaps = BitmapTaker(context.storage, facts.bitmaps)
     files, blooms = [], []
     for group in task.groups:
         current = group.current
@@ -43,11 +45,13 @@ def compact_slices(task: WriteTask) -> TaskResult:
         files.append(_written(group, current, rows.num_rows, size))
         ranges.add(group.partition, group.file_name, rows, encoded.sizes)
         expressions.add(group.partition, group.file_name, rows, size)
+        bitmaps.add(group.partition, group.file_name, rows, size)
         if facts.has_bloom_index:
             blooms.append(
                 BloomText(group.partition, group.file_name, encoded.bloom_type, encoded.bloom_text)
             )
     publisher.finish()
+    bitmaps.put_out()
     return TaskResult(
         files=tuple(files),
         statistics=ranges.tables(),

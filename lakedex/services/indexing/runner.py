@@ -10,6 +10,7 @@ from enum import Enum
 import pyarrow as pa
 
 from lakedex.config import keys
+from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import CommitConflict, FileMissing, StorageError
 from lakedex.index.build_progress import BuildProgress, write_progress
 from lakedex.index.metadata_table.creation import (
@@ -194,7 +195,11 @@ class _Runner:
         if not is_there or not is_current(table, self._build, look):
             return _Next.LOOK
         target = self._writer.target()
-        kept = {**target.kept, **target.options.kept()}
+        zones = {zone_setting(n): zone for n, zone in self._build.expression_zones.items()}
+        kept = {**target.kept, **target.options.kept(), **zones}
+        if zones:
+            # Whoever finds an expression index must find the time zone that it is computed in.
+            write_own_properties(table.storage, {**target.kept, **zones})
         newest = look.snapshot.timeline.last_completed
         infos = self._build.infos(None if newest is None else newest.requested_time)
         body = write_plan(PlanKind.INDEX_COMMIT_METADATA, {"indexPartitionInfos": infos})

@@ -14,10 +14,13 @@ from collections.abc import Sequence
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.secondary.pairs import PREFIX
+from lakedex.services.bitmap_creating import rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.entries import FILES, is_repairable, repair_entries
@@ -52,7 +55,8 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     """
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
-    if before.ok:
+    behind = _behind(snapshot, indexes)
+    if before.ok and not behind:
         return RepairReport(before, before)
     if snapshot.metadata is None or not _is_listing_repairable(before):
         return _without_metadata(writer, snapshot, before)
@@ -63,7 +67,7 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
         repaired.update(_put_right(writer, snapshot, before, {FILES}))
         snapshot = writer.snapshot()
         found = verify(snapshot, indexes)
-    wrong = _to_rebuild(found)
+    wrong = sorted({*_to_rebuild(found), *behind})
     others = {problem.index for problem in found.problems}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
     for name in wrong:
@@ -71,6 +75,16 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     after = verify(writer.snapshot(), indexes)
     log.info("repaired %s: %s, built anew: %s", snapshot.config.name, dict(repaired), wrong)
     return RepairReport(before, after, repaired, tuple(wrong))
+
+
+def _behind(snapshot: Snapshot, indexes: Sequence[str] | None) -> set[str]:
+    """Indexes that no query asks since another engine wrote, of those that are to be repaired."""
+    try:
+        found = composites_behind(snapshot.timeline, snapshot.definitions)
+    except LakedexError:
+        return set()
+    live = found.intersection(snapshot.config.metadata_partitions)
+    return set(live if indexes is None else live.intersection(indexes))
 
 
 def _put_right(
@@ -104,6 +118,9 @@ def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
     if name.startswith((PREFIX, EXPRESSION)):
         refresh_index(writer, name)
+        return
+    if name.startswith(BITMAP):
+        rebuild_bitmap_index(writer, name)
         return
     if name not in _BUILT_FROM_DATA:
         raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")

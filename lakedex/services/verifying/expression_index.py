@@ -14,7 +14,8 @@ from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.expression import indexed_expression
-from lakedex.index.expression.definition import depends_on_zone
+from lakedex.index.expression.definition import depends_on_zone, expression_text
+from lakedex.index.expression.own import source_names
 from lakedex.index.metadata_table import RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
@@ -44,6 +45,8 @@ class ExpressionRangeCheck(Check):
     expression: Expr = field(kw_only=True)
     zone: str = field(kw_only=True)
     zone_is_guessed: bool = field(kw_only=True)
+    is_own: bool = field(kw_only=True)
+    """Whether lakedex alone keeps it, and without entries of partitions."""
     _untold: set[int] = field(default_factory=set)
     """Files with values that the expression cannot be computed for."""
     _results: FileStatistics = field(default_factory=FileStatistics)
@@ -53,7 +56,7 @@ class ExpressionRangeCheck(Check):
         """Compute the expression over some rows of a file."""
         self._results.add_rows(part.file_number, part.rows.num_rows)
         try:
-            values = evaluate(self.expression, part.rows, time_zone=self.zone)
+            values = evaluate(self.expression, part.rows, time_zone=self.zone, certain=self.is_own)
         except UnsupportedFeature:
             self._untold.add(part.file_number)
             return
@@ -75,7 +78,11 @@ class ExpressionRangeCheck(Check):
             told = ~np.isin(found.files, list(self._untold))
             actual = found.at(np.flatnonzero(told))
             entries.compare(self.column, self.label, by_file, actual)
-            compare_partitions(self, self.label, by_partition, actual, self._partition_key)
+            if not self.is_own:
+                compare_partitions(self, self.label, by_partition, actual, self._partition_key)
+        if self.is_own and entries.without:
+            self.note(f"{len(entries.without)} files of other engines have no entry: they are read")
+            entries.without.clear()
         entries.tell_rest()
 
     def _source(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
@@ -118,11 +125,9 @@ def start(name: str, subject: Subject) -> Check:
     expression = indexed_expression(definition, subject.snapshot.schema, subject.time_zone)
     if isinstance(expression, str):
         raise IndexUnusable(expression)
-    source = columns_of(expression)[0]
-    columns = frozenset([source.path[0]])
+    columns = frozenset(source_names(columns_of(expression)))
     kept = read_own_properties(subject.snapshot.storage).get(zone_setting(name))
-    zoned = depends_on_zone(expression, source.type)
-    label = f"{definition.function}({source.name})"
+    zoned = depends_on_zone(expression)
     if definition.index_type == _BLOOM_FLAVOUR:
         values_of = partial(_texts, expression, subject.time_zone)
         return FilterCheck(
@@ -133,10 +138,11 @@ def start(name: str, subject: Subject) -> Check:
         subject,
         file_columns=columns,
         column=definition.source_fields[0],
-        label=label,
+        label=expression_text(definition),
         expression=expression,
         zone=kept or subject.time_zone,
         zone_is_guessed=zoned and kept is None,
+        is_own=definition.is_own,
     )
 
 

@@ -7,10 +7,12 @@ from contextlib import suppress
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.store import NAME as WINDOWED
 from lakedex.index.windowed.store import open_window
-from lakedex.services.verifying import windowed_record_index
+from lakedex.services.verifying import bitmap_index, windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data
 from lakedex.services.verifying.entries import astray_groups
@@ -47,7 +49,8 @@ def verify(
         raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
     findings = Findings()
     window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
-    names = _chosen(snapshot, indexes, [] if window is None else [WINDOWED])
+    bitmaps = bitmap_index.bitmap_names(snapshot)
+    names = _chosen(snapshot, indexes, [*bitmaps, *([] if window is None else [WINDOWED])])
     metadata = snapshot.metadata
     if metadata is None:
         if snapshot.metadata_problem:
@@ -62,16 +65,14 @@ def verify(
         findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
         return findings.report()
     subject = Subject(snapshot, metadata, findings, time_zone, LocalEngine(threads))
-    live = [name for name in names if name in snapshot.config.metadata_partitions]
+    behind = composites_behind(snapshot.timeline, definitions)
+    there = {*snapshot.config.metadata_partitions, *bitmaps} - {*behind}
+    live = [name for name in names if name in there]
     checks = [check for name in live if (check := _started(name, subject)) is not None]
     if window is not None and WINDOWED in names:
         findings.checked[WINDOWED] += 0
         checks.append(windowed_record_index.start(WINDOWED, subject, window))
-    for name in sorted({*names} - {*live}):
-        building = name in snapshot.config.metadata_partitions_inflight
-        state = "is still being built" if building else "is defined, but not live"
-        if building or name in definitions:
-            findings.note(name, f"it {state}: no query uses it, and it was not verified")
+    _tell_unused(subject, sorted({*names} - {*live}))
     progress = Progress(len(subject.slices) + len(checks), listener)
     try:
         show_data(subject, checks, progress)
@@ -82,6 +83,20 @@ def verify(
         for check in checks:
             check.close()
     return findings.report()
+
+
+def _tell_unused(subject: Subject, names: Sequence[str]) -> None:
+    """Say of indexes that no query asks why that is so."""
+    config = subject.snapshot.config
+    for name in names:
+        state = "is defined, but not live"
+        if name in config.metadata_partitions_inflight:
+            state = "is still being built"
+        elif name in config.metadata_partitions:
+            state = "was not kept up by another engine (REFRESH INDEX)"
+        elif name not in subject.definitions:
+            continue
+        subject.findings.note(name, f"it {state}: no query uses it, and it was not verified")
 
 
 def _chosen(snapshot: Snapshot, indexes: Sequence[str] | None, beside: Sequence[str]) -> list[str]:
@@ -105,6 +120,8 @@ def _started(name: str, subject: Subject) -> Check | None:
     findings = subject.findings
     findings.checked[name] += 0
     try:
+        if name.startswith(BITMAP):
+            return bitmap_index.start(name, subject)
         kind = metadata_partition(name).kind
         _look_at_groups(name, subject)
         start = next(each.start for each in KINDS if each.kind is kind)

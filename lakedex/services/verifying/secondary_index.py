@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.keys import record_keys_of_secondary, secondary_keys
+from lakedex.index.metadata_table.keys import (
+    placed_values_of_secondary,
+    record_keys_of_secondary,
+    secondary_keys,
+)
 from lakedex.index.secondary.coverage import covering_noted
 from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.services.verifying.check import Check, Subject
@@ -23,14 +26,13 @@ from lakedex.services.verifying.report import Findings, ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys
 
 _NOWHERE = -1
-_VALUE_PART = r"(?s)^(?P<value>(?:\\.|[^\\$])*\$)"
 
 
 @dataclass(slots=True)
 class SecondaryIndexCheck(Check):
     """Compares pairs of value and record key, group by group of the index."""
 
-    column: str = field(kw_only=True)
+    columns: tuple[str, ...] = field(kw_only=True)
     spelling_is_sure: bool = field(kw_only=True)
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
@@ -44,8 +46,7 @@ class SecondaryIndexCheck(Check):
         keys = self.subject.snapshot.read_context.record_keys(rows)
         if self.spelling_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
-            values = pa.chunked_array([spelled(rows[self.column])])
-            keys = secondary_keys(values, chunked)
+            keys = secondary_keys([spelled(rows[column]) for column in self.columns], chunked)
             groups = shards_of(self._placed(keys), self.group_count)
         else:
             groups = np.zeros(len(keys), dtype=np.int32)
@@ -113,23 +114,24 @@ class SecondaryIndexCheck(Check):
         ]
         stored = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
         self.count(len(stored))
-        kind = self.subject.snapshot.schema.field(self.column).type
+        kind = _unsure(self.subject, self.columns)
         self.note(f"how it spells {kind} values is not sure; only its record keys were compared")
-        record_keys = record_keys_of_secondary(stored.combine_chunks())
+        record_keys = record_keys_of_secondary(stored.combine_chunks(), len(self.columns))
         self._tell(self.subject.findings, keys, record_keys, match(keys, record_keys))
 
     def _placed(self, keys: pa.Array) -> pa.Array:
         """What decides on the group of each key."""
         if not self.by_value:
             return keys
-        return pc.struct_field(pc.extract_regex(keys, _VALUE_PART), "value")
+        return placed_values_of_secondary(keys, len(self.columns))
 
     def _tell(self, findings: Findings, keys: pa.Array, stored: pa.Array, found: Matched) -> None:
+        columns = ", ".join(self.columns)
         findings.add_all(
             self.name,
             ProblemKind.MISSING,
             found.missing,
-            lambda row: (keys[row].as_py(), f"a row has this {self.column} and key, no entry does"),
+            lambda row: (keys[row].as_py(), f"a row has this {columns} and key, no entry does"),
         )
         if self.subject.unreadable and len(found.stale):
             text = f"{len(found.stale)} entries may be of rows that could not be read"
@@ -139,26 +141,32 @@ class SecondaryIndexCheck(Check):
             self.name,
             ProblemKind.STALE,
             found.stale,
-            lambda row: (stored[row].as_py(), f"no row has this {self.column} and key"),
+            lambda row: (stored[row].as_py(), f"no row has this {columns} and key"),
         )
+
+
+def _unsure(subject: Subject, columns: tuple[str, ...]) -> pa.DataType | None:
+    """The first type among some columns whose texts may differ from engine to engine."""
+    types = [subject.snapshot.schema.field(column).type for column in columns]
+    return next((kind for kind in types if not is_sure(kind)), None)
 
 
 def start(name: str, subject: Subject) -> Check:
     """The check of one secondary index."""
     definition = subject.definitions.get(name)
-    if definition is None or len(definition.source_fields) != 1:
+    if definition is None or not definition.names_columns:
         raise IndexUnusable("it has no definition that names its column")
-    column = definition.source_fields[0]
-    if column not in subject.snapshot.schema.names:
-        raise IndexUnusable(f"its column {column} is not in the table")
-    kind = subject.snapshot.schema.field(column).type
+    columns = definition.source_fields
+    for column in columns:
+        if column not in subject.snapshot.schema.names:
+            raise IndexUnusable(f"its column {column} is not in the table")
     group_count = len(subject.metadata.groups(name))
     return SecondaryIndexCheck(
         name,
         subject,
-        row_columns=frozenset([*subject.key_columns, column]),
-        column=column,
-        spelling_is_sure=is_sure(kind),
+        row_columns=frozenset([*subject.key_columns, *columns]),
+        columns=columns,
+        spelling_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
         covers=definition.is_covering and name in covering_noted(subject.snapshot.timeline),
         group_count=group_count,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, family
+from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 from lakedex.spark.catalyst.casts import fails
 from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
@@ -55,9 +56,22 @@ def _joined_texts(node: FilterNode, given: list[Expr], types: list[pa.DataType])
 
 
 def _trimmed(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
-    if len(given) != 1:
-        raise NotUnderstood(f"function {node.kind} with characters of its own")
+    if any(family(kind) is not Family.STRING for kind in types):
+        raise NotUnderstood(f"function {node.kind} of {types[0]}")
     return _texts(node, given, types)
+
+
+def _replaced(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
+    *texts, start = _texts(node, given, types)
+    if not isinstance(start, Literal) or start.value != 1:
+        raise NotUnderstood(f"function {node.kind} that does not begin at the beginning")
+    return texts
+
+
+def _rounded(node: FilterNode, given: list[Expr], _types: list[pa.DataType]) -> list[Expr]:
+    number, digits = given
+    _constant(node, digits)
+    return [number] if isinstance(digits, Literal) and digits.value == 0 else given
 
 
 def _substring(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
@@ -120,6 +134,27 @@ def _without_date_cast(expr: Expr) -> Expr:
         if kind is not None and pa.types.is_timestamp(kind):
             return expr.child
     return expr
+
+
+def _split(node: FilterNode, children: list[Term], _around: Surroundings) -> Term:
+    """A list of texts, which only the choice of one of them makes a value."""
+    text, pattern, limit = (child.expr for child in children)
+    _texts(node, [text, pattern], [plain_type(children[0], f"function {node.kind}")])
+    if not isinstance(limit, Literal) or limit.value != -1:
+        raise NotUnderstood(f"function {node.kind} with a limit")
+    return Term(Call("split", (text, pattern)), None, failures_of(children))
+
+
+def _part_of_split(node: FilterNode, children: list[Term], _around: Surroundings) -> Term:
+    """Only of texts that were split; in ANSI mode a part that is not there is an error."""
+    parts, place = (child.expr for child in children)
+    if not isinstance(parts, Call) or parts.function != "split" or not isinstance(place, Literal):
+        raise NotUnderstood(f"function {node.kind} of a list")
+    call = Call(SPLIT_ITEM, (*parts.arguments, Literal(place.value, pa.int32())))
+    failures = failures_of(children)
+    if True in node.switches:
+        failures += (fails(parts.arguments[0], call),)
+    return Term(call, pa.string(), failures)
 
 
 def _rule(name: str, arguments: Arguments, *, patterned: bool = False) -> Rule:
@@ -190,6 +225,10 @@ FUNCTIONS: Mapping[str, Rule] = {
     "StringTrim": _rule("trim", _trimmed),
     "StringTrimLeft": _rule("ltrim", _trimmed),
     "StringTrimRight": _rule("rtrim", _trimmed),
+    "RegExpExtract": _rule("regexp_extract", _texts),
+    "RegExpReplace": _rule("regexp_replace", _replaced),
+    "StringSplit": _split,
+    "GetArrayItem": _part_of_split,
     "Concat": _rule("concat", _joined_texts),
     "Substring": _rule("substring", _substring),
     "Hour": _rule("hour", _of_time),
@@ -202,6 +241,7 @@ FUNCTIONS: Mapping[str, Rule] = {
     "GetTimestamp": _rule("to_timestamp", _parsed, patterned=True),
     "UnixTimestamp": _rule("unix_timestamp", _seconds, patterned=True),
     "ToUnixTimestamp": _rule("unix_timestamp", _seconds, patterned=True),
+    "Round": _rule("round", _rounded),
     "Coalesce": _rule("coalesce", _as_given),
     "Greatest": _rule("greatest", _as_given),
     "Least": _rule("least", _as_given),

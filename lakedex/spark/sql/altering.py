@@ -9,8 +9,10 @@ from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame
 
 from lakedex.config import keys, table_checksum
+from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql import columns
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
@@ -76,11 +78,14 @@ def _values(spec: Node) -> dict[str, str]:
 def _set_properties(context: Context, statement: Statement, named: NamedTable) -> None:
     table = context.open(named)
     given = spelled_out(mapped(statement.plan.properties()))
+    folders = {name: given.pop(name) for name in LAYOUT_PROPERTIES if name in given}
     check_option_names(given)
     fixed = [name for name in given if not is_write_option(name) and name in table.properties]
     if fixed:
         raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
     chosen = {name: value for name, value in given.items() if is_write_option(name)}
+    if folders:
+        change_layout(table.address, table.writer().target().patience, folders)
     table.keep_options(chosen)
     if named.entry is not None:
         context.plans.rows(statement.plan)

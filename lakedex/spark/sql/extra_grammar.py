@@ -17,6 +17,8 @@ from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 
 Literal = str | int | float | bool | None
+_SIGNS = frozenset("(+-*/%|&^:")
+"""Without one of these no text is an expression of columns."""
 _EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -126,7 +128,7 @@ class _Reader:
         self._need("(")
         first = self._token
         last = self._closing()
-        if first is last or "(" not in self._text[first.start : last.start]:
+        if first is last or _SIGNS.isdisjoint(self._text[first.start : last.start]):
             raise complaint(self._text, first.start, "columns of an index are expected")
         self._need(")")
         self._end()

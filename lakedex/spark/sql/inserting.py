@@ -16,6 +16,7 @@ from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
 from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
 from lakedex.spark.sql.plans import (
     Node,
@@ -52,7 +53,8 @@ def insert(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(plan.table())))
     if named is None:
         return None
-    return prepared_insert(context, named, statement.scope(plan.query()), _wanted(plan))
+    order, query = take_order_hint(context.plans, plan.query())
+    return prepared_insert(context, named, statement.scope(query), _wanted(plan, order))
 
 
 def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> Prepared:
@@ -65,7 +67,7 @@ def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wa
     )
 
 
-def _wanted(plan: Node) -> Wanted:
+def _wanted(plan: Node, options: dict[str, str]) -> Wanted:
     if plan.ifPartitionNotExists():
         raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
     replaced = member(plan, "replaceCriteriaOpt")
@@ -79,6 +81,7 @@ def _wanted(plan: Node) -> Wanted:
         partition={name: None if each is None else str(each) for name, each in spec.items()},
         by_name=bool(plan.byName()),
         overwrite=bool(plan.overwrite()),
+        options=options,
     )
 
 

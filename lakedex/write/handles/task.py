@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.noting import ExpressionTaker
 from lakedex.schema import parse_avro_record
@@ -35,6 +36,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     expressions = ExpressionTaker(facts.expressions)
+    bitmaps = BitmapTaker(storage, facts.bitmaps)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     old = OldValues(facts, context)
     files, blooms = [], []
@@ -50,6 +52,7 @@ def write_groups(task: WriteTask) -> TaskResult:
         files.append(outcome.file)
         ranges.add(group.partition, outcome.file.name, outcome.rows, outcome.sizes)
         expressions.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
+        bitmaps.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
@@ -60,6 +63,7 @@ def write_groups(task: WriteTask) -> TaskResult:
             blooms.append(outcome.bloom)
     pairs.add_all(old.finish())
     publisher.finish()
+    bitmaps.put_out()
     return TaskResult(
         files=tuple(files),
         statistics=ranges.tables(),

@@ -16,16 +16,19 @@ from itertools import chain
 from lakedex.engine import Engine
 from lakedex.format.spill import Segment
 from lakedex.write.facts import TableFacts
+from lakedex.write.layout.boxes import Boxes
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.parts import Part
 from lakedex.write.layout.sampling import SampleTask, take_sample
-from lakedex.write.layout.spreading import Cut, SpreadTask, spread_rows
+from lakedex.write.layout.spreading import Cut, SpreadRows, SpreadTask, spread_rows
 
 _SAMPLED_A_FILE = 300
 _LEAST_SAMPLE = 5_000
 _MOST_SAMPLE = 500_000
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
+_LITTLE_BYTES = 4 << 20
+"""The driver looks through so little sooner than it starts a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,24 @@ def arrange(
     return [
         Arranged(partition, tuple(segments)) for (partition, _), segments in sorted(files.items())
     ]
+
+
+def fit(
+    engine: Engine,
+    facts: TableFacts,
+    order: RowOrder,
+    parts: Sequence[Part],
+    boxes: Mapping[str, Boxes],
+) -> list[SpreadRows]:
+    """The rows of partitions by the box that holds them."""
+    tasks = []
+    for share in _shares(engine, parts):
+        own = {part.partition: boxes[part.partition] for part in share}
+        tasks.append(SpreadTask(facts, order, share, own))
+    is_little = sum(part.size_bytes for part in parts) <= _LITTLE_BYTES
+    run = engine.map_small if is_little else engine.map
+    answers = run("fit the rows into small files", spread_rows, tasks)
+    return list(chain.from_iterable(answers))
 
 
 def _samples(

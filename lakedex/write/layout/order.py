@@ -1,6 +1,7 @@
 """The order that rows are laid out in: by columns one after the other, or along a curve.
 
-Rows that are equal in it are ordered by their key, so that no value is too frequent to be divided.
+An expression index stands for what its expression gives. Rows that are equal in the order are
+ordered by their key, so that no value is too frequent to be divided.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.expr.tree import columns_of
+from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
 from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
 from lakedex.write.rows import KEY
@@ -60,11 +63,20 @@ class RowOrder:
     """
 
     columns: tuple[str, ...]
+    """The names of columns, or of expression indexes."""
     strategy: Strategy = Strategy.LINEAR
+    computed: tuple[ExpressionTarget, ...] = ()
+    """The expression indexes among them."""
 
     @classmethod
-    def of(cls, names: Sequence[object], strategy: Strategy, schema: pa.Schema) -> RowOrder:
-        """An order by columns of a table.
+    def of(
+        cls,
+        names: Sequence[object],
+        strategy: Strategy,
+        schema: pa.Schema,
+        expressions: Sequence[ExpressionTarget] = (),
+    ) -> RowOrder:
+        """An order by columns of a table, and by expression indexes that it has.
 
         Raises:
             InvalidInput: a column is not there, has no order, or stands there twice.
@@ -73,21 +85,57 @@ class RowOrder:
             raise InvalidInput("name at least one column to lay rows out by")
         if len(names) > MOST_DIMENSIONS:
             raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
+        known = {each.name: each for each in expressions}
+        known |= {name.removeprefix(PREFIX): each for name, each in known.items()}
         for number, name in enumerate(names):
-            if not isinstance(name, str) or name not in schema.names:
-                raise InvalidInput(f"the table has no column {name!r} to lay rows out by")
+            if not isinstance(name, str) or not (name in schema.names or name in known):
+                raise InvalidInput(
+                    f"the table has no column {name!r} to lay rows out by, and no such expression "
+                    "index: create that first, or name others"
+                )
             if name in names[:number]:
                 raise InvalidInput(f"the column {name!r} stands twice in the order")
-            data_type = schema.field(name).type
+            is_stored = name in schema.names
+            data_type = schema.field(name).type if is_stored else known[name].type
             if not has_order(data_type):
                 raise InvalidInput(f"rows cannot be sorted by {name!r}, which is {data_type}")
         curve = strategy if len(names) > 1 else Strategy.LINEAR
-        return cls(tuple(map(str, names)), curve)
+        chosen = tuple(map(str, names))
+        computed = (known[name] for name in chosen if name not in schema.names)
+        return cls(chosen, curve, tuple(computed))
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns of the table that it is about, those inside of expressions too."""
+        found: list[str] = []
+        for name in self.columns:
+            computed = self.expression(name)
+            if computed is None:
+                found.append(name)
+            else:
+                found += (column.path[0] for column in columns_of(computed.expression))
+        return list(dict.fromkeys(found))
 
     @property
     def needed(self) -> list[str]:
         """The columns that tell the order of rows."""
-        return list(dict.fromkeys((*self.columns, KEY)))
+        return list(dict.fromkeys((*self.stored, KEY)))
+
+    def expression(self, name: str) -> ExpressionTarget | None:
+        """The expression index of a name in the order; None for a column."""
+        spellings = (name, PREFIX + name)
+        return next((each for each in self.computed if each.name in spellings), None)
+
+    def values(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
+        """What rows are compared by under a name of the order."""
+        computed = self.expression(name)
+        if computed is None:
+            return rows[name]
+        try:
+            return computed.values(rows)
+        except LakedexError:
+            # It is not known what the expression gives for some row: such rows come first.
+            return pa.chunked_array([pa.nulls(rows.num_rows, computed.type)])
 
     def sort_columns(self, rows: pa.Table, sample: pa.Table) -> list[pa.ChunkedArray]:
         """Columns that rows are sorted by one after the other.
@@ -95,9 +143,13 @@ class RowOrder:
         A place on a curve is one among the rows of a sample: only places by one sample compare.
         """
         if self.strategy is Strategy.LINEAR:
-            return [rows[name] for name in self.needed]
+            named = list(dict.fromkeys((*self.columns, KEY)))
+            return [self.values(rows, name) for name in named]
         bits = bits_for(len(self.columns))
-        axes = [quantiles(rows[name], sample[name], bits) for name in self.columns]
+        axes = [
+            quantiles(self.values(rows, name), self.values(sample, name), bits)
+            for name in self.columns
+        ]
         curve = zorder if self.strategy is Strategy.ZORDER else hilbert
         return [pa.chunked_array([curve(axes, bits)]), rows[KEY]]
 

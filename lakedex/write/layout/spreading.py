@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakedex.filegroup import ReadContext
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.write.facts import TableFacts
+from lakedex.write.layout.boxes import Boxes
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.parts import Part, read_part
 from lakedex.write.layout.ranges import Ranges
@@ -31,12 +32,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class SpreadTask:
-    """Parts to spread, and how their partitions are cut."""
+    """Parts to spread, and how their partitions are cut: into ranges, or by boxes."""
 
     facts: TableFacts
     order: RowOrder
     parts: tuple[Part, ...]
-    cuts: Mapping[str, Cut]
+    cuts: Mapping[str, Cut | Boxes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ def spread_rows(task: SpreadTask) -> tuple[SpreadRows, ...]:
     return tuple(found)
 
 
-def _ranges(context: ReadContext, order: RowOrder, cut: Cut) -> Ranges | None:
+def _ranges(context: ReadContext, order: RowOrder, cut: Cut | Boxes) -> Ranges | Boxes | None:
+    if isinstance(cut, Boxes):
+        return cut
     sample = read_segments(context.storage, cut.sample) if cut.ranges > 1 else None
     return None if sample is None else Ranges.of(order, sample, cut.ranges)
 

@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from lakedex.services.index_creating import create_index
+from tests.support.secondary import Trips
+
 
 def records(result):
     assert (result.exit_code, result.stderr) == (0, "")
@@ -77,3 +80,11 @@ def test_wrong_questions_are_one_line(table, lakedex, arguments, words):
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert words in result.stderr
+
+
+def test_entries_on_several_columns_tell_their_record_keys(tmp_path, lakedex):
+    trips = Trips(tmp_path / "t")
+    trips.writer.insert(trips.rows(("k$1", 1, "ann", "oslo"), ("k2", 1, None, "o$lo")))
+    create_index(trips.writer, "both", ("city", "rider"))
+    found = records(lakedex("metadata", trips.path, "secondary_index_composite-both", "--json"))
+    assert sorted(each["recordKey"] for each in found) == ["k$1", "k2"]

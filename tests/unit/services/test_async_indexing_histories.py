@@ -22,6 +22,7 @@ AT_A_STEP = 3
         (Shape("mor", "SIMPLE", "simple"), "bloom_filters", 3),
         (Shape("cow", "GLOBAL_SIMPLE", "simple"), "record_index", 4),
         (Shape("mor", "GLOBAL_SIMPLE", "simple"), "record_index", 5),
+        (Shape("mor", "SIMPLE", "simple"), "upper", 6),
     ],
 )
 def test_an_index_that_is_built_amid_a_history(tmp_path, shape, index, seed):

@@ -62,7 +62,6 @@ def files_of(path: str) -> dict[str, bytes]:
         ("idx", "nothing", {}, InvalidInput, "no column 'nothing'"),
         ("idx", "tags", {}, InvalidInput, "cannot have a secondary index"),
         ("idx", "_hoodie_record_key", {}, InvalidInput, "meta column"),
-        ("idx", ["rider", "city"], {}, UnsupportedFeature, "2 columns"),
         ("idx-a", "rider", {}, InvalidInput, "no name for an index"),
         ("../idx", "rider", {}, InvalidInput, "no name for an index"),
         ("", "rider", {}, InvalidInput, "no name for an index"),

@@ -76,7 +76,7 @@ def test_values_are_spelled_as_hudi_spells_them(name):
     rows = pa.table(
         {"_hoodie_record_key": ["k0", "k1", "k2", "k3"], "v": pa.array([*values, None], dtype)}
     )
-    target = SecondaryTarget("secondary_index_v", "v", 10, 8)
+    target = SecondaryTarget("secondary_index_v", ("v",), 10, 8)
     assert pair_rows(target, rows, is_delete=False)["key"].to_pylist() == [*keys, "\0$k3"]
 
 

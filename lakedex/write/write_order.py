@@ -1,4 +1,4 @@
-"""How a bulk insert sorts its rows, and the file groups that come of it."""
+"""How a write sorts its new rows, and the file groups that come of it."""
 
 from __future__ import annotations
 
@@ -11,34 +11,44 @@ import pyarrow as pa
 from lakedex.config.layout_options import BulkSort, LayoutOptions
 from lakedex.engine import Engine
 from lakedex.format.spill import Segment
+from lakedex.index.expression.target import ExpressionTarget
 from lakedex.write.assign import FileSizes
 from lakedex.write.facts import TableFacts
 from lakedex.write.layout.arranging import Arranged, Unarranged, arrange
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.layout.parts import Part
+from lakedex.write.operation import Operation
 from lakedex.write.parts import TaggedPart
 from lakedex.write.rows import KEY
 
 
 @dataclass(frozen=True, slots=True)
-class BulkOrder:
-    """The order of a bulk insert, inside of files or across all files of a partition."""
+class WriteOrder:
+    """The order of new rows, inside of files or across all files of a partition."""
 
     order: RowOrder
     across_files: bool
 
     @classmethod
-    def of(cls, options: LayoutOptions, schema: pa.Schema) -> BulkOrder | None:
+    def of(
+        cls,
+        operation: Operation,
+        options: LayoutOptions,
+        schema: pa.Schema,
+        expressions: Sequence[ExpressionTarget] = (),
+    ) -> WriteOrder | None:
         """What the options ask for; None leaves rows as they come.
 
         Raises:
             InvalidInput: the table lacks a column, or rows cannot be sorted by it.
         """
-        if options.bulk_sort is BulkSort.NONE:
+        names, sort = options.write_columns, BulkSort.NONE
+        if operation.sorts:
+            names, sort = options.bulk_columns or names, options.bulk_sort
+        if operation.is_delete or not (names or sort is not BulkSort.NONE):
             return None
-        names = options.bulk_columns or (KEY,)
-        order = RowOrder.of(names, Strategy.parse(options.strategy), schema)
-        return cls(order, options.bulk_sort is BulkSort.ACROSS_FILES)
+        order = RowOrder.of(names or (KEY,), Strategy.parse(options.strategy), schema, expressions)
+        return cls(order, across_files=sort is not BulkSort.IN_FILES)
 
     def arranged(
         self, engine: Engine, facts: TableFacts, parts: Sequence[TaggedPart], sizes: FileSizes
