@@ -200,6 +200,16 @@ def test_a_breach_is_found_by_counting(tmp_path, breach):
     assert lab.rows(f"id = '{expected[0]['id']}'") == sorted(expected, key=repr)
 
 
+def test_a_commit_that_is_taken_back_leaves_the_notes_before_it(tmp_path):
+    lab = Indexed(tmp_path)
+    moved = lab.writer.upsert(source([row("a", "r", 2, 20.0), row("z", "q", 1, 9.0)])).instant
+    assert moved is not None
+    rollback_instant(lab.address, moved)
+    assert lab.noted() == [RECORD, BY_X]
+    assert lab.rows("id = 'a'") == [row("a", "p", 1, 0.0)]
+    assert lab.rows("x = 20.0") == lab.rows("id = 'z'") == []
+
+
 def test_a_breach_is_not_forgotten_by_the_writes_after_it(tmp_path):
     lab = Indexed(tmp_path)
     _entry_lost_by_another_engine(lab)
