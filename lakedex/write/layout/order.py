@@ -13,6 +13,7 @@ from enum import Enum
 import numpy as np
 import pyarrow as pa
 
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import columns_of
 from lakedex.index.expression.target import PREFIX, ExpressionTarget
@@ -86,7 +87,7 @@ class RowOrder:
         if len(names) > MOST_DIMENSIONS:
             raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
         known = {each.name: each for each in expressions}
-        known |= {name.removeprefix(PREFIX): each for name, each in known.items()}
+        known |= {_given_name(each): each for each in expressions}
         for number, name in enumerate(names):
             if not isinstance(name, str) or not (name in schema.names or name in known):
                 raise InvalidInput(
@@ -123,8 +124,7 @@ class RowOrder:
 
     def expression(self, name: str) -> ExpressionTarget | None:
         """The expression index of a name in the order; None for a column."""
-        spellings = (name, PREFIX + name)
-        return next((each for each in self.computed if each.name in spellings), None)
+        return next((e for e in self.computed if name in (e.name, _given_name(e))), None)
 
     def values(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
         """What rows are compared by under a name of the order."""
@@ -162,6 +162,11 @@ class RowOrder:
                 break
             codes = joined(codes, ranks(column))
         return np.argsort(codes, kind="stable")
+
+
+def _given_name(index: ExpressionTarget) -> str:
+    """The name that an index was given."""
+    return index.name.removeprefix(OWN_EXPRESSION_PREFIX).removeprefix(PREFIX)
 
 
 def column_names(given: object) -> list[object]:
