@@ -95,6 +95,17 @@ def test_new_rows_are_in_the_order_of_an_expression_index(tmp_path, verb):
     assert report.ok, report
 
 
+def test_an_expression_of_several_columns(tmp_path):
+    table = Events(tmp_path)
+    create_index(table.writer, "idx_both", "concat(p, date_format(ts, 'HH'))")
+    table.ordered("idx_both").insert(ArrowRowSource(rows(range(2400))))
+    assert is_narrow(table.hours())
+    late = rows(range(3000, 3050), days=1)
+    table.ordered("idx_both").insert(ArrowRowSource(late))
+    assert is_narrow(table.hours())
+    table.holds(pa.concat_tables([rows(range(2400)), late]).to_pylist())
+
+
 def test_a_table_keeps_its_order_and_a_write_may_have_another(tmp_path):
     address = StorageAddress.of(str(tmp_path / "t"))
     spec = TableSpec("t", SCHEMA, "id", "ver", "p", properties={ORDER: "ts", **SMALL})
