@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _AS_OF = "as.of.instant"
 _QUERY_TYPE = "hoodie.datasource.query.type"
 _BEGIN = ("hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.start.timestamp")
 _END = ("hoodie.datasource.read.end.instanttime", "hoodie.datasource.read.end.timestamp")
+_FORMAT = "hoodie.datasource.query.incremental.format"
+_LATEST = "latest_state"
+_REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.incr.filters")
 _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
 
@@ -53,6 +56,7 @@ class ReadSpec:
 
         Raises:
             InvalidInput: A value is not one that Hudi knows, or options contradict each other.
+            UnsupportedFeature: An option of incremental queries that lakedex does not have.
         """
         given = {name.lower(): value for name, value in options.items()}
         kind = given.get(_QUERY_TYPE, QueryType.SNAPSHOT.value).lower()
@@ -62,6 +66,7 @@ class ReadSpec:
         begin, end = _first(given, _BEGIN), _first(given, _END)
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
+        _check_incremental(given)
         return cls(
             path=path,
             query_type=kind,
@@ -79,6 +84,16 @@ class ReadSpec:
     def __str__(self) -> str:
         # One line, whatever stands in a path.
         return json.dumps(asdict(self), sort_keys=True)
+
+
+def _check_incremental(given: Mapping[str, str]) -> None:
+    """Refuse what would give other rows than those that are asked for."""
+    wanted = given.get(_FORMAT, _LATEST).lower()
+    if wanted != _LATEST:
+        raise UnsupportedFeature(f"{_FORMAT}={wanted} (only {_LATEST})")
+    for name in _REFUSED:
+        if given.get(name):
+            raise UnsupportedFeature(f"{name} (a filter on the rows instead)")
 
 
 def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:

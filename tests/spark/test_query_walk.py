@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
+from lakedex.spark.read_spec import ReadSpec
 
 PARTS = 8
 ROWS = 400
@@ -194,6 +196,20 @@ def test_unknown_query_types_are_named(lake, table):
     reader = lake.spark.read.format("hudi").option("hoodie.datasource.query.type", "backwards")
     with pytest.raises(Exception, match="backwards"):
         reader.load(table.path)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("hoodie.datasource.query.incremental.format", "cdc"),
+        ("hoodie.datasource.read.incr.path.glob", "/p1/*"),
+    ],
+)
+def test_changes_of_another_kind_are_refused(option, value):
+    begin = {"hoodie.datasource.read.begin.instanttime": "0"}
+    kind = {"hoodie.datasource.query.type": "incremental"}
+    with pytest.raises(UnsupportedFeature, match=option):
+        ReadSpec.of("/t", {**kind, **begin, option: value})
 
 
 def test_another_session_is_told_to_attach(lake, table):

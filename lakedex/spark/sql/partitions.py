@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import partition_layout
+from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionLayout
 from lakedex.spark.table import SparkTable
 
 
@@ -32,17 +35,29 @@ def matching_partitions(table: SparkTable, values: Mapping[str, str]) -> list[st
     wanted = {by_case[name.lower()]: value for name, value in values.items()}
     types = {name: snapshot.schema.field(name).type for name in wanted}
     layout = partition_layout(snapshot.config)
-    found = []
-    for path in partition_paths(table):
-        known = layout.values(path, types)
-        if not all(each.known for each in known.values()):
+    return [path for path in partition_paths(table) if _has_values(layout, path, types, wanted)]
+
+
+def _has_values(
+    layout: PartitionLayout,
+    path: str,
+    types: dict[str, pa.DataType],
+    wanted: Mapping[str, str],
+) -> bool:
+    texts, known = layout.texts(path), layout.values(path, types)
+    for name, value in wanted.items():
+        if name in texts and texts[name] is None:
+            # Rows without a value have a folder of their own.
+            if value != DEFAULT_PARTITION:
+                return False
+        elif not known[name].known:
             raise InvalidInput(
                 f"the folder {path!r} does not tell the values of its columns; name partitions "
                 "by their paths: table.delete_partitions([...])"
             )
-        if all(_spelled(known[name].value) == value for name, value in wanted.items()):
-            found.append(path)
-    return found
+        elif _spelled(known[name].value) != value:
+            return False
+    return True
 
 
 def _spelled(value: object) -> str:
