@@ -57,6 +57,8 @@ def take_instant(
         heartbeat = Heartbeat(table.storage, instant.requested_time, table.heartbeat)
         heartbeat.start()
         try:
+            # Whoever takes the lock from here on sees that this time is claimed.
+            table.check()
             write_instant(table.storage, table.config, instant, body)
         except AlreadyExists:
             # traps: B56 - a writer that does not use this lock took the same time.

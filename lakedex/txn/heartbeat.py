@@ -123,8 +123,7 @@ class SignsOfLife:
         tolerance = self.options.tolerance_seconds
         if instant in self.writers:
             record = self._writer(instant)
-            process = ProcessId.from_json(record.get("process"))
-            if process is not None and process.is_surely_dead():
+            if _has_ended(record):
                 return False
             stored = record.get("tolerance_seconds")
             if isinstance(stored, int | float) and stored > 0:
@@ -133,6 +132,10 @@ class SignsOfLife:
         if instant in self.beats:
             return self._is_young(self.beats[instant], tolerance)
         return any(self._is_young(sign, tolerance) for sign in other_signs_ms)
+
+    def may_go_on(self, instant: str) -> bool:
+        """Whether the process that claimed an instant may go on one day, however silent it is."""
+        return instant in self.writers and not _has_ended(self._writer(instant))
 
     def keeps_plan(self, instant: str) -> bool:
         """Whether the process of an instant was to leave its plan on the timeline."""
@@ -158,6 +161,11 @@ class SignsOfLife:
         except (FileMissing, ValueError, RecursionError):
             return {}
         return tree if isinstance(tree, dict) else {}
+
+
+def _has_ended(record: Mapping[str, Any]) -> bool:
+    process = ProcessId.from_json(record.get("process"))
+    return process is not None and process.is_surely_dead()
 
 
 def is_alive(storage: Storage, instant: str, options: HeartbeatOptions | None = None) -> bool:

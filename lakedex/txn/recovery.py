@@ -51,6 +51,7 @@ from lakedex.txn.places import (
 from lakedex.txn.restoring import resume_restore
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
 from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
+from lakedex.txn.times import newest_time
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _SERVICES = (Action.CLUSTERING, Action.COMPACTION)
@@ -219,10 +220,18 @@ def _holds_up_metadata(table: LockedTable, instant: Instant) -> bool:
 
 
 def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
-    """Remove what belongs to instants that no longer pend."""
+    """Remove what belongs to instants that no longer pend.
+
+    A claim after all times of the timeline stays, unless its process has surely ended: it may stand
+    still in front of its first request, and nobody else may take that time. It goes once newer
+    times are there.
+    """
     pending = {instant.requested_time for instant in timeline.pending()}
+    newest = newest_time(table.storage, table.config)
     for time in sorted(left.marked | left.spilled | left.life.writers):
         if time in pending or not is_instant_time(time):
+            continue
+        if instant_key(time) > newest and left.life.may_go_on(time):
             continue
         table.check()
         if time in left.marked and timeline.find(time) is None:

@@ -2,7 +2,8 @@
 
 A time is now, or one millisecond after the newest requested or completion time of the data
 table and of its metadata table, whichever is later. So times grow even when clocks of machines
-differ or go back.
+differ or go back. A time that a writer has claimed counts from then on, although its instant is not
+on the timeline yet: one that stood still for too long may put it there at any moment.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Callable
 from lakedex.config import TableConfig, TimelineZone
 from lakedex.storage import Storage, split
 from lakedex.timeline import from_epoch_ms, instant_key, parse_instant_file
-from lakedex.timeline.instant_time import MILLIS_DIGITS, next_instant_time
+from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time, next_instant_time
 from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.places import WRITERS
 
 
 class InstantClock:
@@ -39,7 +41,7 @@ class InstantClock:
     @classmethod
     def load(cls, storage: Storage, config: TableConfig) -> InstantClock:
         """A clock after all times of a table and of its metadata table; hold the lock."""
-        newest = newest_time(storage, config)
+        newest = max(newest_time(storage, config), newest_claim(storage))
         metadata = open_metadata_table(storage)
         if metadata is not None:
             newest = max(newest, newest_time(*metadata))
@@ -64,6 +66,13 @@ def newest_time(storage: Storage, config: TableConfig) -> str:
             for value in (instant.requested_time, instant.completion_time or ""):
                 newest = max(newest, instant_key(value)[:MILLIS_DIGITS])
     return newest
+
+
+def newest_claim(storage: Storage) -> str:
+    """The newest time that a writer has claimed, as long as its record is there."""
+    names = (split(info.path)[1].removesuffix(".json") for info in storage.list(WRITERS))
+    keys = (instant_key(name)[:MILLIS_DIGITS] for name in names if is_instant_time(name))
+    return max(keys, default="")
 
 
 def _now_ms() -> int:

@@ -120,13 +120,16 @@ def _add_writer(
 
 
 def _settle(world: World, blobs: dict[str, Blob], model: Model, *, is_cleaned: bool) -> None:
-    """One more write without trouble, much later; then nothing is left but the table."""
+    """Two more writes without trouble, much later; then nothing is left but the table.
+
+    The first takes a time after all that were claimed before; only then may claims go.
+    """
     storage = SimStorage(world, blobs, NO_FAULTS)
     before = len(model.told_done)
 
     def write_and_check() -> None:
-        Writing(world, storage, model, lambda instant, work: None).run(1)
-        assert len(model.told_done) == before + 1, "the table takes no more writes"
+        Writing(world, storage, model, lambda instant, work: None).run(2)
+        assert len(model.told_done) == before + 2, "the table takes no more writes"
         if is_cleaned:
             # Cleans that were cut short are carried out by the next one.
             clean_often(world, storage, 1)

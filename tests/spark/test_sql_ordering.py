@@ -78,3 +78,4 @@ def test_columns_come_to_column_stats_by_sql(lake, spark):
     assert "bloom_filters" in shown
     with pytest.raises(InvalidInput, match="has the index column_stats already"):
         lake.sql("CREATE INDEX again ON covered USING column_stats(y)")
+    spark.sql("DROP TABLE covered")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,15 @@ from unittest import mock
 
 import pytest
 
+from lakedex.config import TimelineZone
 from lakedex.errors import CommitConflict
 from lakedex.storage import Storage, open_storage
 from lakedex.storage.memory import memory_storage
+from lakedex.timeline import from_epoch_ms
 from lakedex.txn import heartbeat, store_clock, times
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive
 from lakedex.txn.lock import LockOptions, lease, open_lock, watch
-from lakedex.txn.places import CLOCK
+from lakedex.txn.places import CLOCK, writer_path
 from lakedex.upkeep.cleaning import clean_table
 from tests.support.write_lab import Lab, row, source
 
@@ -158,3 +161,23 @@ def test_a_lock_of_the_jvm_is_given_its_own_time():
         open_lock(storage, NOW).acquire()
     with store_later_by(302), open_lock(storage, NOW) as lock:
         lock.check()
+
+
+def test_a_claimed_time_is_taken_by_nobody_else(tmp_path):
+    # traps: B56 - its writer stood still in front of its first request, and may go on any time.
+    lab = Lab(tmp_path, "cow", "SIMPLE")
+    lab.writer.upsert(source([row("a", "p", 1)]))
+    storage = open_storage(lab.path)
+    claimed = from_epoch_ms(store_clock.own_now_ms() + 10 * MINUTE_MS, TimelineZone.UTC)
+    beating = Heartbeat(storage, claimed, HeartbeatOptions())
+    beating.start()
+    record = json.loads(storage.read(writer_path(claimed)))
+    record["process"]["host"] = "elsewhere"
+    storage.replace(writer_path(claimed), json.dumps(record).encode())
+    result = lab.writer.upsert(source([row("b", "p", 1)]))
+    assert result.instant is not None
+    assert result.instant > claimed
+    assert storage.exists(writer_path(claimed))
+    lab.writer.upsert(source([row("c", "p", 1)]))
+    assert not storage.exists(writer_path(claimed))
+    beating.stop()
