@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -383,7 +383,7 @@ def _names(argument: str, given: object) -> list[str]:
     """The texts of an argument that is a list of them."""
     if isinstance(given, str):
         raise InvalidInput(f"{argument} must be a list of names, not the text {given!r}")
-    names = list(given) if isinstance(given, Iterable) else [given]
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
     for name in names:
         if not isinstance(name, str):
             raise InvalidInput(f"{argument} takes names, not {name!r}")
@@ -394,7 +394,7 @@ def _texts(argument: str, given: object) -> pa.Array:
     """The texts of an argument that is a list or an Arrow column of them."""
     if not isinstance(given, pa.Array | pa.ChunkedArray):
         return pa.array(_names(argument, given), pa.string())
-    given = given.cast(pa.string()) if given.type == pa.large_string() else given
-    if given.type != pa.string() or given.null_count:
-        raise InvalidInput(f"{argument} takes texts, none of them null, not {given.type}")
-    return given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+    column = given.cast(pa.string()) if given.type == pa.large_string() else given
+    if column.type != pa.string() or column.null_count:
+        raise InvalidInput(f"{argument} takes texts, none of them null, not {column.type}")
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
