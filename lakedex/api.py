@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -162,8 +162,8 @@ class Table:
         self, slices: Sequence[FileSlice], columns: Sequence[str] | None = None
     ) -> pa.Table:
         """The rows of some of the slices that `files` gave, log files merged."""
-        view = self._snapshot
-        return to_table(Scan(view.read_context, slices, self._columns(view, columns)))
+        wanted = self._columns(self._snapshot, columns)
+        return to_table(Scan(self._snapshot.read_context, slices, wanted))
 
     def changes(
         self, begin: str, end: str | None = None, columns: Sequence[str] | None = None
@@ -218,14 +218,14 @@ class Table:
         self,
         partition: str,
         *,
-        keys: Sequence[str] | None = None,
+        keys: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
         prefix: str | Sequence[str] | None = None,
     ) -> pa.Table:
         """One partition of the metadata table, merged: `key`, `type` and the payload struct.
 
         Args:
             partition: Such as `record_index` or `secondary_index_idx_rider`.
-            keys: Only these keys; the rest is not read.
+            keys: Only these keys, a list or an Arrow column; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
         metadata_partition(*_names("partition", [partition]))
@@ -233,9 +233,8 @@ class Table:
         if keys is not None and prefix is not None:
             raise InvalidInput("give keys or a prefix, not both")
         if keys is not None:
-            definition = self._snapshot.definitions.get(partition)
-            wanted = pa.array(_names("keys", keys), pa.string())
-            return find_records(table, partition, definition, wanted)
+            known = self._snapshot.definitions
+            return find_records(table, partition, known.get(partition), _texts("keys", keys))
         if prefix is not None:
             prefixes = [prefix] if isinstance(prefix, str) else _names("prefix", prefix)
             return table.scan_prefixes(partition, prefixes)
@@ -307,9 +306,8 @@ class Table:
     ) -> Scan:
         view = self._at(as_of)
         question = self._understood(view, condition)
-        is_arrow = isinstance(condition, pc.Expression)
         arrow_columns: Collection[str] = ()
-        if isinstance(condition, pc.Expression):
+        if is_arrow := isinstance(condition, pc.Expression):
             named = columns_in(condition)
             arrow_columns = view.schema.names if named is None else named
         report = self._planned(view, question, ARROW)
@@ -385,9 +383,18 @@ def _names(argument: str, given: object) -> list[str]:
     """The texts of an argument that is a list of them."""
     if isinstance(given, str):
         raise InvalidInput(f"{argument} must be a list of names, not the text {given!r}")
-    names = []
-    for name in given if isinstance(given, Iterable) else [given]:
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    for name in names:
         if not isinstance(name, str):
             raise InvalidInput(f"{argument} takes names, not {name!r}")
-        names.append(name)
     return names
+
+
+def _texts(argument: str, given: object) -> pa.Array:
+    """The texts of an argument that is a list or an Arrow column of them."""
+    if not isinstance(given, pa.Array | pa.ChunkedArray):
+        return pa.array(_names(argument, given), pa.string())
+    column = given.cast(pa.string()) if given.type == pa.large_string() else given
+    if column.type != pa.string() or column.null_count:
+        raise InvalidInput(f"{argument} takes texts, none of them null, not {column.type}")
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -55,7 +55,8 @@ def explain(  # noqa: PLR0913 - every one is an option of the command
         ),
     ] = None,
     files: Annotated[
-        bool, typer.Option("--files", help="The file slices that are left, too.")
+        bool,
+        typer.Option("--files", help="What is left, too; JSON always has it."),
     ] = False,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -65,10 +66,7 @@ def explain(  # noqa: PLR0913 - every one is an option of the command
     with pointing_into(predicate):
         report = table.explain(predicate, as_of, assuming=assuming or ())
     if as_json:
-        answer = report.as_dict()
-        if not files:
-            del answer["files"]
-        print_json(answer)
+        print_json(report.as_dict())
         return
     print_report(report)
     if files:

@@ -17,7 +17,11 @@ from lakedex.cli.table_facts import (
     table_facts,
     timeline_facts,
 )
+from lakedex.errors import LakedexError
 from lakedex.table import Snapshot
+
+_FEW = 10
+"""How many instants and partitions a screen shows that did not ask for all."""
 
 _INSTANT_COLUMNS = {
     "time": Column("time"),
@@ -37,32 +41,46 @@ _INSTANT_COLUMNS = {
 def show(
     path: TablePath,
     *,
-    timeline: Annotated[bool, typer.Option("--timeline", help="The instants, too.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="The columns, too.")] = False,
-    sizes: Annotated[bool, typer.Option("--sizes", help="Sizes by partition, too.")] = False,
+    timeline: Annotated[bool, typer.Option("--timeline", help="All instants.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="The columns.")] = False,
+    sizes: Annotated[bool, typer.Option("--sizes", help="Sizes of all partitions.")] = False,
     as_of: AsOf = None,
     limit: Limit = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a table is: its kind, keys, metadata partitions, files and last instant.
+    """Show what a table is: its kind, keys, columns, timeline, files and sizes.
 
-    Nothing but properties, timeline and file listing is read.
+    With one of the options for columns, instants and sizes, those that are not named are left out;
+    with none, the screen shows the newest instants and the largest partitions. Nothing but
+    properties, timeline and file listing is read.
     """
     table = open_table(path, storage_option)
     snapshot = table.snapshot if as_of is None else table.snapshot.at(as_of)
     answer = overview(snapshot)
+    all_sections = not (schema or timeline or sizes)
+    most = _FEW if all_sections and limit is None and not as_json else limit
     if schema:
         answer["schema"] = schema_facts(snapshot.schema)
-    if timeline:
-        answer["timeline"] = timeline_facts(snapshot.timeline, limit)
-    if sizes:
-        answer["sizes"] = size_facts(snapshot.slices)[:limit]
+    elif all_sections:
+        answer |= _schema_if_readable(snapshot)
+    if timeline or all_sections:
+        answer["timeline"] = timeline_facts(snapshot.timeline, most)
+    if sizes or all_sections:
+        answer["sizes"] = size_facts(snapshot.slices)[:most]
     if as_json:
         print_json(answer)
         return
     print_table(snapshot, answer)
     _print_sections(answer)
+
+
+def _schema_if_readable(snapshot: Snapshot) -> dict[str, Any]:
+    """The columns, or why they cannot be told: a damaged table is still worth a look."""
+    try:
+        return {"schema": schema_facts(snapshot.schema)}
+    except LakedexError as error:
+        return {"schema": [], "schema_problem": str(error)}
 
 
 def overview(snapshot: Snapshot) -> dict[str, Any]:
@@ -107,7 +125,9 @@ def _merge_words(facts: dict[str, Any]) -> str:
 
 
 def _print_sections(answer: dict[str, Any]) -> None:
-    if "schema" in answer:
+    if "schema_problem" in answer:
+        screen.say(f"the columns cannot be told: {answer['schema_problem']}", screen.STRONG)
+    elif "schema" in answer:
         columns = [Column("column"), Column("type"), Column("nullable")]
         rows = [tuple(field.values()) for field in answer["schema"]]
         screen.table(columns, rows, title="schema")

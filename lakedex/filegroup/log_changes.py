@@ -13,6 +13,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup.context import ReadContext
 from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
 from lakedex.filegroup.slices import FileSlice
+from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -53,7 +54,9 @@ def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
         if source.size <= _WHOLE_BYTES:
             # One request for all of it: headers and records are wanted anyway.
             source = MemorySource(source.read(0, source.size), source.path)
-        found.extend(read_blocks(source))
+        blocks = read_blocks(source)
+        check_whole(file_slice, log, blocks, context.is_committed)
+        found.extend(blocks)
     return effective_blocks(found, is_committed=context.is_committed)
 
 

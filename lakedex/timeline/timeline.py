@@ -8,7 +8,7 @@ time where the layout has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import FileMissing, InvalidInput
@@ -67,6 +67,19 @@ class Timeline:
         names = (split(info.path)[1] for info in storage.list(config.timeline_folder))
         parsed = (parse_instant_file(name, config.timeline_layout) for name in names)
         return cls(storage, config, (instant for instant in parsed if instant is not None))
+
+    def __iter__(self) -> Iterator[Instant]:
+        return iter(self.instants)
+
+    def __len__(self) -> int:
+        return len(self.instants)
+
+    def __bool__(self) -> bool:
+        return True  # also of a table to which nothing was written yet
+
+    def __repr__(self) -> str:
+        lines = (f"  {i.requested_time} {i.action.value} {i.state.name.lower()}" for i in self)
+        return "\n".join([f"Timeline of {len(self)} active instants", *lines])
 
     @property
     def archived(self) -> ArchivedTimeline:

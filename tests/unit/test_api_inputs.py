@@ -110,6 +110,24 @@ def test_keys_of_the_metadata_table_must_be_lists_of_text(table, arguments):
         table.metadata("files", **arguments)
 
 
+def test_keys_of_the_metadata_table_may_be_an_arrow_column(table):
+    named = table.metadata("record_index", keys=["k3", "k1", "absent"])
+    for kind in (pa.string(), pa.large_string()):
+        column = pa.array(["k3", "k1", "absent"], kind)
+        assert table.metadata("record_index", keys=column).equals(named)
+        assert table.metadata("record_index", keys=pa.chunked_array([column])).equals(named)
+    assert table.metadata("record_index", keys=pa.chunked_array([], pa.string())).num_rows == 0
+    for wrong in (pa.array([1]), pa.array(["k1", None])):
+        with pytest.raises(InvalidInput, match="keys takes texts, none of them null"):
+            table.metadata("record_index", keys=wrong)
+
+
+def test_the_timeline_is_a_row_of_instants(table):
+    assert [instant.requested_time for instant in table.timeline] == ["20240101000000010"]
+    assert len(table.timeline) == 1
+    assert repr(table.timeline).splitlines()[1:] == ["  20240101000000010 commit completed"]
+
+
 def test_no_keys_and_no_prefixes_give_no_records(table):
     assert table.metadata("files", keys=[]).num_rows == 0
     assert table.metadata("files", prefix=[]).num_rows == 0

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile
 from lakedex.filegroup.slices import FileSlice
+from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
 from lakedex.format.hfile import Cells, HFileReader, KeyRange, prefix_ranges
 from lakedex.format.logfile import (
@@ -106,7 +107,9 @@ class GroupReader:
             found: list[LogBlock] = []
             for log in self._group.logs:
                 path = self._group.path_of(log.name)
-                found.extend(read_blocks(self._storage.source(path, log.size_bytes)))
+                blocks = read_blocks(self._storage.source(path, log.size_bytes))
+                check_whole(self._group, log, blocks, self._is_committed)
+                found.extend(blocks)
             self._blocks = effective_blocks(found, is_committed=self._is_committed)
         return self._blocks
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -16,6 +18,12 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 def test_version(lakedex):
     result = lakedex("--version")
     assert (result.exit_code, result.stdout) == (0, f"lakedex {package.__version__}\n")
+
+
+def test_the_package_runs_as_the_command():
+    command = [sys.executable, "-m", "lakedex", "--version"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == f"lakedex {package.__version__}\n"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_show_tells_what_the_table_is(golden, lakedex):
     result = lakedex("show", table.path, "--json")
     assert (result.exit_code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
-    assert set(answer) == {"table", "files"}
+    assert set(answer) == {"table", "files", "schema", "timeline", "sizes"}
     assert answer["table"]["name"] == "mor_trips"
     assert answer["table"]["type"] == "MERGE_ON_READ"
     assert answer["table"]["version"] == 9
@@ -42,6 +42,32 @@ def test_show_lists_the_timeline_with_rows_written(golden, lakedex):
     assert (first["operation"], first["rows_inserted"], first["files_written"]) == ("INSERT", 40, 3)
     assert sum(instant["rows_deleted"] for instant in writes) == 4
     assert answer["table"]["last_instant"]["time"] == writes[-1]["time"]
+
+
+def test_show_has_schema_timeline_and_sizes_unless_some_are_named(golden, lakedex):
+    path = golden("mor_trips_all_indexes").path
+    printed = lakedex("show", path).stdout
+    everything = json.loads(lakedex("show", path, "--json").stdout)
+    newest = [instant["time"] for instant in everything["timeline"]][-10:]
+    assert all(time in printed for time in newest)
+    assert all(column["name"] in printed for column in everything["schema"])
+    assert all(row["partition"] in printed for row in everything["sizes"])
+    named = json.loads(lakedex("show", path, "--schema", "--json").stdout)
+    assert set(named) == {"table", "files", "schema"}
+    assert named["schema"] == everything["schema"]
+
+
+def test_a_table_whose_columns_cannot_be_told_is_shown(golden, lakedex, tmp_path):
+    table = Path(shutil.copytree(golden("cow_nonpartitioned").path, tmp_path / "t"))
+    properties = table / ".hoodie" / "hoodie.properties"
+    text = properties.read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if "create.schema" not in line]
+    properties.write_text("\n".join(lines), encoding="utf-8")
+    for commit in (table / ".hoodie" / "timeline").glob("*commit"):
+        commit.write_bytes(b"broken")
+    result = lakedex("show", str(table))
+    assert result.exit_code == 0
+    assert "the columns cannot be told: " in result.stdout
 
 
 def test_show_limits_the_timeline_to_the_newest_instants(golden, lakedex):
