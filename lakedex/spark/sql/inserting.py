@@ -155,7 +155,7 @@ def aligned(
     for name, value in fixed.items():
         rows = rows.withColumn(name, _fixed(fields[name], value))
     for name in fields:
-        if name not in names and name not in fixed:
+        if name in defaults and name not in names and name not in fixed:
             value = default_of(defaults, name).cast(fields[name].dataType)
             rows = rows.withColumn(name, value)
     return rows
