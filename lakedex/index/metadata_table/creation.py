@@ -96,7 +96,7 @@ def create_metadata_table(
     *,
     next_time: NextTime,
     late_time: NextTime | None = None,
-) -> None:
+) -> dict[str, int]:
     """Make the metadata table with these partitions, or add them to the one that is there.
 
     The caller holds the table's lock, and names the partitions in the properties afterwards.
@@ -110,6 +110,9 @@ def create_metadata_table(
         late_time: Gives the instant of a partition that is made when the first times are in the
             archive; one of `next_time`, which needs a write of the data table to follow.
 
+    Returns:
+        How many entries each of the partitions has.
+
     Raises:
         InvalidInput: a partition is there already, or `files` is missing in a new table.
         UnsupportedFeature: the table has an older version.
@@ -121,9 +124,13 @@ def create_metadata_table(
         remove_metadata_table(address)
         storage.create(_PROPERTIES, _properties(config.name))
         _keep_folder(storage, f"{names.META_FOLDER}/timeline/history")
+    entries = {}
     for name, wanted in plan.items():
         remove_partition(address, name)
-        _build(address, engine, config, name, wanted, next_time, late_time or next_time)
+        entries[name] = _build(
+            address, engine, config, name, wanted, next_time, late_time or next_time
+        )
+    return entries
 
 
 def remove_partition(address: StorageAddress, name: str) -> None:
@@ -182,8 +189,8 @@ def _build(
     plan: PartitionPlan,
     next_time: NextTime,
     late_time: NextTime,
-) -> None:
-    """Make one partition, by an instant of its own."""
+) -> int:
+    """Make one partition, by an instant of its own; answer how many entries it has."""
     store = MetadataStore.open(address)
     time = _first_time(store, late_time)
     # The metafile tells of the instant, should this be cut short.
@@ -201,6 +208,7 @@ def _build(
     stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
     completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())
     store.complete(completed, stats, _OPERATION)
+    return sum(file.records for file in bases)
 
 
 @dataclass(frozen=True)
