@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 _DATASOURCE: Final = """
-    write.operation write.schema write.reconcile.schema write.row.writer.enable
+    write.operation write.schema write.row.writer.enable
     write.streaming.ignore.failed.batch write.streaming.retry.count
     write.streaming.retry.interval.ms write.streaming.checkpoint.identifier
     write.streaming.disable.compaction write.commitmeta.key.prefix
-    write.schema.allow.auto.evolution.column.drop write.new.columns.nullable
+    write.new.columns.nullable
     write.partitions.to.delete write.dbname
     compaction.async.enable clustering.async.enable clustering.inline.enable
     overwrite.mode query.type query.incremental.format read.paths read.begin.instanttime
@@ -41,7 +41,7 @@ _WRITE: Final = """
     hoodie.write.commit.callback.http.url hoodie.write.commit.callback.http.timeout.seconds
     hoodie.write.complex.keygen.new.encoding hoodie.write.complex.keygen.validation.enable
     hoodie.write.record.positions hoodie.write.partial.updates.enabled
-    hoodie.write.set.null.for.missing.columns hoodie.write.auto.upgrade
+    hoodie.write.auto.upgrade
     hoodie.write.buffer.limit.bytes hoodie.write.executor.type
     hoodie.write.executor.disruptor.buffer.limit.bytes
     hoodie.write.executor.disruptor.wait.strategy hoodie.write.track.event.time.watermark

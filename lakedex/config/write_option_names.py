@@ -75,6 +75,13 @@ INSERT_DUPLICATES: Final = ChoiceOption(
 )
 DROP_DUPLICATES: Final = FlagOption("hoodie.datasource.write.insert.drop.duplicates", "false")
 
+# Columns of the table that the rows leave out.
+NULL_FOR_MISSING: Final = FlagOption("hoodie.write.set.null.for.missing.columns", "false")
+RECONCILE_SCHEMA: Final = FlagOption("hoodie.datasource.write.reconcile.schema", "false")
+DROP_MISSING: Final = FlagOption(
+    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop", "false"
+)
+
 # Bloom filters in footers.
 BLOOM_ENTRIES: Final = NumberOption("hoodie.index.bloom.num_entries", "60000", most=100_000_000)
 BLOOM_ERROR_RATE: Final = RateOption("hoodie.index.bloom.fpp", "0.000000001")

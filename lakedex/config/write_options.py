@@ -57,6 +57,8 @@ _PARTITION_OPTIONS: tuple[tuple[str, FlagOption], ...] = (
     (BLOOM_FILTERS, options.BLOOM_FILTERS),
 )
 
+_FILLING = (options.NULL_FOR_MISSING, options.RECONCILE_SCHEMA, options.DROP_MISSING)
+
 
 class InsertDuplicates(Enum):
     """What an insert does with rows whose key is in the table already."""
@@ -130,6 +132,8 @@ class WriteOptions:
     """Where the record index knows the newest days only."""
     cleaning: CleaningOptions = field(default_factory=CleaningOptions)
     archiving: ArchivingOptions = field(default_factory=ArchivingOptions)
+    fills_missing: bool = False
+    """Whether columns that the rows leave out are null in them."""
 
     @property
     def lookup_index(self) -> WriteIndex:
@@ -201,6 +205,7 @@ class WriteOptions:
             window=window,
             cleaning=CleaningOptions.resolve(settings),
             archiving=ArchivingOptions.resolve(settings),
+            fills_missing=any(option.value(settings) for option in _FILLING),
         )
 
     def with_stat_columns(self, names: Sequence[str]) -> WriteOptions:

@@ -8,7 +8,7 @@
     decimal                                    takes whole numbers
 
 A number column never becomes text: rows of a wrong type are an error, not a new type. Columns
-that the rows leave out are filled, see `conform`.
+that the rows leave out are filled, see `conform`, where rows may lack any (`left_out`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from lakedex.config import keys
+from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.spark.schemas import arrow_schema
@@ -52,7 +53,7 @@ def insert_rows(table: SparkTable, rows: DataFrame, *, overwrite: bool) -> None:
         table.insert_overwrite_table(own)
         return
     operation = table.properties.get(_INSERT_OPERATION, "insert").lower()
-    run_operation(table, operation, own, {})
+    run_operation(table, operation, own, {NULL_FOR_MISSING.name: "true"})
 
 
 def save_rows(

@@ -22,7 +22,7 @@ from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
-from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,
     create_metadata_table,
@@ -109,7 +109,7 @@ def _build(
 ) -> frozenset[str]:
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
     found = survey(engine, seen, snapshot.history, snapshot.slices, survey_wants(plan, missing))
-    create_metadata_table(
+    entries = create_metadata_table(
         facts.address,
         engine,
         snapshot.config,
@@ -120,9 +120,8 @@ def _build(
         _write_definitions(snapshot.storage, snapshot.config, definitions)
     _name_partitions(snapshot, missing, has_definitions=bool(definitions))
     exact = {each.name for each in plan.new_secondary}.intersection(missing)
-    if RECORD_INDEX in missing and _are_unique(
-        snapshot, sum(note.segment.rows for note in found.notes)
-    ):
+    rows = sum(note.segment.rows for note in found.notes)
+    if RECORD_INDEX in missing and _are_unique(snapshot.config.name, entries[RECORD_INDEX], rows):
         exact.add(RECORD_INDEX)
     return frozenset(exact)
 
@@ -296,22 +295,16 @@ def _joined(names: Sequence[str]) -> str:
     return ",".join(sorted(names))
 
 
-def _are_unique(snapshot: Snapshot, rows: int) -> bool:
+def _are_unique(table: str, entries: int, rows: int) -> bool:
     """Whether each key stands once; else it is told, as lookups by key then do not prune.
 
     # traps: B24.
     """
-    metadata = MetadataTable.open(snapshot.storage, snapshot.timeline)
-    readers = (
-        metadata.group_reader(RECORD_INDEX, group.file_id)
-        for group in metadata.groups(RECORD_INDEX)
-    )
-    entries = sum(reader.base.entry_count for reader in readers if reader.base is not None)
     if entries != rows:
         log.warning(
             "the record index of %s has %d entries for %d rows: some keys stand more than once, "
             "and the index names one place of each",
-            snapshot.config.name,
+            table,
             entries,
             rows,
         )

@@ -14,17 +14,21 @@ from itertools import chain
 import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig
+from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
+from lakedex.filegroup.context import DELETED_FLAG
 from lakedex.format.spill import Segment
 from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
+from lakedex.schema.left_out import columns_left_out
 from lakedex.schema.numbered_columns import numbered, plain
 from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change, history_before
 from lakedex.write.intake import Intake, TakenIn, take_in
 from lakedex.write.metadata_plan import plan_metadata
@@ -42,6 +46,9 @@ from lakedex.write.target import (
 )
 from lakedex.write.windowed.day_window import check_partitions
 from lakedex.write.write_order import WriteOrder
+
+_OF_WHOLE_ROWS = (kinds.UPSERT, kinds.INSERT, kinds.BULK_INSERT, kinds.INSERT_OVERWRITE)
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ def take_rows(
     schema = WriteSchema.of(columns, stored)
     if source is not None:
         _check_columns(config, source.schema, target.options, operation)
+        _check_left_out(stored, source.schema, target.options, operation)
     if source is None:
         present = {current.partition for current in snapshot.slices}
         for partition in partitions:
@@ -191,6 +199,21 @@ def _check_columns(
         for name in names:
             if name.partition(".")[0] not in incoming.names:
                 raise InvalidInput(f"the rows lack the {role} column {name!r}")
+
+
+def _check_left_out(
+    stored: StoredSchema, incoming: pa.Schema, options: WriteOptions, operation: Operation
+) -> None:
+    """Refuse rows that lack columns: null would take the place of what records have there."""
+    if operation not in _OF_WHOLE_ROWS or options.fills_missing:
+        return
+    found = columns_left_out(stored.columns, incoming, optional={*stored.defaults, DELETED_FLAG})
+    if found:
+        raise InvalidInput(
+            f"the rows lack {'the column' if len(found) == 1 else 'the columns'} "
+            f"{', '.join(map(repr, found[:_MOST_NAMED]))}; give values, or set "
+            f"{NULL_FOR_MISSING.name}=true if null is meant"
+        )
 
 
 def _ordering(config: TableConfig) -> tuple[str, ...]:

@@ -95,7 +95,8 @@ def create_metadata_table(
     plan: Mapping[str, PartitionPlan],
     *,
     next_time: NextTime,
-) -> None:
+    late_time: NextTime | None = None,
+) -> dict[str, int]:
     """Make the metadata table with these partitions, or add them to the one that is there.
 
     The caller holds the table's lock, and names the partitions in the properties afterwards.
@@ -106,6 +107,11 @@ def create_metadata_table(
         config: The properties of the data table.
         plan: The new partitions, in the order in which they are made.
         next_time: Gives times that grow, for completions.
+        late_time: Gives the instant of a partition that is made when the first times are in the
+            archive; one of `next_time`, which needs a write of the data table to follow.
+
+    Returns:
+        How many entries each of the partitions has.
 
     Raises:
         InvalidInput: a partition is there already, or `files` is missing in a new table.
@@ -118,9 +124,13 @@ def create_metadata_table(
         remove_metadata_table(address)
         storage.create(_PROPERTIES, _properties(config.name))
         _keep_folder(storage, f"{names.META_FOLDER}/timeline/history")
+    entries = {}
     for name, wanted in plan.items():
         remove_partition(address, name)
-        _build(address, engine, config, name, wanted, next_time)
+        entries[name] = _build(
+            address, engine, config, name, wanted, next_time, late_time or next_time
+        )
+    return entries
 
 
 def remove_partition(address: StorageAddress, name: str) -> None:
@@ -178,10 +188,11 @@ def _build(
     name: str,
     plan: PartitionPlan,
     next_time: NextTime,
-) -> None:
-    """Make one partition, by an instant of its own."""
+    late_time: NextTime,
+) -> int:
+    """Make one partition, by an instant of its own; answer how many entries it has."""
     store = MetadataStore.open(address)
-    time = _first_time(store, next_time)
+    time = _first_time(store, late_time)
     # The metafile tells of the instant, should this be cut short.
     props = {"commitTime": time, "partitionDepth": "1"}
     metafile = format_properties(props, comment="partition metadata").encode("ascii")
@@ -197,6 +208,7 @@ def _build(
     stats = [log_stat(file, time) for file in logs] + [base_stat(file) for file in bases]
     completed = Instant(time, Action.DELTACOMMIT, State.COMPLETED, next_time())
     store.complete(completed, stats, _OPERATION)
+    return sum(file.records for file in bases)
 
 
 @dataclass(frozen=True)
@@ -260,7 +272,7 @@ def write_one_base(storage: Storage, place: BasePlace, own: GroupChange) -> Grou
     )
 
 
-def _first_time(store: MetadataStore, next_time: NextTime) -> str:
+def _first_time(store: MetadataStore, late_time: NextTime) -> str:
     """The instant that builds a partition: the next of the first times.
 
     Once these have been archived, a new one would seem to be where the timeline begins, and what
@@ -272,9 +284,9 @@ def _first_time(store: MetadataStore, next_time: NextTime) -> str:
         if each.requested_time.startswith(FIRST_TIMES)
     ]
     if store.timeline.instants and not used:
-        return next_time()
+        return late_time()
     number = 1 + max((int(time) for time in used), default=-1)
-    return f"{FIRST_TIMES}{number:03d}" if number < _MOST_FIRST_TIMES else next_time()
+    return f"{FIRST_TIMES}{number:03d}" if number < _MOST_FIRST_TIMES else late_time()
 
 
 def _noted_time(storage: Storage, name: str) -> set[str]:

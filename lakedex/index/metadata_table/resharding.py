@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from lakedex.config import TableConfig
+from lakedex.config import TableConfig, TimelineZone
 from lakedex.config import keys as names
 from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, InvalidInput
@@ -27,7 +27,13 @@ from lakedex.index.metadata_table.instants import MetadataStore, NextTime, share
 from lakedex.index.written import KeyNote
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
-from lakedex.timeline import Timeline, load_table_config, update_properties
+from lakedex.timeline import (
+    Timeline,
+    from_epoch_ms,
+    load_table_config,
+    to_epoch_ms,
+    update_properties,
+)
 
 FOLDER = f"{names.META_FOLDER}/.lakedex"
 NOTE_PATH = f"{FOLDER}/record_index_reshard.json"
@@ -188,7 +194,14 @@ def _rebuild(
         note_buckets=reshard.buckets,
         notes_are_entries=True,
     )
-    create_metadata_table(address, engine, config, {RECORD_INDEX: plan}, next_time=next_time)
+    create_metadata_table(
+        address,
+        engine,
+        config,
+        {RECORD_INDEX: plan},
+        next_time=next_time,
+        late_time=lambda: _known_time(address, config) or next_time(),
+    )
     _set_registered(table, config, registered=True)
     _clear(table)
 
@@ -203,6 +216,26 @@ def _newest(data: Timeline) -> str:
     """The write that completed last."""
     times = [each.completion_time or each.requested_time for each in data.write_instants()]
     return max(times, default="")
+
+
+def _known_time(address: StorageAddress, config: TableConfig) -> str | None:
+    """A free time that whoever sees the newest write of the data table sees, and nobody else.
+
+    No write follows a resharding: at a time after all of the data table the index would be unseen,
+    and so would every write that needs it be refused.
+    """
+    data = Timeline.load(address.open(), config)
+    used = {each.requested_time for each in MetadataStore.open(address).timeline.instants}
+    known = {each.requested_time for each in data.instants}
+    known |= {each.completion_time for each in data.instants if each.completion_time}
+    newest = max(known, default="")
+    if not newest:
+        return None
+    before = max(known - {newest}, default="")
+    time = newest
+    while time > before and time in used:
+        time = from_epoch_ms(to_epoch_ms(time, TimelineZone.UTC) - 1, TimelineZone.UTC)
+    return time if time > before else None
 
 
 def _clear(table: Storage) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakedex.config.option_check import is_write_option
+from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import complaint, tokenise
 from lakedex.filegroup import META_COLUMNS
@@ -91,9 +92,13 @@ class Context:
         return self.lake.table_at(named.path)
 
     def write_options(self) -> dict[str, str]:
-        """The write options that the session's settings say."""
+        """The write options that the session's settings say.
+
+        Columns that a statement does not name are null, as everywhere in SQL.
+        """
         settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
-        return {name: str(value) for name, value in settings.items() if is_write_option(name)}
+        given = {name: str(value) for name, value in settings.items() if is_write_option(name)}
+        return {**given, NULL_FOR_MISSING.name: "true"}
 
     def refresh(self, named: NamedTable) -> None:
         """Let Spark forget what it cached of a table that was changed."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
 from lakedex.storage.address import StorageAddress
@@ -17,8 +18,8 @@ from lakedex.table.own_properties import read_own_properties
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.history import History, create, writer_of
-from tests.support.row_model import arrow_rows, assert_holds
-from tests.support.write_shapes import Shape
+from tests.support.row_model import arrow_rows, assert_holds, rows_in
+from tests.support.write_shapes import DELETED_COLUMN, Shape
 
 SHAPES = [
     Shape("cow", "SIMPLE", "simple"),
@@ -103,6 +104,43 @@ def test_missing_key_or_partition_column(path, history, verb, column):
 def test_missing_ordering_column(path, history):
     rows = arrow_rows(history.shape, history.new_rows(3)).drop_columns(["ver"])
     refuse(path, "upsert", rows, "ver")
+
+
+@pytest.mark.parametrize("verb", ["upsert", "insert", "bulk_insert", "insert_overwrite"])
+def test_missing_column(path, history, verb):
+    """Null would take the place of what the records have there."""
+    rows = arrow_rows(history.shape, history.new_rows(3)).drop_columns(["n", "price"])
+    refuse(path, verb, rows, "'n', 'price'", "hoodie.write.set.null.for.missing.columns")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "hoodie.write.set.null.for.missing.columns",
+        "hoodie.datasource.write.reconcile.schema",
+        "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+    ],
+)
+def test_missing_columns_are_null_where_that_is_meant(tmp_path, option):
+    shape = Shape("mor", "SIMPLE", "hive")
+    address = create(shape, tmp_path / "table")
+    history = History(shape, rows=9)
+    history.apply(history.insert(9)).write(shape, writer_of(address))
+    rows = [history.changed(row)._replace(n=None) for row in history.sample(5)]
+    history.model.upsert(rows)
+    lacking = arrow_rows(shape, rows).drop_columns(["n", DELETED_COLUMN])
+    writer_of(address, {option: "true"}).upsert(ArrowRowSource(lacking))
+    found = rows_in(lakedex.open(address.url).to_arrow(), ["n", "ver"])
+    assert found == history.model.answers(["n", "ver"])
+
+
+def test_missing_field_of_a_struct(tmp_path):
+    point = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+    schema = pa.schema([pa.field("id", pa.string()), pa.field("at", point)])
+    path = tmp_path / "table"
+    create_table(open_storage(str(path)), TableSpec(name="t", schema=schema, record_key="id"))
+    part = pa.table({"id": ["a"], "at": pa.array([{"x": 1}], pa.struct([("x", pa.int32())]))})
+    refuse(path, "upsert", part, "'at.y'")
 
 
 @pytest.mark.parametrize("verb", VERBS)
