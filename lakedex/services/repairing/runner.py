@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
@@ -23,6 +24,10 @@ from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index
+from lakedex.services.repairing.definitions import (
+    forget_unreadable_metadata,
+    restore_definitions,
+)
 from lakedex.services.repairing.entries import FILES, is_repairable, repair_entries
 from lakedex.services.repairing.report import RepairReport
 from lakedex.services.verifying import VerifyReport, verify
@@ -55,6 +60,10 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     """
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
+    if snapshot.readable_definitions is None:
+        lost = restore_definitions(writer.address)
+        left = None if indexes is None else [name for name in indexes if name not in lost]
+        return replace(repair_table(writer, left), before=before, dropped=lost)
     behind = _behind(snapshot, indexes)
     if before.ok and not behind:
         return RepairReport(before, before)
@@ -157,6 +166,7 @@ def _without_metadata(
         raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
     made = [snapshot.definitions[name] for name in defined]
     expressions = [stored_expression(writer, snapshot, name) for name in computed]
+    forget_unreadable_metadata(writer.address)
     with locked(writer.target()) as table:
         recover(table)
         drop_metadata(table.storage)
