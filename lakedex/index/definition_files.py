@@ -5,6 +5,7 @@ A third one is a copy of both, for a repair after one of them was damaged.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -17,6 +18,8 @@ from lakedex.storage.protocol import Storage
 
 DEFAULT_PATH: Final = f"{keys.META_FOLDER}/.index_defs/index.json"
 COPY_PATH: Final = f"{keys.META_FOLDER}/.lakedex/index_defs.json"
+_ATTEMPTS = 3
+_WAIT_S = 0.02
 _MEANT_BY_DEFINITION = ("record_index", "secondary_index_", "expr_index_")
 """How partitions are called that nobody can read rightly without their definition."""
 
@@ -68,6 +71,15 @@ def _read(
 ) -> dict[str, IndexDefinition]:
     if not path:
         return {}
+    for attempt in range(1, _ATTEMPTS):
+        # The JVM writes the file in place: for a moment it is half there.
+        with suppress(CorruptFile):
+            return _read_once(storage, path, needing)
+        time.sleep(_WAIT_S * attempt)
+    return _read_once(storage, path, needing)
+
+
+def _read_once(storage: Storage, path: str, needing: Sequence[str]) -> dict[str, IndexDefinition]:
     try:
         return parse_definitions(storage.read(path), path=path)
     except FileMissing:
