@@ -16,7 +16,12 @@ from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import drop_bitmap_index
-from lakedex.services.index_names import find_build, find_index, spellings
+from lakedex.services.index_names import (
+    find_build,
+    find_dropped_index,
+    find_index,
+    spellings,
+)
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -78,6 +83,12 @@ def drop_index(
             return
         kept = read_own_properties(storage)
         if found is None and _went_along(kept, name):
+            return
+        gone_before = find_dropped_index(snapshot, name) if found is None else None
+        if gone_before is not None:
+            # Another engine dropped it, or a drop was cut short: only the definition is left.
+            left_over = {n: d for n, d in snapshot.definitions.items() if n != gone_before.name}
+            write_definitions(storage, config, left_over)
             return
         if found is None or found not in config.metadata_partitions:
             known = ", ".join(config.metadata_partitions) or "none"
