@@ -250,6 +250,8 @@ def _expression(
             "cannot be kept up to date; drop it first"
         )
     zones = options.expression_zones
+    if name not in zones:
+        zones = {**snapshot.expression_zones, **zones}  # it is younger than the write's options
     for build in snapshot.builds:
         zones = {**zones, **build.expression_zones}
     return ExpressionTarget.of(definition, columns, zones, options.session_zone)
