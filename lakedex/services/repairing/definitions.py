@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from lakedex.config import keys
-from lakedex.errors import CorruptFile, TableNotFound
+from lakedex.errors import CorruptFile, FileMissing, TableNotFound
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import saved_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
@@ -56,16 +56,23 @@ def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
 
 
 def forget_unreadable_metadata(address: StorageAddress) -> None:
-    """Remove properties of the metadata table that cannot be read: without them it is none."""
+    """Give a metadata table up whose own files cannot be read: without properties it is none."""
     storage = address.open()
     with open_lock(storage, TransactionOptions().lock):
-        try:
-            MetadataStore.at(storage)
-        except TableNotFound:
-            return
-        except CorruptFile:
+        if not is_metadata_whole(storage):
             inner = storage.sub(keys.METADATA_TABLE_FOLDER)
             inner.delete(f"{keys.META_FOLDER}/{keys.PROPERTIES_FILE}")
+
+
+def is_metadata_whole(storage: Storage) -> bool:
+    """Whether properties and timeline of the metadata table can be read, the archived one too."""
+    try:
+        MetadataStore.at(storage).timeline.archived.instants()
+    except TableNotFound:
+        return True
+    except (CorruptFile, FileMissing):
+        return False
+    return True
 
 
 def _of_record_index(storage: Storage) -> IndexDefinition:

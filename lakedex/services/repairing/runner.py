@@ -26,6 +26,7 @@ from lakedex.services.expression_creating import add_expression_index, stored_ex
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.definitions import (
     forget_unreadable_metadata,
+    is_metadata_whole,
     restore_definitions,
 )
 from lakedex.services.repairing.entries import (
@@ -70,9 +71,10 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
         left = None if indexes is None else [name for name in indexes if name not in lost]
         return replace(repair_table(writer, left), before=before, dropped=lost)
     behind = _behind(snapshot, indexes)
-    if before.ok and not behind:
+    is_whole = is_metadata_whole(snapshot.storage)
+    if before.ok and is_whole and not behind:
         return RepairReport(before, before)
-    if snapshot.metadata is None or not _is_listing_repairable(before):
+    if snapshot.metadata is None or not is_whole or not _is_listing_repairable(before):
         return _without_metadata(writer, snapshot, before)
     repaired: Counter[str] = Counter()
     found = before

@@ -113,3 +113,13 @@ def test_damaged_properties_of_the_metadata_table_are_no_end(trips, how):
     assert repair_table(trips.writer).ok
     assert {*NAMED} <= {*trips.table().snapshot.config.metadata_partitions}
     write_one(trips)
+
+
+def test_a_damaged_history_of_the_metadata_table_is_no_end(trips):
+    history = Path(trips.path, ".hoodie/metadata/.hoodie/timeline/history")
+    history.mkdir(exist_ok=True)
+    (history / "_version_").write_bytes(b"")
+    assert trips.found("rider = 'r0' and city = 'rio'") == ["k0", "k6"]
+    assert repair_table(trips.writer).ok
+    assert {*NAMED} <= {*trips.table().snapshot.config.metadata_partitions}
+    write_one(trips)
