@@ -243,12 +243,13 @@ class Table:
     def indexes(self) -> list[IndexInfo]:
         """Every index of the table: its kind, columns, state and size, and how it was used."""
         view = self._snapshot
+        definitions = view.readable_definitions or {}
         found = list_indexes(
             view.config,
-            view.definitions,
+            definitions,
             view.metadata,
             dropped=view.dropped_indexes,
-            behind=composites_behind(view.timeline, view.definitions),
+            behind=composites_behind(view.timeline, definitions),
             builds=view.builds,
             storage=view.storage,
         )

@@ -17,8 +17,9 @@ from lakedex.cli.arguments import (
 )
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
+from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.index_creating import create_index, resume_index
-from lakedex.services.index_names import find_build, find_plan
+from lakedex.services.index_names import ONCE, find_build, find_index, find_plan
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.storage.address import StorageAddress
 from lakedex.write.verbs import TableWriter
@@ -57,6 +58,19 @@ def build(
     address = StorageAddress.of(path, parse_storage_options(storage_option))
     writer = TableWriter(address)
     begun = _begun(writer, name, on or [], using, parse_hudi_options(option))
+    if isinstance(begun, BitmapBuild):
+        begun.wait()
+    else:
+        _follow(begun)
+    if as_json:
+        instant = None if isinstance(begun, BitmapBuild) else begun.instant
+        print_json({"instant": instant, "indexes": list(begun.indexes)})
+    else:
+        screen.say(f"built {', '.join(begun.indexes)}", screen.GOOD)
+
+
+def _follow(begun: BackgroundBuild) -> None:
+    """Tell how far a build is, to its end."""
     try:
         while not begun.wait(_LOOK_S):
             told = begun.progress()
@@ -66,15 +80,11 @@ def build(
         begun.stop()
         screen.note("the build was put down; the same command goes on with it")
         raise
-    if as_json:
-        print_json({"instant": begun.instant, "indexes": list(begun.indexes)})
-    else:
-        screen.say(f"built {', '.join(begun.indexes)}", screen.GOOD)
 
 
 def _begun(
     writer: TableWriter, name: str, columns: list[str], using: str, options: dict[str, str]
-) -> BackgroundBuild:
+) -> BackgroundBuild | BitmapBuild:
     snapshot = writer.snapshot()
     if find_build(snapshot, name) is not None or find_plan(snapshot, name) is not None:
         if columns or options:
@@ -84,7 +94,12 @@ def _begun(
         return resume_index(writer, name)
     if name == "record_index" and not columns:
         columns = list(snapshot.config.record_key_fields)
+    if not columns and name.lower() not in ONCE and find_index(snapshot, name) is None:
+        raise InvalidInput(
+            f"no build of an index {name!r} waits to be taken up in table {snapshot.config.name}; "
+            "to build a new one, name its column with --on"
+        )
     made = create_index(writer, name, columns, using=using, options=options, wait=False)
-    if not isinstance(made, BackgroundBuild):
+    if not isinstance(made, BackgroundBuild | BitmapBuild):
         raise InvalidInput(f"the index {name} is there already")
     return made

@@ -28,8 +28,10 @@ def repair(
 ) -> None:
     """Compare every index with the data, and put right what is wrong; the data stays as it is.
 
-    Entries of the file listing and of the record index are repaired one by one; other indexes, and
-    what cannot be read, are built anew. The exit code is 1 when something is left.
+    Entries of the file listing, the record index and secondary indexes are repaired one by one;
+    other indexes, and what cannot be read, are built anew.
+
+    The exit code is 1 when something is left.
     """
     address = StorageAddress.of(path, parse_storage_options(storage_option))
     with screen.working(f"repairing {path}"):

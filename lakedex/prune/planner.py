@@ -80,12 +80,12 @@ class _Plan:
         total = self._slices
         predicate = self._predicate
         notes = []
-        if self._snapshot.metadata_problem:
-            notes.append(f"metadata table not used: {self._snapshot.metadata_problem}")
         if isinstance(predicate, Unknown):
             notes.append(f"the predicate is not understood: {predicate.reason}")
         elif predicate is not None and "all" not in self._options.without:
             self._prune(predicate)
+        if self._snapshot.metadata_problem:
+            notes.insert(0, f"metadata table not used: {self._snapshot.metadata_problem}")
         return Report(
             predicate=text,
             total=len(total),

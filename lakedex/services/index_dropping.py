@@ -16,7 +16,12 @@ from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import drop_bitmap_index
-from lakedex.services.index_names import find_build, find_index, spellings
+from lakedex.services.index_names import (
+    find_build,
+    find_dropped_index,
+    find_index,
+    spellings,
+)
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -77,7 +82,7 @@ def drop_index(
             discard_build(locked_table(storage, lock, patience.heartbeat), build)
             return
         kept = read_own_properties(storage)
-        if found is None and _went_along(kept, name):
+        if found is None and (_went_along(kept, name) or _had_gone(snapshot, name)):
             return
         if found is None or found not in config.metadata_partitions:
             known = ", ".join(config.metadata_partitions) or "none"
@@ -113,6 +118,19 @@ def drop_index(
 def _went_along(kept: Mapping[str, str], name: str) -> bool:
     """Whether an index went when another was dropped."""
     return bool(set(kept.get(GONE_ALONG, "").split(",")).intersection(spellings(name)))
+
+
+def _had_gone(snapshot: Snapshot, name: str) -> bool:
+    """Whether only the definition was left of an index, which is gone now too.
+
+    Another engine dropped it, or a drop was cut short. # traps: B62.
+    """
+    gone = find_dropped_index(snapshot, name)
+    if gone is None:
+        return False
+    left = {each: known for each, known in snapshot.definitions.items() if each != gone.name}
+    write_definitions(snapshot.storage, snapshot.config, left)
+    return True
 
 
 def _switched_off(kept: dict[str, str], name: str) -> dict[str, str]:

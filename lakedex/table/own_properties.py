@@ -48,6 +48,17 @@ def write_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     storage.replace(OWN_PROPERTIES_PATH, _encode(settings))
 
 
+def change_own_properties(
+    storage: Storage, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    """Let a writer change the settings that it found; what others changed meanwhile stays.
+
+    The caller holds the table's lock, and did not when it read what was `before`.
+    """
+    changed = {name: value for name, value in after.items() if before.get(name) != value}
+    write_own_properties(storage, {**read_own_properties(storage), **changed})
+
+
 def propose_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     """Put the settings of a table that is about to be created where a killed creator leaves none.
 

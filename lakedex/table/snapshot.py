@@ -96,6 +96,15 @@ class Snapshot:
         return load_definitions(self.storage, self.config)
 
     @cached_property
+    def readable_definitions(self) -> Mapping[str, IndexDefinition] | None:
+        """The same for queries: None where they cannot be read, and so no index can be asked."""
+        try:
+            return self.definitions
+        except LakedexError as error:
+            self.metadata_problem = str(error)
+            return None
+
+    @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:
         """The indexes in the making, which writers keep up to date and nobody asks yet."""
         return active_builds(self._full_timeline, self.config)
@@ -103,7 +112,7 @@ class Snapshot:
     @cached_property
     def dropped_indexes(self) -> Mapping[str, Dropped]:
         """The indexes that are defined and that another engine dropped. # traps: B62."""
-        names = dropped_names(self.config, self.definitions)
+        names = dropped_names(self.config, self.readable_definitions or {})
         metadata = self.metadata if names else None
         return find_dropped(names, self._full_timeline, metadata.timeline if metadata else None)
 
@@ -164,7 +173,8 @@ class Snapshot:
     def expression_named(self, name: str, time_zone: str) -> Expr | None:
         """The bound expression of an index that a query names; None for all else."""
         zones = partial(getattr, self, "expression_zones")
-        return expression_named(name, self.schema, self.definitions, zones, time_zone)
+        known = self.readable_definitions or {}
+        return expression_named(name, self.schema, known, zones, time_zone)
 
     def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
         """A predicate that is not bound yet, with names of expression indexes understood."""
@@ -174,13 +184,14 @@ class Snapshot:
         self, *, time_zone: str = "UTC", expression_time_zone: str | None = None
     ) -> IndexedTable | None:
         """What index kinds may know of this snapshot; None without a metadata table."""
-        if self.metadata is None:
+        definitions = self.readable_definitions
+        if self.metadata is None or definitions is None:
             return None
         return IndexedTable(
             read=self.read_context,
             timeline=self.timeline,
             metadata=self.metadata,
-            definitions=self.definitions,
+            definitions=definitions,
             slices=self.slices,
             is_latest=self.is_latest,
             time_zone=time_zone,

@@ -1,7 +1,8 @@
 """`.hoodie/hoodie.properties` on storage: reading it while others change it, and changing it.
 
 The JVM changes it by writing a backup, deleting the file, and writing it anew. So a reader
-takes the backup when the file is missing, and looks again when the file is half written.
+takes the backup when the file is missing, and looks again when the file is half written; where it
+stays so, the backup counts as well.
 lakedex replaces the file in one step, only if it is still the one that was read.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -46,7 +48,11 @@ def load_table_config(storage: Storage) -> TableConfig:
             return _config_of(data, path)
         except CorruptFile:
             if attempt == _ATTEMPTS - 1:
-                raise
+                # Who died while he wrote it left the backup beside what he had written.
+                backup = _whole_backup(storage)
+                if backup is None:
+                    raise
+                return _config_of(backup, BACKUP_PATH)
     raise TableNotFound(f"no Hudi table at {storage.root}")
 
 
@@ -93,15 +99,37 @@ def _list_own_partitions(props: dict[str, str]) -> None:
 
 
 def _recover(storage: Storage) -> None:
-    """Put the backup in the place of a properties file that is missing."""
-    if storage.exists(PROPERTIES_PATH):
+    """Put the backup in the place of a properties file that is missing, or half written."""
+    if not storage.exists(BACKUP_PATH):
         return
     try:
-        backup = storage.read(BACKUP_PATH)
-        _checked(backup, BACKUP_PATH)
-        storage.create(PROPERTIES_PATH, backup)
-    except (FileMissing, AlreadyExists):
+        data, version = storage.read_with_version(PROPERTIES_PATH)
+    except FileMissing:
+        data, version = None, None
+    try:
+        if data is not None:
+            _config_of(data, PROPERTIES_PATH)
+            return
+    except CorruptFile:
+        pass
+    backup = _whole_backup(storage)
+    if backup is None:
         return
+    if version is not None:
+        storage.replace(PROPERTIES_PATH, backup, if_version=version)
+        return
+    with suppress(AlreadyExists):
+        storage.create(PROPERTIES_PATH, backup)
+
+
+def _whole_backup(storage: Storage) -> bytes | None:
+    """The bytes of a backup that is there and whole."""
+    try:
+        data = storage.read(BACKUP_PATH)
+        _config_of(data, BACKUP_PATH)
+    except (FileMissing, CorruptFile):
+        return None
+    return data
 
 
 def _read_either(storage: Storage) -> tuple[str, bytes]:

@@ -109,7 +109,9 @@ def clear_builds(table: LockedTable, timeline: Timeline, life: SignsOfLife) -> b
     found = False
     if inflight:
         for build in completed_builds(timeline):
-            if inflight.issuperset(build.names):
+            # One that was published long ago, and dropped since, has no writer any more: what is
+            # inflight by its name is another build.
+            if build.instant in life.writers and inflight.issuperset(build.names):
                 publish_build(table, build)
                 found = True
     for build in pending_builds(timeline) if timeline.pending_of(Action.INDEXING) else ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakedex.config import TableConfig, keys
-from lakedex.errors import TableNotFound
+from lakedex.errors import CorruptFile, IndexUnusable, TableNotFound
 from lakedex.storage import Storage
 from lakedex.timeline import load_table_config
 
@@ -17,3 +17,8 @@ def open_metadata_table(table: Storage) -> tuple[Storage, TableConfig] | None:
         return storage, load_table_config(storage)
     except TableNotFound:
         return None
+    except CorruptFile as error:
+        raise IndexUnusable(
+            f"the metadata table of {table.root} cannot be read ({error}); `lakedex repair` "
+            "builds it anew"
+        ) from error

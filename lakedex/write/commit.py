@@ -26,7 +26,7 @@ from lakedex.index.written import (
 )
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
-from lakedex.table.own_properties import write_own_properties
+from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
@@ -65,6 +65,8 @@ class Outcome:
     replaced: tuple[FileSlice, ...]
     kept: Mapping[str, str]
     """Settings that the table keeps for its next writer."""
+    kept_before: Mapping[str, str]
+    """Those that it kept when the write began."""
     pairs: Mapping[str, PairNotes] = field(default_factory=dict)
     """What secondary indexes get, by name."""
     added_keys: AddedKeys | None = None
@@ -144,7 +146,7 @@ def commit_outcome(
         )
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
-            write_own_properties(scope.storage, outcome.kept)
+            change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         if outcome.plan.wanted:
             built = ensure_metadata(
                 engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time
@@ -178,7 +180,7 @@ def commit_outcome(
         tend_bitmaps(engine, facts, scope)
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
-        write_own_properties(scope.storage, outcome.kept)
+        change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         scope.check()
         return metadata
 

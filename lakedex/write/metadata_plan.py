@@ -212,7 +212,12 @@ def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> Secon
     if part is not None and part.definition is not None:
         return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
-    if definition is None or not definition.names_columns or snapshot.metadata is None:
+    if snapshot.metadata is None:
+        raise IndexUnusable(
+            f"the metadata table of {snapshot.config.name} cannot be read "
+            f"({snapshot.metadata_problem}); `lakedex repair` builds it anew"
+        )
+    if definition is None or not definition.names_columns:
         raise IndexUnusable(
             f"the index {name} of table {snapshot.config.name} has no definition that names its "
             "column, so that it cannot be kept up to date; drop it first"
@@ -245,6 +250,8 @@ def _expression(
             "cannot be kept up to date; drop it first"
         )
     zones = options.expression_zones
+    if name not in zones:
+        zones = {**snapshot.expression_zones, **zones}  # it is younger than the write's options
     for build in snapshot.builds:
         zones = {**zones, **build.expression_zones}
     return ExpressionTarget.of(definition, columns, zones, options.session_zone)

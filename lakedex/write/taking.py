@@ -65,6 +65,13 @@ class Target:
     """The batch of a stream that the rows are."""
     new_indexes: tuple[IndexDefinition, ...] = ()
     """Secondary indexes that the write is to make."""
+    keeping: Mapping[str, str] = field(default_factory=dict)
+    """What the table is to keep beside the options of the write."""
+
+    @property
+    def kept_then(self) -> dict[str, str]:
+        """What the table is to keep for its next writers."""
+        return {**self.kept, **self.options.kept(), **self.keeping}
 
     @property
     def patience(self) -> TransactionOptions:

@@ -142,9 +142,7 @@ class TableWriter:
             definition: That of a secondary or an expression index.
             keeping: What the table keeps beside it for its next writers.
         """
-        target = self.target()
-        kept = {**target.kept, **(keeping or {})}
-        target = replace(target, new_indexes=(definition,), kept=kept)
+        target = replace(self.target(), new_indexes=(definition,), keeping=keeping or {})
         return run_write(target, kinds.INDEX, None)
 
     def add_stat_columns(self, columns: Sequence[str]) -> WriteResult:

@@ -78,7 +78,8 @@ def rewrite_groups(
         answers=tuple(done),
         notes=notes,
         replaced=replaced,
-        kept={**target.kept, **target.options.kept()},
+        kept=target.kept_then,
+        kept_before=target.kept,
     )
     return commit_rewrite(target, CLUSTER, transaction, outcome, clock)
 

@@ -133,7 +133,8 @@ def _run(target: Target, transaction: Transaction, scratch: str, clock: StepCloc
         answers=tuple(done),
         notes=(),
         replaced=(),
-        kept={**target.kept, **target.options.kept()},
+        kept=target.kept_then,
+        kept_before=target.kept,
     )
     return commit_rewrite(target, COMPACT, transaction, outcome, clock)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,7 +14,12 @@ from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.deltacommit import commit_changes
-from lakedex.index.written import CommitChanges, KeyNote, note_rows
+from lakedex.index.metadata_table.hashing import java_hashes
+from lakedex.index.metadata_table.keys import placed_values_of_secondary
+from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.secondary.pairs import PREFIX
+from lakedex.index.secondary.spelling import is_sure
+from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
 from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
@@ -29,13 +34,32 @@ _OPERATION = "INDEX"
 _COLUMNS = ("schema", "latest_schema")
 
 
-def is_repairable(problem: Problem) -> bool:
-    """Whether an entry can be put right by itself."""
+def is_repairable(problem: Problem, pairs: Collection[str] = ()) -> bool:
+    """Whether an entry can be put right by itself; `pairs` are indexes by `plain_secondary`."""
     if problem.kind not in (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE):
         return False
     if problem.index == FILES:
         return parse_data_file(split(problem.key)[1], 0) is not None
+    if problem.index in pairs:
+        return problem.kind is not ProblemKind.WRONG
     return problem.index == RECORD_INDEX and problem.place is not None
+
+
+def plain_secondary(snapshot: Snapshot) -> frozenset[str]:
+    """The secondary indexes whose entries are nothing but their keys, which verifying names."""
+    schema = snapshot.schema
+    return frozenset(
+        name
+        for name in snapshot.config.metadata_partitions
+        if name.startswith(PREFIX)
+        and (known := snapshot.definitions.get(name)) is not None
+        and known.names_columns
+        and not known.is_covering
+        and all(
+            each in schema.names and is_sure(schema.field(each).type)
+            for each in known.source_fields
+        )
+    )
 
 
 def repair_entries(
@@ -67,7 +91,7 @@ def repair_entries(
         if (None if newest is None else newest.requested_time) != seen:
             raise CommitConflict("the table was written while it was verified; repair it again")
         transaction.start_writing()
-        changes = _changes(storage, transaction.scratch, problems)
+        changes = _changes(snapshot, transaction.scratch, problems)
 
         def prepare(scope: CommitScope) -> CommitMetadata:
             if scope.concurrent:
@@ -85,7 +109,8 @@ def _said_of_columns(snapshot: Snapshot) -> dict[str, str]:
     return {name: said[name] for name in _COLUMNS if name in said}
 
 
-def _changes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> CommitChanges:
+def _changes(snapshot: Snapshot, scratch: str, problems: Sequence[Problem]) -> CommitChanges:
+    storage = snapshot.storage
     added: dict[str, dict[str, int]] = defaultdict(dict)
     removed: dict[str, list[str]] = defaultdict(list)
     for problem in problems:
@@ -99,7 +124,24 @@ def _changes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> Com
         added=added,
         removed=removed,
         key_notes=_notes(storage, scratch, [p for p in problems if p.index == RECORD_INDEX]),
+        pairs={
+            name: _pairs(snapshot, scratch, name, [p for p in problems if p.index == name])
+            for name in {p.index for p in problems if p.index.startswith(PREFIX)}
+        },
     )
+
+
+def _pairs(snapshot: Snapshot, scratch: str, name: str, problems: Sequence[Problem]) -> PairNotes:
+    """The pairs that a secondary index lacks, and those that it should not have."""
+    definition = snapshot.definitions[name]
+    keys = pa.array([problem.key for problem in problems], pa.string())
+    columns = len(definition.source_fields)
+    placed = placed_values_of_secondary(keys, columns) if definition.is_placed_by_value else keys
+    stale = [problem.kind is ProblemKind.STALE for problem in problems]
+    # What is no key of such an index at all lies in any group: it is not found, and left.
+    hashes = java_hashes(placed.fill_null(""))
+    rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
+    return PairNotes(1, (_noted(snapshot.storage, scratch, rows),))
 
 
 def _notes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> tuple[KeyNote, ...]:
@@ -110,10 +152,14 @@ def _notes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> tuple
         note_rows(pa.array(keys), place.partition, place.file_id, is_delete=is_delete)
         for (place, is_delete), keys in places.items()
     ]
+    return (_noted(storage, scratch, pa.concat_tables(rows)),)
+
+
+def _noted(storage: Storage, scratch: str, rows: pa.Table) -> KeyNote:
     writer = SpillWriter(storage, f"{scratch}/repair-{uuid.uuid4().hex}")
-    segment = writer.add(pa.concat_tables(rows).combine_chunks())
+    segment = writer.add(rows.combine_chunks())
     writer.finish()
-    return (KeyNote(0, segment),)
+    return KeyNote(0, segment)
 
 
 def _by_place(problems: Sequence[Problem]) -> dict[tuple[FileSliceId, bool], list[str]]:

@@ -21,6 +21,8 @@ class RepairReport:
     """How many entries of an index were put right one by one."""
     rebuilt: tuple[str, ...] = ()
     """The indexes that were built anew from the data."""
+    dropped: tuple[str, ...] = ()
+    """The indexes that went, as nobody knows what they were on: their definition was damaged."""
 
     @property
     def ok(self) -> bool:
@@ -33,6 +35,7 @@ class RepairReport:
             "ok": self.ok,
             "repaired": dict(self.repaired),
             "rebuilt": list(self.rebuilt),
+            "dropped": list(self.dropped),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
         }
@@ -43,6 +46,10 @@ class RepairReport:
         lines = [f"{self.before.problem_count:,} problems, {self.after.problem_count:,} are left"]
         lines += [f"  {name}: {count:,} entries repaired" for name, count in self.repaired.items()]
         lines += [f"  {name}: built anew" for name in self.rebuilt]
+        lines += [
+            f"  {name}: dropped, as its definition is lost; create it again"
+            for name in self.dropped
+        ]
         lines += [
             f"  left in {problem.index}: {problem.key!r}: {problem.detail}"
             for problem in self.after.problems

@@ -3,8 +3,9 @@
     {"expired": false, "validUntil": <epoch ms>, "owner": "<uuid>"}
 
 It is free when absent, when expired, or when it was not renewed for a lease. How long the lease of
-a lakedex is stands in its name; others are given what the JVM takes by itself, or the own lease
-where that is longer. It is never removed: giving the table back writes `expired`.
+a lakedex is stands in its name, with its process: the lock of a killed process of this machine is
+taken over at once. Others are given what the JVM takes by itself, or the own lease where that is
+longer. It is never removed: giving the table back writes `expired`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import uuid
 from typing import Any
 
 from lakedex.txn.lock.lease import LeasedLock
+from lakedex.txn.process import ProcessId
 
 _OWN = "lakedex"
 _MOST_DIGITS = 12
+_LONGEST_TOKEN = 4096
 _LEASE_OF_OTHERS_S = 300.0
 """What the JVM's lock is valid for, unless set up otherwise."""
 
@@ -34,10 +37,25 @@ class StorageLock(LeasedLock):
         return owner if isinstance(owner, str) else None
 
     def _new_token(self) -> str:
-        return f"{_OWN}-{self._lease_ms}-{uuid.uuid4()}"
+        # The JVM reads no other fields than these three; a name it only compares.
+        process = json.dumps(ProcessId.current().to_json()).encode().hex()
+        return f"{_OWN}-{self._lease_ms}-{uuid.uuid4()}-{process}"
 
     def _is_given_back(self, data: bytes) -> bool:
-        return _parse(data).get("expired") is True
+        if _parse(data).get("expired") is True:
+            return True
+        process = self._process_of(data)
+        return process is not None and process.is_surely_dead()
+
+    def _process_of(self, data: bytes) -> ProcessId | None:
+        """The process of a lakedex that holds the lock."""
+        token = self._token_of(data) or ""
+        if not token.startswith(f"{_OWN}-") or len(token) > _LONGEST_TOKEN:
+            return None
+        try:
+            return ProcessId.from_json(json.loads(bytes.fromhex(token.rpartition("-")[2])))
+        except (ValueError, RecursionError):
+            return None
 
     def _lease_of(self, data: bytes) -> float | None:
         if self._valid_until(data) is None:
@@ -54,6 +72,9 @@ class StorageLock(LeasedLock):
         return until if isinstance(until, int) else None
 
     def _describe(self, data: bytes) -> str:
+        process = self._process_of(data)
+        if process is not None:
+            return str(process)
         return f"the writer {str(_parse(data).get('owner', 'without a name'))[:80]}"
 
     def _give_back(self, version: str) -> None:

@@ -29,3 +29,15 @@ def test_an_index_is_built_and_one_that_was_put_down_is_finished(tmp_path, laked
     wrong = lakedex("index", "build", trips.path, "idx_city", "--on", "city")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert "already" in wrong.stderr
+
+
+def test_a_bitmap_index_is_built_and_a_name_alone_is_one_to_go_on_with(tmp_path, lakedex):
+    trips = Trips(tmp_path / "t")
+    trips.writer.insert(trips.rows(*FIRST))
+    bitmap = ("idx_bits", "--on", "rider", "--using", "bitmap")
+    said = lakedex("index", "build", trips.path, *bitmap, "--json")
+    assert json.loads(said.stdout) == {"instant": None, "indexes": ["bitmap_index_idx_bits"]}
+    assert trips.table().verify(["bitmap_index_idx_bits"]).ok
+    none = lakedex("index", "build", trips.path, "idx_none")
+    assert (none.exit_code, none.stdout) == (2, "")
+    assert "name its column with --on" in none.stderr

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 import lakedex
+from lakedex.config import keys
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.index_creating import create_index, resume_index
 from lakedex.services.index_dropping import drop_index
@@ -14,7 +15,7 @@ from lakedex.services.indexing import take_up_build
 from lakedex.services.indexing.claims import put_down
 from lakedex.services.indexing.runner import Stopped, run_build
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.timeline import Action
+from lakedex.timeline import Action, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.verbs import TableWriter
@@ -73,6 +74,30 @@ def test_an_index_that_is_dropped_and_made_anew_on_another_column(trips):
     assert others[0].wait(60)
     assert trips.entries("rider") == pairs({"a1": "oslo", "b1": "rio", "c1": "oslo"})
     trips.assert_whole()
+
+
+def test_an_earlier_build_of_the_same_name_does_not_end_a_later_one(trips):
+    create_index(trips.writer, "idx_rider", "rider", wait=False).wait(60)
+    drop_index(trips.address, "idx_rider", patience(trips))
+    put_down(start(trips.writer, "rider"))
+    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
+    config = trips.table().snapshot.config
+    assert (RIDER in config.metadata_partitions, config.metadata_partitions_inflight) == (
+        False,
+        (RIDER,),
+    )
+    assert resume_index(trips.writer, "idx_rider").wait(60)
+    assert trips.entries("rider") == pairs({"a1": "ada", "b1": "bob", "c1": "cem"})
+    trips.assert_whole()
+
+
+def test_a_partition_that_another_engine_makes_is_not_that_of_an_earlier_build(trips):
+    create_index(trips.writer, "idx_rider", "rider", wait=False).wait(60)
+    drop_index(trips.address, "idx_rider", patience(trips))
+    inflight = {keys.METADATA_PARTITIONS_INFLIGHT: RIDER}
+    update_properties(trips.address.open(), inflight)
+    trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
+    assert RIDER not in trips.table().snapshot.config.metadata_partitions
 
 
 def test_a_write_that_knew_of_a_build_that_was_dropped_goes_on_without_it(trips):

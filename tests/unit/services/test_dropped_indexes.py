@@ -11,6 +11,7 @@ import pytest
 from lakedex.config import keys
 from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index, refresh_index
+from lakedex.services.index_dropping import drop_index
 from lakedex.timeline import load_table_config
 from lakedex.timeline.properties_file import update_properties
 from tests.support.secondary import Trips
@@ -106,6 +107,17 @@ def test_dropped_indexes_are_built_again_on_request(trips, again):
     trips.writer.upsert(trips.rows(("k8", 5, "r2", "oslo")))
     trips.assert_whole()
     trips.entries("rider")
+
+
+def test_what_is_left_of_a_dropped_index_can_be_dropped(trips):
+    drop_as_hudi_does(trips, SECONDARY)
+    drop_index(trips.address, "idx_rider", trips.writer.target().patience)
+    table = trips.table()
+    assert SECONDARY not in {*table.snapshot.definitions, *(each.name for each in table.indexes())}
+    with pytest.raises(InvalidInput, match="has no index"):
+        drop_index(trips.address, "idx_rider", trips.writer.target().patience)
+    trips.index("rider")
+    trips.assert_whole()
 
 
 def test_a_name_that_nobody_knows_is_refused_as_before(trips):

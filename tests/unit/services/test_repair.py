@@ -12,7 +12,9 @@ from typer.testing import CliRunner
 
 import lakedex
 from lakedex.cli.main import app
+from lakedex.services.index_creating import create_index
 from lakedex.services.repairing import RepairReport, repair_table
+from tests.support import damage as damages
 from tests.support.damage import Damage
 from tests.support.secondary import Trips
 
@@ -82,6 +84,35 @@ def test_entries_of_the_record_index_are_repaired_one_by_one(trips):
     report = repaired(trips)
     assert report.repaired == {"record_index": 3}
     assert report.rebuilt == ()
+
+
+@pytest.mark.parametrize("columns", [["rider"], ["city", "rider"]])
+def test_entries_of_secondary_indexes_are_repaired_one_by_one(trips, columns):
+    create_index(trips.writer, "idx", columns)
+    (name,) = [n for n in trips.table().snapshot.definitions if n.startswith("secondary_index_")]
+    damage = Damage(Path(trips.path))
+    keys = sorted(damage.keys(name))
+    stale = keys[4].rpartition("$")[0] + "$nobody"
+    if len(columns) == 1:
+        damage.write(name, {stale: damage.record(name, keys[4])}, keys[:2])
+    else:
+        damage.write(name, {}, keys[:2])
+    files = {*Path(trips.path, ".hoodie/metadata", name).iterdir()}
+    report = repaired(trips)
+    assert report.repaired == {name: 3 if len(columns) == 1 else 2}
+    assert report.rebuilt == ()
+    assert files < {*Path(trips.path, ".hoodie/metadata", name).iterdir()}
+
+
+def test_a_secondary_index_with_an_entry_in_a_wrong_place_is_built_anew(trips, monkeypatch):
+    create_index(trips.writer, "idx", "rider")
+    damage, name = Damage(Path(trips.path)), "secondary_index_idx"
+    count = len(trips.table().snapshot.metadata.groups(name))
+    own = damages._group(name, "r0$k0", count)
+    record = damage.record(name, "r0$k0")
+    monkeypatch.setattr(damages, "_group", lambda _name, _key, count: (own + 1) % count)
+    damage.write(name, {"r0$k0": record}, [])
+    assert repaired(trips).rebuilt == (name,)
 
 
 def test_the_listing_is_repaired_file_by_file(trips):

@@ -61,6 +61,20 @@ def test_a_file_that_stays_half_written_is_corrupt(storage, data):
         load_table_config(storage)
 
 
+@pytest.mark.parametrize("data", [b"", b"hoodie.table.name=trips\n"])
+def test_the_backup_of_a_file_that_stays_half_written_counts(storage, data):
+    storage.create(BACKUP_PATH, storage.read(PROPERTIES_PATH))
+    storage.replace(PROPERTIES_PATH, data)
+    assert load_table_config(storage).name == "trips"
+    update_properties(storage, {"a": "b"})
+    assert load_table_config(storage).raw["a"] == "b"
+    assert not storage.exists(BACKUP_PATH)
+    storage.create(BACKUP_PATH, data)
+    storage.replace(PROPERTIES_PATH, data)
+    with pytest.raises(CorruptFile):
+        load_table_config(storage)
+
+
 def test_a_wrong_checksum_is_corrupt(storage):
     storage.replace(PROPERTIES_PATH, text(PROPS | {"hoodie.table.checksum": "1"}))
     with pytest.raises(CorruptFile, match="checksum"):

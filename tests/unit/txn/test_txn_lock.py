@@ -79,6 +79,25 @@ def test_the_lock_of_a_killed_process_is_taken_at_once(table: Path, processes) -
     assert not (table / FILE).exists()
 
 
+def test_the_lock_object_of_a_killed_process_is_taken_at_once(processes) -> None:
+    storage = memory_storage()
+    open_lock(storage, QUICK).acquire()
+    held = storage.read(OBJECT)
+    me = ProcessId.current()
+    with pytest.raises(CommitConflict, match=f"{OBJECT} is held by process {me.number} on"):
+        open_lock(storage, IMPATIENT).acquire()
+    gone = processes.Process(target=int)
+    gone.start()
+    gone.join()
+    ended = me.to_json() | {"pid": gone.pid}
+    name = json.loads(held)["owner"].rpartition("-")[0]
+    owner = f"{name}-{json.dumps(ended).encode().hex()}"
+    storage.replace(OBJECT, json.dumps(json.loads(held) | {"owner": owner}).encode())
+    with open_lock(storage, IMPATIENT) as lock:
+        lock.check()
+    assert json.loads(storage.read(OBJECT)).keys() == {"expired", "validUntil", "owner"}
+
+
 def test_a_lock_of_another_engine_is_waited_for_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".hoodie").mkdir()
     (tmp_path / FILE).touch()

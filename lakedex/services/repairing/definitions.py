@@ -1,0 +1,86 @@
+"""Puts the definitions of indexes back where their file is damaged or gone.
+
+A copy tells what writers of lakedex defined. An index whose definition nobody knows any more is
+taken away: no reader could ask it, and no writer keep it up to date.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lakedex.config import keys
+from lakedex.errors import CorruptFile, FileMissing, TableNotFound
+from lakedex.filegroup import parse_data_file
+from lakedex.index.definition_files import saved_definitions, write_definitions
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.metadata_table.creation import remove_partition_of
+from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.secondary.pairs import PREFIX
+from lakedex.storage import Storage, split
+from lakedex.storage.address import StorageAddress
+from lakedex.timeline import update_properties
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.recovery import recover
+from lakedex.txn.transaction import TransactionOptions
+
+_RECORD_INDEX = "record_index"
+_DASHES_OF_A_PARTITION = 4
+"""In `record-index-<partition>-<number>-0`, which a file group of one data partition is called."""
+_log = logging.getLogger("lakedex")
+
+
+def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
+    """Write the definitions anew, as far as they are known; answer the indexes that went."""
+    forget_unreadable_metadata(address)
+    storage, patience = address.open(), TransactionOptions()
+    with open_lock(storage, patience.lock) as lock:
+        table = locked_table(storage, lock, patience.heartbeat)
+        recover(table)
+        config = table.config
+        known = saved_definitions(storage, config)
+        live = config.metadata_partitions
+        named = [name for name in live if name.startswith((PREFIX, EXPRESSION))]
+        lost = tuple(sorted(set(named).difference(known)))
+        if _RECORD_INDEX in live and _RECORD_INDEX not in known:
+            known[_RECORD_INDEX] = _of_record_index(storage)
+        if lost:
+            _log.warning("nobody knows the definitions of %s of %s", lost, config.name)
+            left = sorted(set(live).difference(lost))
+            config = update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
+        write_definitions(storage, config, known)
+        for name in lost:
+            remove_partition_of(storage, name)
+    return lost
+
+
+def forget_unreadable_metadata(address: StorageAddress) -> None:
+    """Give a metadata table up whose own files cannot be read: without properties it is none."""
+    storage = address.open()
+    with open_lock(storage, TransactionOptions().lock):
+        if not is_metadata_whole(storage):
+            inner = storage.sub(keys.METADATA_TABLE_FOLDER)
+            inner.delete(f"{keys.META_FOLDER}/{keys.PROPERTIES_FILE}")
+
+
+def is_metadata_whole(storage: Storage) -> bool:
+    """Whether properties and timeline of the metadata table can be read, the archived one too."""
+    try:
+        MetadataStore.at(storage).timeline.archived.instants()
+    except TableNotFound:
+        return True
+    except (CorruptFile, FileMissing):
+        return False
+    return True
+
+
+def _of_record_index(storage: Storage) -> IndexDefinition:
+    """The definition of a record index, as the names of its file groups tell it."""
+    found = storage.list(f"{keys.METADATA_TABLE_FOLDER}/{_RECORD_INDEX}")
+    files = (parse_data_file(split(info.path)[1], 0) for info in found)
+    by_partition = any(
+        file is not None and file.file_id.count("-") == _DASHES_OF_A_PARTITION for file in files
+    )
+    options = {"isPartitioned": str(by_partition).lower()}
+    return IndexDefinition(_RECORD_INDEX, _RECORD_INDEX, "", (), options)
