@@ -81,7 +81,22 @@ def test_files_in_other_roots_by_sql(lake, spark, setting, tmp_path):
         "INSERT INTO scattered SELECT concat('k', id), id, concat('o', id % 2), "
         "concat('d', id % 4) FROM range(8)"
     )
-    spark.sql("CREATE INDEX idx_org ON scattered (upper(org))")
+    # Spellings of RFC-63 and of Hudi that Spark's grammar has, and that it lacks.
+    spark.sql(
+        "CREATE INDEX idx_org ON scattered USING bloom_filters (upper(org)) "
+        "OPTIONS ('fpp' = '0.01')"
+    )
+    spark.sql("CREATE INDEX idx_up ON scattered USING column_stats(org) (expr='upper')")
+    spark.sql(
+        "CREATE INDEX idx_year ON scattered "
+        "USING col_stats (ts OPTIONS (func='from_unixtime', format='yyyy'))"
+    )
+    shown = {
+        row["index_name"]: row["col_options"]
+        for row in spark.sql("SHOW INDEXES FROM TABLE scattered").collect()
+    }
+    assert shown["expr_index_idx_year"] == "from_unixtime"
+    assert shown["expr_index_idx_org"] == shown["expr_index_idx_up"] == "upper"
     spark.sql("UPDATE scattered SET ts = 100 WHERE id IN ('a', 'k3')")
     rows = spark.sql("SELECT id, ts FROM scattered WHERE upper(org) = 'O1'").collect()
     assert sorted(map(tuple, rows)) == [("a", 100), ("k1", 1), ("k3", 100), ("k5", 5), ("k7", 7)]
