@@ -43,7 +43,7 @@ def with_roots(paths: pa.Array, roots: int) -> pa.Array:
 
     Example:
         >>> with_roots(pa.array(["org_id=1", "org_id=2"]), 3).to_pylist()
-        ['lakedex-root-1/org_id=1', 'lakedex-root-0/org_id=2']
+        ['lakedex-root-0/org_id=1', 'lakedex-root-1/org_id=2']
     """
     return by_distinct(
         paths,
