@@ -56,7 +56,7 @@ NEW_PARTITION_FIELDS: Final = "lakedex.partition.new.fields"
 NEW_PARTITION_FORMAT: Final = "lakedex.partition.new.dateformat"
 HASHED_FOLDERS: Final = "lakedex.partition.hashed.folders"
 OTHER_ROOTS: Final = "lakedex.partition.roots"
-"""Files of one table in several roots or buckets, which is refused by this name."""
+"""Where new files lie outside of the table's own root: addresses separated by commas."""
 
 # How two versions of a record merge.
 ORDERING_FIELDS: Final = "hoodie.table.ordering.fields"

@@ -1,11 +1,12 @@
 """How a table names the folders of new files, where it once named them otherwise.
 
-Three properties of a table, beside those of Hudi, say so. They never change how older files are
+Four properties of a table, beside those of Hudi, say so. They never change how older files are
 found: every file keeps its place.
 
     lakedex.partition.new.fields        the partition columns of new files, some of the table's own
     lakedex.partition.new.dateformat    the pattern of folders that are formatted times
     lakedex.partition.hashed.folders    so many folders, one of which stands before each partition
+    lakedex.partition.roots             other roots, one of which each new partition lies below
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from lakedex.config.option_values import NumberOption
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput
 
-LAYOUT_PROPERTIES = (keys.NEW_PARTITION_FIELDS, keys.NEW_PARTITION_FORMAT, keys.HASHED_FOLDERS)
+LAYOUT_PROPERTIES = (
+    keys.NEW_PARTITION_FIELDS,
+    keys.NEW_PARTITION_FORMAT,
+    keys.HASHED_FOLDERS,
+    keys.OTHER_ROOTS,
+)
 _FOLDERS = NumberOption(keys.HASHED_FOLDERS, "0", least=2, most=1 << 16)
 _OUTPUT = "output.dateformat"
 _FEWEST_FIELDS = 2
@@ -39,6 +45,8 @@ class NewLayout:
     fields: tuple[str, ...] | None = None
     date_format: str | None = None
     hashed_folders: int = 0
+    roots: int = 0
+    """How many other roots there are."""
 
     @classmethod
     def of(cls, config: TableConfig) -> NewLayout:
@@ -53,7 +61,8 @@ class NewLayout:
         if names is not None:
             fields = tuple(name.strip() for name in names.split(",") if name.strip())
         folders = 0 if keys.HASHED_FOLDERS not in given else _FOLDERS.value(given)
-        found = cls(fields, given.get(keys.NEW_PARTITION_FORMAT), folders)
+        roots = len([each for each in given.get(keys.OTHER_ROOTS, "").split(",") if each.strip()])
+        found = cls(fields, given.get(keys.NEW_PARTITION_FORMAT), folders, roots)
         found._check(config)
         return found
 
@@ -88,6 +97,11 @@ class NewLayout:
             )
         if self.hashed_folders:
             self._check_hashed(config)
+        if self.roots and not known:
+            raise InvalidInput(
+                f"{keys.OTHER_ROOTS}: a partition as a whole lies below one root, and table "
+                f"{config.name} has no partition columns"
+            )
 
     def _check_hashed(self, config: TableConfig) -> None:
         """Other engines take folders for values where there are as many of them as columns."""

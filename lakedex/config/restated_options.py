@@ -168,6 +168,7 @@ _RESTATED: Final[
     ),
     ((keys.CDC_ENABLED,), str.lower, lambda config: flag_text(config.cdc_enabled)),
     ((keys.HASHED_FOLDERS,), _same, lambda config: config.raw.get(keys.HASHED_FOLDERS, "")),
+    ((keys.OTHER_ROOTS,), _same, lambda config: config.raw.get(keys.OTHER_ROOTS, "")),
     (
         (keys.TIMELINE_LAYOUT_VERSION,),
         _same,
@@ -184,7 +185,6 @@ _ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "hoodie.datasource.write.record.merger.impls": ("",),
     "hoodie.write.record.merge.custom.implementation.classes": ("",),
     keys.PARTIAL_UPDATE_MODE: ("", "none"),
-    keys.OTHER_ROOTS: ("",),
     "hoodie.write.lock.provider": tuple(
         f"{_LOCK_PACKAGE}{name}".lower()
         for name in (

@@ -136,6 +136,7 @@ def partition_layout(config: TableConfig) -> PartitionLayout:
         derived_fields=frozenset(derived),
         newer_fields=new.fields or (),
         hashed_folders=new.hashed_folders,
+        has_roots=bool(new.roots),
     )
 
 

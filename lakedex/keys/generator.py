@@ -24,7 +24,7 @@ from lakedex.config.keys import CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DA
 from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of, values_of
-from lakedex.keys.hashed_folders import with_hashed_folders
+from lakedex.keys.hashed_folders import with_hashed_folders, with_roots
 from lakedex.keys.partition_level import PartitionLevel
 from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT
 from lakedex.keys.timebased import TimeFormat
@@ -51,6 +51,8 @@ class KeyGenerator:
     levels: tuple[PartitionLevel, ...] = ()
     hashed_folders: int = 0
     """Of how many folders one stands before each path; 0 for none."""
+    roots: int = 0
+    """Below how many other roots paths lie; 0 for the table's own."""
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> KeyGenerator:
@@ -78,7 +80,7 @@ class KeyGenerator:
         for level in levels:
             level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
         named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
-        return cls(fields, named, levels, new.hashed_folders)
+        return cls(fields, named, levels, new.hashed_folders, new.roots)
 
     @property
     def is_automatic(self) -> bool:
@@ -129,7 +131,9 @@ class KeyGenerator:
             level.names(values_of(rows, level.field, role=_PARTITION_ROLE)) for level in self.levels
         ]
         paths = names[0] if len(names) == 1 else pc.binary_join_element_wise(*names, "/")
-        return with_hashed_folders(paths, self.hashed_folders) if self.hashed_folders else paths
+        if self.hashed_folders:
+            paths = with_hashed_folders(paths, self.hashed_folders)
+        return with_roots(paths, self.roots) if self.roots else paths
 
 
 def key_generator_type(config: TableConfig) -> KeyGeneratorType:

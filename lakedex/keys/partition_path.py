@@ -17,7 +17,7 @@ from datetime import date
 
 import pyarrow as pa
 
-from lakedex.keys.hashed_folders import without_hashed_folder
+from lakedex.keys.hashed_folders import without_hashed_folder, without_root
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null, and for the empty string too."""
@@ -55,6 +55,8 @@ class PartitionLayout:
     """The columns of newer folders, where those have fewer levels."""
     hashed_folders: int = 0
     """Of how many folders one may stand before a path; it says nothing of values."""
+    has_roots: bool = False
+    """Whether a path may lie below another root."""
 
     def values(self, path: str, types: dict[str, pa.DataType]) -> dict[str, PartitionValue]:
         """The values of the partition columns in a partition path.
@@ -89,6 +91,8 @@ class PartitionLayout:
 
     def _levels(self, path: str) -> dict[str, str]:
         """The text of each column that the path has a level for; none when they are mixed up."""
+        if self.has_roots:
+            path = without_root(path)
         if self.hashed_folders:
             path = without_hashed_folder(path, self.hashed_folders)
         levels = path.split("/")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -23,7 +23,8 @@ from lakedex.expr.coercion import Family, family
 from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import columns_of
 from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
-from lakedex.index.expression.definition import expression_text
+from lakedex.index.expression.definition import BLOOM_FLAVOUR, expression_text
+from lakedex.index.expression.filter_options import FILTER_OPTIONS, check_filter_options
 from lakedex.index.expression.own import own_options, source_names
 from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
@@ -128,7 +129,11 @@ def create_expression_index(
         UnsupportedFeature: The function or the kind of index; the table is as it was.
         CommitConflict: Another writer was first; the table is as it was.
     """
-    own = {key: value for key, value in options.items() if key == EXPR or key in _OPTIONS}
+    own = {
+        key: value
+        for key, value in options.items()
+        if key == EXPR or key in _OPTIONS or key in FILTER_OPTIONS
+    }
     rest = {key: value for key, value in options.items() if key not in own}
     asked = writer.with_options(rest)
     zone = asked.target().options.metadata.session_zone or _DEFAULT_ZONE
@@ -140,7 +145,15 @@ def create_expression_index(
         raise InvalidInput(f"table {snapshot.config.name} has the index {there} already")
     check_index_name(name)
     flavour = _flavour(name, using)
-    return add(writer, rest, _checked_target(snapshot, name, flavour, columns, own, zone, check))
+    sizes = {key: own.pop(key) for key in FILTER_OPTIONS if key in own}
+    if sizes and flavour != BLOOM_FLAVOUR:
+        raise InvalidInput(f"the option {next(iter(sizes))} is for {BLOOM_FLAVOUR}, not {flavour}")
+    check_filter_options(name, sizes)
+    target = _checked_target(snapshot, name, flavour, columns, own, zone, check)
+    if sizes:
+        made = replace(target.definition, options={**target.definition.options, **sizes})
+        target = replace(target, definition=made)
+    return add(writer, rest, target)
 
 
 def _checked_target(

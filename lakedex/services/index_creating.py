@@ -71,6 +71,8 @@ _AS_IT_IS = "identity"
 _VERSION = 2
 MOST_COLUMNS: Final = 16
 """Of one secondary index."""
+_OLDER_KINDS = {"col_stats": _COLUMN_STATS}
+_OLDER_EXPR = "func"
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
@@ -114,7 +116,8 @@ def create_index(
         CommitConflict: Another writer was first; the table is as it was.
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
-    chosen = {**function, **(options or {})}
+    using = _OLDER_KINDS.get(using.lower(), using)
+    chosen = {**function, **_with_newer_names(name, options or {})}
     now = wait and not _IN_BACKGROUND.value(chosen)
     create = partial(
         create_expression_index,
@@ -135,6 +138,18 @@ def create_index(
     return _create_of_columns(
         writer, name, wanted, kind, options=chosen, if_missing=if_missing, wait=wait
     )
+
+
+def _with_newer_names(index: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Options as Hudi names them now: RFC-63 and early releases call the function `func`."""
+    given = dict(options)
+    older = given.pop(_OLDER_EXPR, None)
+    if older is not None and given.setdefault(EXPR, older) != older:
+        raise InvalidInput(
+            f"the function of index {index} is {given[EXPR]!r} by {EXPR}, and {older!r} by "
+            f"{_OLDER_EXPR}"
+        )
+    return given
 
 
 def _create_of_columns(

@@ -16,6 +16,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.generator import KeyGenerator
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.other_roots import list_roots
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import update_properties
 from lakedex.txn.lock import open_lock
@@ -30,6 +31,7 @@ def evolve_partitions(
     by: str | Sequence[str] | None = None,
     date_format: str | None = None,
     hashed_folders: int | None = None,
+    roots: str | Sequence[str] | None = None,
 ) -> None:
     """Put new files into folders of another form; what is None stays as it is.
 
@@ -39,6 +41,8 @@ def evolve_partitions(
         by: The partition columns of new files, fewer than the table has.
         date_format: The pattern of new folders that are formatted times.
         hashed_folders: So many folders, one of which stands before each new partition.
+        roots: Addresses outside of the table, one of which each new partition lies below; the
+            storage option of the same name allows them.
 
     Raises:
         InvalidInput: the table cannot have such folders; it is as it was.
@@ -51,6 +55,8 @@ def evolve_partitions(
         changes[keys.NEW_PARTITION_FORMAT] = date_format
     if hashed_folders is not None:
         changes[keys.HASHED_FOLDERS] = str(hashed_folders)
+    if roots is not None:
+        changes[keys.OTHER_ROOTS] = roots if isinstance(roots, str) else ",".join(roots)
     change_layout(address, patience, changes)
 
 
@@ -64,13 +70,15 @@ def change_layout(
         UnsupportedFeature: writers would not find records in the old folders any more.
     """
     if not changes:
-        raise InvalidInput("evolving partitions needs columns, a date format or hashed folders")
+        raise InvalidInput("evolving partitions needs columns, a date format, folders or roots")
     storage = address.open()
     with open_lock(storage, patience.lock):
         snapshot = Snapshot.open(storage)
         check_writable(snapshot)
         _check_findable(snapshot, read_own_properties(storage))
         _check_folders(snapshot, changes)
+        if keys.OTHER_ROOTS in changes:
+            list_roots(storage, changes[keys.OTHER_ROOTS])
         update_properties(storage, changes)
 
 

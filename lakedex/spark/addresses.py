@@ -1,7 +1,7 @@
 """Where tables lie, as Spark understands paths, and how their stores are reached.
 
 Settings come from Hadoop's configuration as the session has it, those of one bucket before those
-of all. They are never logged.
+of all. They are never logged. `lakedex.partition.roots`, of the session too, allows other roots.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from lakedex.errors import InvalidInput
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.roots import ROOTS_OPTION
 
 _S3_SETTINGS = (
     "access.key",
@@ -49,6 +50,9 @@ def address_of(
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     url = path if _SCHEME.match(path) else _in_default_store(conf, path)
     settings = _s3_settings(conf, url) if urlsplit(url).scheme.lower() in _S3_SCHEMES else {}
+    allowed = conf.get(ROOTS_OPTION)
+    if allowed:
+        settings[ROOTS_OPTION] = str(allowed)
     return StorageAddress.of(url, {**settings, **(options or {})})
 
 

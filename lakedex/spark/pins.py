@@ -22,6 +22,7 @@ from lakedex.prune import Report
 from lakedex.read.changes import Changes, find_changes
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.roots import FOLDER_START
 from lakedex.table import Snapshot
 from lakedex.table.schema_resolution import has_retyped_columns
 
@@ -76,9 +77,16 @@ class Pin:
         whole_files = is_parquet and not changed and not config.drop_partition_columns
         return whole_files and self.changes is None
 
+    @cached_property
+    def _has_roots(self) -> bool:
+        """Whether slices may lie where only our own storage finds them."""
+        return keys.OTHER_ROOTS in self.snapshot.config.raw
+
     def is_native(self, file_slice: FileSlice) -> bool:
         """Whether a slice goes to Spark's own reader."""
         if file_slice.base is None or not self.reads_natively:
+            return False
+        if self._has_roots and file_slice.partition.startswith(FOLDER_START):
             return False
         return not file_slice.logs or self.spec.query_type == QueryType.READ_OPTIMIZED.value
 

@@ -352,7 +352,9 @@ class SparkTable(TableViews):
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))
 
-    def evolve_partitions(self, by: str | Sequence[str] | None = None, **how: str | int) -> None:
+    def evolve_partitions(
+        self, by: str | Sequence[str] | None = None, **how: str | int | Sequence[str]
+    ) -> None:
         """Put new files into other folders; see `services.partition_evolving`."""
         evolve_partitions(self._address, self.writer().target().patience, by=by, **how)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@
 | `hdfs://host:port/folder` | HDFS, through pyarrow and an installed libhdfs |
 
 Addresses are literal but for `file:` ones, which are percent-decoded as `Path.as_uri` writes
-them.
+them. The option `lakedex.partition.roots` allows the table to keep files in other places too.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from lakedex.storage.local import LocalStorage
 from lakedex.storage.object_options import SCHEMES
 from lakedex.storage.paths import normalise_folder
 from lakedex.storage.protocol import Storage
+from lakedex.storage.roots import ROOTS_OPTION, RootsStorage, root_addresses
 
 try:
     from lakedex.storage.object_open import open_object_storage
@@ -54,10 +55,24 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
         lakedex.errors.InvalidInput: storage scheme 'ftp' is not supported
     """
     given = dict(options or {})
+    allowed = root_addresses(given.pop(ROOTS_OPTION, ""))
+    base = _open_one(url, given)
+    if not allowed:
+        return base
+    scheme = _scheme(url)
+
+    def open_root(address: str) -> Storage:
+        # What reaches one kind of store says nothing of another.
+        is_alike = SCHEMES.get(_scheme(address)) == SCHEMES.get(scheme)
+        return _open_one(address, given if is_alike else {})
+
+    return RootsStorage(base, allowed, open_root)
+
+
+def _open_one(url: str, given: dict[str, str]) -> Storage:
     if url == "" or "\x00" in url:
         raise InvalidInput("the address of a table must be a text that is not empty")
-    match = _SCHEME.match(url)
-    scheme = match.group(1).lower() if match else ""
+    scheme = _scheme(url)
     if scheme in {"", "file"}:
         return _open_local(url, given)
     _, _, rest = url.partition("://")
@@ -69,6 +84,11 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
             raise StorageError(f"{scheme}:// needs the package obstore, which is not installed")
         return open_object_storage(scheme, authority, prefix, given)
     raise InvalidInput(f"storage scheme {scheme!r} is not supported")
+
+
+def _scheme(url: str) -> str:
+    match = _SCHEME.match(url)
+    return match.group(1).lower() if match else ""
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]+):/")

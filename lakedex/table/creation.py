@@ -12,6 +12,7 @@ from lakedex.config import TableConfig, format_properties, keys
 from lakedex.errors import AlreadyExists, InvalidInput
 from lakedex.filegroup import parse_data_file
 from lakedex.storage import Storage
+from lakedex.table.other_roots import list_roots
 from lakedex.table.own_properties import propose_own_properties, settle_own_properties
 from lakedex.table.spec import TableSpec
 from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH
@@ -31,6 +32,8 @@ def create_table(storage: Storage, spec: TableSpec) -> TableConfig:
     resolved = spec.resolve()
     _check_place(storage)
     _make_folders(storage, resolved.config)
+    if keys.OTHER_ROOTS in resolved.config.raw:
+        list_roots(storage, resolved.config.raw[keys.OTHER_ROOTS])
     kept = resolved.kept
     now = datetime.now(UTC)
     comment = f"Updated at {now:%Y-%m-%dT%H:%M:%S.%f}Z\n{now:%a %b %d %H:%M:%S} UTC {now:%Y}"

@@ -101,7 +101,7 @@ class TableSpec:
         props |= {
             name: value.strip()
             for name, value in given.items()
-            if is_timebased(name) or name == keys.HASHED_FOLDERS
+            if is_timebased(name) or name in (keys.HASHED_FOLDERS, keys.OTHER_ROOTS)
         }
         config = TableConfig.from_properties(props, keys.PROPERTIES_FILE)
         if config.drop_partition_columns:

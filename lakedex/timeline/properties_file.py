@@ -23,8 +23,9 @@ from lakedex.config.properties_text import (
     parse_properties,
 )
 from lakedex.config.table_config import TableConfig
-from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, TableNotFound
+from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, InvalidInput, TableNotFound
 from lakedex.storage.protocol import Storage
+from lakedex.storage.roots import RootsStorage
 
 PROPERTIES_PATH = f"{keys.META_FOLDER}/{keys.PROPERTIES_FILE}"
 BACKUP_PATH = f"{keys.META_FOLDER}/{keys.PROPERTIES_BACKUP_FILE}"
@@ -39,21 +40,36 @@ def load_table_config(storage: Storage) -> TableConfig:
         TableNotFound: there is neither a properties file nor its backup.
         CorruptFile: the file stays half written, or its checksum is wrong.
         UnsupportedFeature: the table has a version that lakedex does not read.
+        InvalidInput: it has files in other roots, which are not allowed.
     """
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_WAIT_S * attempt)
         path, data = _read_either(storage)
         try:
-            return _config_of(data, path)
+            config = _config_of(data, path)
         except CorruptFile:
-            if attempt == _ATTEMPTS - 1:
-                # Who died while he wrote it left the backup beside what he had written.
-                backup = _whole_backup(storage)
-                if backup is None:
-                    raise
-                return _config_of(backup, BACKUP_PATH)
+            if attempt < _ATTEMPTS - 1:
+                continue
+            # Who died while he wrote it left the backup beside what he had written.
+            backup = _whole_backup(storage)
+            if backup is None:
+                raise
+            config = _config_of(backup, BACKUP_PATH)
+        _check_roots(storage, config)
+        return config
     raise TableNotFound(f"no Hudi table at {storage.root}")
+
+
+def _check_roots(storage: Storage, config: TableConfig) -> None:
+    """A table does not say alone where else is read: whoever opens it allows it."""
+    roots = config.raw.get(keys.OTHER_ROOTS)
+    if roots and not isinstance(storage, RootsStorage):
+        raise InvalidInput(
+            f"table {config.name} at {storage.root} keeps files in other roots ({roots[:300]}); "
+            f"whoever trusts it opens it with the storage option {keys.OTHER_ROOTS}, which names "
+            "them or folders above them"
+        )
 
 
 def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> TableConfig:

@@ -10,7 +10,17 @@ from lakedex.spark.sql.extra_grammar import parse_extra
 
 def test_statements_are_read():
     assert parse_extra("show indexes from `a b`.t;").table == ("a b", "t")
+    assert parse_extra("SHOW INDEXES FROM TABLE db.t").table == ("db", "t")
+    assert parse_extra("SHOW INDEXES IN table").table == ("table",)
     assert parse_extra("REFRESH INDEX i ON TABLE t").name == "i"
+    made = parse_extra(
+        "CREATE INDEX i ON t USING bloom_filters (upper(name)) "
+        "OPTIONS ('a.b' = 'x', lakedex.covering = true, n 3);"
+    )
+    assert made.settings == {"a.b": "x", "lakedex.covering": "true", "n": "3"}
+    assert (made.expression.strip(), made.columns) == ("upper(name)", ())
+    made = parse_extra("CREATE INDEX i ON t USING column_stats(last_name) (expr='upper')")
+    assert (made.columns, made.settings) == (("last_name",), {"expr": "upper"})
     dropped = parse_extra("DROP INDEX IF EXISTS i")
     assert (dropped.name, dropped.table, dropped.if_exists) == ("i", (), True)
     call = parse_extra("CALL system.show_commits('t', -1, 2.5, TRUE, x => NULL) -- so")
@@ -28,6 +38,10 @@ def test_statements_are_read():
         ("SHOW INDEXES FROM", 17, "the name of a table is expected"),
         ("SHOW INDEXES FROM t x", 20, "the statement should end"),
         ("DROP INDEX IF i", 14, "EXISTS is expected"),
+        ("CREATE INDEX i ON t (name)", 21, "columns of an index"),
+        ("CREATE INDEX i ON t (upper(name)) OPTIONS (a = b)", 47, "a text, a number"),
+        ("CREATE INDEX i ON t (upper(name)) OPTIONS (a = 1, a = 2)", 50, "given twice"),
+        ("CREATE INDEX i ON t (upper(name)) x", 34, "the statement should end"),
         ("REFRESH INDEX i t", 16, "ON is expected"),
         ("CALL p('a' 'b')", 11, "a comma or a closing parenthesis"),
         ("CALL p(x => 1, 2)", 15, "after one with a name"),

@@ -5,7 +5,7 @@ A filter knows texts that are not empty: Hudi's filters take neither null nor th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +13,9 @@ import pyarrow.compute as pc
 from lakedex.errors import LakedexError
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.column_ranges import ColumnRanges
+from lakedex.index.expression.filter_options import error_rate, least_entries
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.written import BloomText, ExpressionNotes
-
-_LEAST_ENTRIES = 10
-_ERROR_RATE = 1e-6
 
 
 class ExpressionTaker:
@@ -54,7 +52,7 @@ class ExpressionTaker:
             self.lack(target, partition)
             return
         if target.is_bloom:
-            code, text = _filter(values)
+            code, text = _filter(values, target.definition.options)
             self._blooms[target.name].append(BloomText(partition, file, code, text))
         else:
             column = pa.table({target.name: values})
@@ -82,9 +80,9 @@ class ExpressionTaker:
         return found
 
 
-def _filter(values: pa.ChunkedArray) -> tuple[str, str]:
+def _filter(values: pa.ChunkedArray, options: Mapping[str, str]) -> tuple[str, str]:
     texts = values.cast(pa.string())
     texts = texts.filter(pc.greater(pc.binary_length(texts), 0)).unique()
-    bloom = BloomFilter.create_simple(max(len(texts), _LEAST_ENTRIES), _ERROR_RATE)
+    bloom = BloomFilter.create_simple(max(len(texts), least_entries(options)), error_rate(options))
     bloom.add(texts)
     return bloom.type_code, bloom.encode()

@@ -1,9 +1,10 @@
 """The statements that Spark's grammar lacks, read token by token.
 
-SHOW INDEXES [FROM | IN] table
+SHOW INDEXES [FROM | IN] [TABLE] table
 REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
-CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (column or expression, ...)
+CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (expression)
+    [[OPTIONS] (option = value, ...)]
 CALL [system .] procedure ( [name =>] literal, ... )
 
 EXPLAIN may stand before each.
@@ -37,6 +38,10 @@ class Extra:
     """The kind of an index."""
     expression: str = ""
     """What an index is on, with blanks for all that stands before it, so that places are right."""
+    columns: tuple[str, ...] = ()
+    """The columns of an index that is on no expression."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """The options of an index."""
     is_explained: bool = False
     """Whether EXPLAIN stands before it."""
     position: int = 0
@@ -97,6 +102,8 @@ class _Reader:
     def show(self) -> Extra:
         self._at = 2
         _ = self._took("FROM") or self._took("IN")
+        if self._next.kind in (Kind.WORD, Kind.NAME):
+            self._took("TABLE")
         table = self._name_parts("the name of a table")
         self._end()
         return Extra("show indexes", table=table)
@@ -119,7 +126,10 @@ class _Reader:
         return Extra("drop index", name, table, if_exists=if_exists, position=position)
 
     def create(self) -> Extra:
-        """Only what Spark's own grammar refused comes here: an index on an expression."""
+        """Only what Spark's own grammar refused comes here.
+
+        That is an index on an expression, or options in parentheses alone, as RFC-63 has them.
+        """
         self._at = 2
         if_missing = self._if("NOT", "EXISTS")
         name = self._name("the name of an index")
@@ -128,10 +138,15 @@ class _Reader:
         self._need("(")
         first = self._token
         last = self._closing()
-        if first is last or _SIGNS.isdisjoint(self._text[first.start : last.start]):
-            raise complaint(self._text, first.start, "columns of an index are expected")
+        content = self._text[first.start : last.start]
+        is_expression = not _SIGNS.isdisjoint(content)
         self._need(")")
+        is_bare = self._token.keyword == "("
+        if first is last or not (is_expression or is_bare):
+            raise complaint(self._text, first.start, "columns of an index are expected")
+        settings = self._options() if self._took("OPTIONS") or is_bare else {}
         self._end()
+        columns = () if is_expression else tuple(each.strip(" `") for each in content.split(","))
         return Extra(
             "create index",
             name,
@@ -139,7 +154,9 @@ class _Reader:
             if_exists=if_missing,
             position=first.start,
             using=using,
-            expression=" " * first.start + self._text[first.start : last.start],
+            expression=" " * first.start + content if is_expression else "",
+            columns=columns,
+            settings=settings,
         )
 
     def call(self) -> Extra:
@@ -154,7 +171,7 @@ class _Reader:
         while not self._took(")"):
             if (arguments or named) and not self._took(","):
                 raise self._wrong("a comma or a closing parenthesis is expected")
-            if self._tokens[min(self._at + 1, len(self._tokens) - 1)].value == "=>":
+            if self._next.value == "=>":
                 place = self._token.start
                 key = self._name("the name of a parameter").lower()
                 if key in named:
@@ -177,9 +194,32 @@ class _Reader:
             named_places=named_places,
         )
 
+    def _options(self) -> dict[str, str]:
+        """Options in parentheses: names or texts, each with a value."""
+        self._need("(")
+        found: dict[str, str] = {}
+        while not self._took(")"):
+            if found and not self._took(","):
+                raise self._wrong("a comma or a closing parenthesis is expected")
+            place = self._token.start
+            if self._token.kind is Kind.STRING:
+                key = str(self._literal())
+            else:
+                key = ".".join(self._name_parts("the name of an option"))
+            _ = self._took("=") or self._took("==")
+            value = self._literal()
+            if key in found or value is None:
+                raise complaint(self._text, place, f"{key} is given twice, or as null")
+            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return found
+
     @property
     def _token(self) -> Token:
         return self._tokens[self._at]
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     def _took(self, word: str) -> bool:
         if self._token.keyword != word:

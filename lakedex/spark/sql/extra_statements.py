@@ -57,9 +57,9 @@ def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | N
                 context,
                 named,
                 extra.name,
-                [extra.expression],
+                [extra.expression] if extra.expression else extra.columns,
                 using=extra.using,
-                settings={},
+                settings=extra.settings,
                 if_missing=extra.if_exists,
             )
         )

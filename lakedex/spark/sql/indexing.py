@@ -24,7 +24,9 @@ def create(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(plan.table()))
     if named is None:
         return None
-    columns = [".".join(map(str, listed(pair._1().name()))) for pair in listed(plan.columns())]
+    pairs = listed(plan.columns())
+    columns = [".".join(map(str, listed(pair._1().name()))) for pair in pairs]
+    settings = _settings(mapped(plan.properties()), [mapped(pair._2()) for pair in pairs])
     return Prepared(
         partial(
             create_index,
@@ -33,10 +35,22 @@ def create(context: Context, statement: Statement) -> Prepared | None:
             str(plan.indexName()),
             columns,
             using=str(plan.indexType()),
-            settings=mapped(plan.properties()),
+            settings=settings,
             if_missing=bool(plan.ignoreIfExists()),
         )
     )
+
+
+def _settings(of_index: dict[str, str], of_columns: Sequence[dict[str, str]]) -> dict[str, str]:
+    """The options of an index, with those that stand behind its column."""
+    given = [each for each in of_columns if each]
+    if given and len(of_columns) > 1:
+        raise InvalidInput("options of one column of several: OPTIONS stand behind the columns")
+    found = dict(of_index)
+    for name, value in (given[0] if given else {}).items():
+        if found.setdefault(name, value) != value:
+            raise InvalidInput(f"the option {name} is {found[name]!r} and {value!r}")
+    return found
 
 
 def drop(context: Context, statement: Statement) -> Prepared | None:

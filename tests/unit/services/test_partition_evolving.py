@@ -172,7 +172,7 @@ def test_folders_that_could_be_misread_are_refused(tmp_path):
             table.evolve(**wrong)
     assert Path(table.path, ".hoodie/hoodie.properties").read_bytes() == before
     roots = {"lakedex.partition.roots": "s3://a/b,s3://x/y"}
-    with pytest.raises(UnsupportedFeature, match=r"lakedex\.partition\.roots"):
+    with pytest.raises(InvalidInput, match=r"lakedex\.partition\.roots"):
         table.writer.with_options(roots).bulk_insert(source([event("1", "2022-10-01")], SCHEMA))
     one = Events(tmp_path / "one", partition="org_id")
     with pytest.raises(InvalidInput, match="take the folder for a value"):

@@ -1,0 +1,69 @@
+"""Names of kinds and options of indexes that scripts for Hudi, old and new, use."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import lakedex
+from lakedex.errors import InvalidInput
+from lakedex.services.index_creating import create_index, refresh_index
+from tests.support.write_lab import Lab, source
+
+SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ver", pa.int64())])
+ROWS = [{"id": name, "p": name[0].lower(), "ver": 1} for name in ("Ann", "bob", "Cem")]
+
+
+@pytest.fixture
+def people(tmp_path) -> Lab:
+    table = Lab(tmp_path, schema=SCHEMA)
+    table.writer.insert(source(ROWS, SCHEMA))
+    return table
+
+
+def sizes(table: Lab, name: str) -> list[int]:
+    found = lakedex.open(table.path).metadata(f"expr_index_{name}").to_pylist()
+    return [len(each["BloomFilterMetadata"]["bloomFilter"]) for each in found]
+
+
+def test_the_words_of_the_proposal_are_those_of_hudi_today(people):
+    create_index(people.writer, "up", "id", using="col_stats", options={"func": "upper"})
+    (made,) = [each for each in lakedex.open(people.path).indexes() if each.name == "expr_index_up"]
+    assert (made.function, made.kind) == ("upper", "expr_index")
+    definition = lakedex.open(people.path).snapshot.definitions["expr_index_up"]
+    assert (definition.index_type, dict(definition.options)) == ("column_stats", {"expr": "upper"})
+    assert len(people.rows("upper(id) = 'BOB'")) == 1
+    both = {"func": "upper", "expr": "lower"}
+    with pytest.raises(InvalidInput, match="'lower' by expr, and 'upper' by func"):
+        create_index(people.writer, "two", "id", using="column_stats", options=both)
+
+
+def test_filters_are_as_large_as_their_options_say(people):
+    given = {"expr": "lower", "fpp": "0.01", "numentries": "5000", "filtertype": "SIMPLE"}
+    create_index(people.writer, "wide", "id", using="bloom_filters", options=given)
+    create_index(people.writer, "plain", "lower(id)", using="bloom_filters")
+    assert min(sizes(people, "wide")) > 10 * max(sizes(people, "plain"))
+    definition = lakedex.open(people.path).snapshot.definitions["expr_index_wide"]
+    assert dict(definition.options) == given
+    before = sizes(people, "wide")
+    refresh_index(people.writer, "wide")
+    people.writer.upsert(source([ROWS[0] | {"ver": 2}], SCHEMA))
+    assert {*sizes(people, "wide")} == {*before}
+    people.holds([ROWS[0] | {"ver": 2}, *ROWS[1:]], "lower(id) = 'cem'", "lower(id) = 'x'")
+
+
+@pytest.mark.parametrize(
+    ("using", "name", "value"),
+    [
+        ("bloom_filters", "fpp", "1.5"),
+        ("bloom_filters", "fpp", "x"),
+        ("bloom_filters", "numentries", "0"),
+        ("bloom_filters", "numentries", "99999999999"),
+        ("bloom_filters", "filtertype", "lucene"),
+        ("column_stats", "fpp", "0.1"),
+    ],
+)
+def test_filters_that_cannot_be_are_refused_by_the_option(people, using, name, value):
+    with pytest.raises(InvalidInput, match=name):
+        create_index(people.writer, "i", "id", using=using, options={"expr": "lower", name: value})
+    assert "expr_index_i" not in {each.name for each in lakedex.open(people.path).indexes()}
