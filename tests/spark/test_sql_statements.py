@@ -217,7 +217,7 @@ def test_another_writer_is_not_overwritten(lake, spark, monkeypatch):
 
 
 @pytest.mark.parametrize("table_type", ["mor"])
-def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
+def test_tables_by_path_and_in_databases(lake, spark, sql, setting, tmp_path):
     path = tmp_path / "by_path"
     lake.create_table("by_path", "id int, v int", path=path, record_key="id")
     sql(f"INSERT INTO hudi.`{path}` VALUES (1, 1), (2, 2)")
@@ -233,10 +233,11 @@ def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
     sql("INSERT INTO other.t VALUES (7, 7)")
     assert spark.table("other.t").count() == 2
     assert lake.table("other.t").properties["hoodie.database.name"] == "other"
-    spark.conf.set("hoodie.spark.sql.insert.into.operation", "upsert")
-    try:
-        sql("INSERT INTO other.t VALUES (7, 8)")
-    finally:
-        spark.conf.unset("hoodie.spark.sql.insert.into.operation")
+    # What earlier releases of Hudi had for the operation of INSERT counts by itself only.
+    setting("hoodie.sql.insert.mode", "strict")
+    with pytest.raises(Exception, match="7"):
+        sql("INSERT INTO other.t VALUES (7, 9)")
+    setting("hoodie.spark.sql.insert.into.operation", "upsert")
+    sql("INSERT INTO other.t VALUES (7, 8)")
     assert rows_of(spark, "other.t", "id, v") == [(2, 20), (7, 8)]
     sql("DROP TABLE other.t")

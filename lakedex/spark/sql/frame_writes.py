@@ -94,11 +94,7 @@ def _save(context: Context, named: NamedTable, query: Node, given: Mapping[str, 
 
 
 def _options(given: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: str(value)
-        for name, value in given.items()
-        if name.startswith(_OWN_PREFIXES) and name != _OPERATION
-    }
+    return {name: str(value) for name, value in given.items() if name.startswith(_OWN_PREFIXES)}
 
 
 WRITES: Mapping[str, Taken] = {
