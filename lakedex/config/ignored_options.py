@@ -90,7 +90,7 @@ _INDEX: Final = """
     hoodie.simple.index.parallelism hoodie.simple.index.input.storage.level
     hoodie.global.simple.index.parallelism hoodie.global.index.reconcile.parallelism
     hoodie.record.index.use.caching hoodie.record.index.input.storage.level
-    hoodie.index.name hoodie.bucket.index.query.pruning
+    hoodie.bucket.index.query.pruning
     hoodie.metadata.index.async hoodie.metadata.metrics.enable
     hoodie.metadata.dir.filter.regex hoodie.metadata.index.bloom.filter.parallelism
     hoodie.metadata.index.bloom.filter.column.list hoodie.metadata.index.column.stats.parallelism
