@@ -45,5 +45,5 @@ def test_without_a_key_rows_are_added():
     [({WRITE: "delete"}, {}), ({INSERT: "merge"}, {}), ({}, {INSERT: "x"}), ({MODE: "lax"}, {})],
 )
 def test_other_operations_are_refused(told, kept):
-    with pytest.raises(InvalidInput, match="of an INSERT hoodie.* is one of"):
+    with pytest.raises(InvalidInput, match=r"of an INSERT hoodie.* is one of"):
         insert_operation(told, kept, has_key=True)

@@ -148,8 +148,8 @@ def test_before_the_metadata_table_is_compacted_nothing_goes(tmp_path):
 
 
 def test_too_few_commits_to_keep_are_refused(table):
+    limits = {"hoodie.keep.min.commits": "20", "hoodie.keep.max.commits": "10"}
     with pytest.raises(InvalidInput, match=r"hoodie\.keep\.min\.commits=20 must be less"):
-        limits = {"hoodie.keep.min.commits": "20", "hoodie.keep.max.commits": "10"}
         archive_table(table.lab.address, limits)
 
 
