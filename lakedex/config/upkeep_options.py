@@ -67,6 +67,8 @@ class ArchivingOptions:
     Example:
         >>> ArchivingOptions.resolve({"hoodie.keep.max.commits": "40"}).most
         40
+        >>> ArchivingOptions.resolve({"hoodie.keep.max.commits": "10"}).least
+        9
     """
 
     automatic: bool = True
@@ -87,6 +89,11 @@ class ArchivingOptions:
             InvalidInput: a value is wrong, or fewer commits are to stay than must.
         """
         least, most = options.KEEP_LEAST.value(settings), options.KEEP_MOST.value(settings)
+        # Of two limits of which one was chosen, the default of the other gives way.
+        if options.KEEP_LEAST.given(settings) is None:
+            least = min(least, max(most - 1, 1))
+        elif options.KEEP_MOST.given(settings) is None:
+            most = max(most, least + 1)
         if least >= most:
             raise InvalidInput(
                 f"{options.KEEP_LEAST.name}={least} must be less than "

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from pyspark import SparkContext
+from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 
 from lakedex.errors import LakedexError
@@ -40,8 +41,10 @@ class Callback:
         """The answer to one call of the JVM."""
         try:
             return self._handlers[verb](message)
-        except Exception as error:
-            if not isinstance(error, LakedexError):
+        except Exception as raised:
+            # One that Python raised may come back through the JVM.
+            error = self.error_behind(str(raised)) or raised
+            if not isinstance(error, LakedexError | AnalysisException):
                 log.exception("lakedex could not %s", verb)
             text = str(error) or type(error).__name__
             with self._lock:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as fn
 
+from tests.spark.conftest import newest_only
+
 COLUMNS = "id int, name string, ts bigint, city string"
 
 
@@ -76,6 +78,23 @@ def test_writes_of_others_pass(spark, lake, tmp_path):
     rows.write.insertInto("plain_one")
     rows.write.mode("append").saveAsTable("plain_one")
     assert spark.table("plain_one").count() == 2
+
+
+@newest_only
+def test_what_no_parser_saw_is_a_statement_too(spark, table):
+    first = spark.createDataFrame([(1, "a", 1, "oslo"), (2, "b", 1, "rome")], COLUMNS)
+    first.write.insertInto(table)
+    rows = first.withColumns({"id": fn.col("id") + 1, "ts": fn.lit(2)}).alias("s")
+    merging = rows.mergeInto(table, fn.expr("framed.id = s.id"))
+    merging.whenMatched().update({"name": fn.col("s.name")}).whenNotMatched().insertAll().merge()
+    assert [row[:2] for row in values(spark)] == [(1, "a"), (2, "a"), (3, "b")]
+    found = spark.sql(
+        "BEGIN UPDATE framed SET name = 'z' WHERE id = 1; DELETE FROM framed WHERE id = 2; "
+        "SELECT id, name FROM framed ORDER BY id; END"
+    )
+    assert [tuple(row) for row in found.collect()] == [(1, "z"), (3, "b")]
+    with pytest.raises(Exception, match="no column 'nope'"):
+        spark.sql("BEGIN UPDATE framed SET nope = 1; END").collect()
 
 
 def test_caches_follow_writes_of_the_api(lake, spark, table):

@@ -70,6 +70,16 @@ def test_a_script_runs_unchanged(lake, spark, sql, table):
     assert both.collect()[0]["n"] == 1
 
 
+@pytest.mark.parametrize("table_type", ["cow"])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_point_in_time_is_the_same_in_every_zone(sql, setting, table, zone):
+    setting("spark.sql.session.timeZone", zone)
+    for ago, rows in (("0 SECOND", 3), ("2 HOUR", 0)):
+        moment = f"current_timestamp() - INTERVAL {ago}"
+        found = sql(f"SELECT count(*) n FROM {table} TIMESTAMP AS OF {moment}").collect()
+        assert found[0]["n"] == rows
+
+
 def test_inserts_find_their_columns(spark, sql, table):
     sql(f"INSERT INTO {table} (city, id, ts) VALUES ('w', 5, 1)")
     sql(f"INSERT INTO {table} BY NAME SELECT 1L AS ts, 'w' AS city, 6 AS id")
@@ -129,6 +139,11 @@ WRONG = [
         "MERGE INTO {} t USING (SELECT 1 id) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET id = 77",
         InvalidInput,
         "another value of its record key",
+    ),
+    (
+        "SELECT id FROM {} TIMESTAMP AS OF 'never'",
+        InvalidDefinition,
+        "'never' is not a time.*>>>'never'",
     ),
     (
         "SELECT * FROM hudi_table_changes('{}', 'cdc', 'earliest')",
@@ -217,7 +232,7 @@ def test_another_writer_is_not_overwritten(lake, spark, monkeypatch):
 
 
 @pytest.mark.parametrize("table_type", ["mor"])
-def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
+def test_tables_by_path_and_in_databases(lake, spark, sql, setting, tmp_path):
     path = tmp_path / "by_path"
     lake.create_table("by_path", "id int, v int", path=path, record_key="id")
     sql(f"INSERT INTO hudi.`{path}` VALUES (1, 1), (2, 2)")
@@ -233,10 +248,11 @@ def test_tables_by_path_and_in_databases(lake, spark, sql, tmp_path):
     sql("INSERT INTO other.t VALUES (7, 7)")
     assert spark.table("other.t").count() == 2
     assert lake.table("other.t").properties["hoodie.database.name"] == "other"
-    spark.conf.set("hoodie.spark.sql.insert.into.operation", "upsert")
-    try:
-        sql("INSERT INTO other.t VALUES (7, 8)")
-    finally:
-        spark.conf.unset("hoodie.spark.sql.insert.into.operation")
+    # What earlier releases of Hudi had for the operation of INSERT counts by itself only.
+    setting("hoodie.sql.insert.mode", "strict")
+    with pytest.raises(Exception, match="7"):
+        sql("INSERT INTO other.t VALUES (7, 9)")
+    setting("hoodie.spark.sql.insert.into.operation", "upsert")
+    sql("INSERT INTO other.t VALUES (7, 8)")
     assert rows_of(spark, "other.t", "id, v") == [(2, 20), (7, 8)]
     sql("DROP TABLE other.t")

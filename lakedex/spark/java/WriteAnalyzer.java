@@ -10,8 +10,9 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * A session's analyzer, that passes writes of DataFrames into our tables to Python, and queries
- * that name a column which Spark does not find: it may be the name of an index.
+ * A session's analyzer, that passes writes into our tables to Python which no parser saw, such as
+ * those of DataFrames and of a script's statements, and queries that name a column which Spark does
+ * not find: it may be the name of an index.
  *
  * Spark would count Hudi's five columns when it holds the columns of a DataFrame against those of
  * the table, and takes no `writeTo` for such tables. All else goes to the analyzer behind it.
@@ -24,6 +25,9 @@ public final class WriteAnalyzer extends Analyzer {
     LOGICAL + "AppendData",
     LOGICAL + "OverwritePartitionsDynamic",
     LOGICAL + "OverwriteByExpression",
+    LOGICAL + "UpdateTable",
+    LOGICAL + "DeleteFromTable",
+    LOGICAL + "MergeIntoTable",
     LOGICAL + "CreateTableAsSelect",
     LOGICAL + "ReplaceTableAsSelect",
     "org.apache.spark.sql.execution.datasources.CreateTable"

@@ -1,4 +1,4 @@
-"""DataFrames written into a table by its name: insertInto, saveAsTable and writeTo."""
+"""Writes that no parser saw: insertInto, saveAsTable, writeTo, mergeInto, scripts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.saving import run_operation, without_meta_columns
-from lakedex.spark.sql import creating, inserting
+from lakedex.spark.sql import changing, creating, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.inserting import Wanted, prepared_insert
 from lakedex.spark.sql.names import NamedTable
@@ -23,7 +23,9 @@ Handler = Callable[[Context, Statement], Prepared | None]
 
 def _as_statement(handler: Handler) -> Taken:
     def take(context: Context, plan: Node) -> Prepared | None:
-        return handler(context, Statement("", plan, lambda query: query))
+        # A DataFrame's plan has no text, a statement of a script has that of the script.
+        text = optional(plan.origin().sqlText())
+        return handler(context, Statement(str(text or ""), plan, lambda query: query))
 
     return take
 
@@ -94,11 +96,7 @@ def _save(context: Context, named: NamedTable, query: Node, given: Mapping[str, 
 
 
 def _options(given: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: str(value)
-        for name, value in given.items()
-        if name.startswith(_OWN_PREFIXES) and name != _OPERATION
-    }
+    return {name: str(value) for name, value in given.items() if name.startswith(_OWN_PREFIXES)}
 
 
 WRITES: Mapping[str, Taken] = {
@@ -106,6 +104,9 @@ WRITES: Mapping[str, Taken] = {
     f"{_LOGICAL}.AppendData": _append,
     f"{_LOGICAL}.OverwritePartitionsDynamic": _overwrite_partitions,
     f"{_LOGICAL}.OverwriteByExpression": _overwrite_where,
+    f"{_LOGICAL}.UpdateTable": _as_statement(changing.update),
+    f"{_LOGICAL}.DeleteFromTable": _as_statement(changing.delete),
+    f"{_LOGICAL}.MergeIntoTable": _as_statement(merging.merge),
     f"{_LOGICAL}.CreateTableAsSelect": _as_statement(creating.create_as_select),
     f"{_LOGICAL}.ReplaceTableAsSelect": _as_statement(creating.refuse_replace),
     "org.apache.spark.sql.execution.datasources.CreateTable": _save_as_table,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,6 +16,7 @@ from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
+from lakedex.spark.sql.insert_operation import SETTINGS, insert_operation
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
@@ -30,7 +32,6 @@ from lakedex.spark.sql.plans import (
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
-_OPERATION = "hoodie.spark.sql.insert.into.operation"
 _OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.partitionOverwriteMode")
 
 
@@ -99,18 +100,25 @@ def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) ->
             paths = matching_partitions(table, fixed) if fixed else []
             writer.run(kinds.INSERT_OVERWRITE, source, partitions=paths, seen=seen)
     else:
-        run_operation(table, _operation(context, named, table), rows, options)
+        operation, more = _operation(context, named, table, wanted.options)
+        run_operation(table, operation, rows, {**options, **more})
     context.refresh(named)
 
 
-def _operation(context: Context, named: NamedTable, table: SparkTable) -> str:
-    """What INSERT INTO does: the session says, else the table, else rows are added."""
+def _operation(
+    context: Context, named: NamedTable, table: SparkTable, options: Mapping[str, str]
+) -> tuple[str, dict[str, str]]:
+    """What INSERT INTO does: the writer or the session says, else the table."""
     kept = dict(table.properties)
     if named.entry is not None:
         kept |= mapped(named.entry.storage().properties())
         kept |= mapped(named.entry.properties())
-    told = context.spark.conf.get(_OPERATION, None) or kept.get(_OPERATION) or "insert"
-    return str(told).lower()
+    told = {name: context.spark.conf.get(name, None) or "" for name in SETTINGS}
+    told |= {name: value for name, value in options.items() if name in SETTINGS}
+    has_key = bool(table.snapshot.config.record_key_fields)
+    return insert_operation(
+        {name: each for name, each in told.items() if each}, kept, has_key=has_key
+    )
 
 
 def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool:

@@ -184,10 +184,8 @@ def _changes(
     joined, clauses = merged.rows, merged.clauses
     if merged.changes_target:
         joined = _checked_once(joined, keeps_all=keeps_all)
-    news = [
-        _new_value(context, joined, clauses, columns, at).alias(f"{_NEW}{at}")
-        for at in range(len(columns.names))
-    ]
+    found = _new_values(context, joined, clauses, columns)
+    news = [value.alias(f"{_NEW}{at}") for at, value in enumerate(found)]
     deletes = [clause.number for clause in clauses if clause.values is None]
     mark = fn.col(_CLAUSE).isin(deletes) if deletes else fn.expr("false")
     olds = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]
@@ -195,8 +193,7 @@ def _changes(
     mark = fn.coalesce(mark, fn.expr("false"))
     key = fn.col(_IDENTITY[2]).alias(KEY)
     rows = joined.select(key, *news, *olds, mark.alias(DELETE), is_update.alias(_IN_TARGET))
-    for at, field in enumerate(columns):
-        rows = rows.withColumn(field.name, fn.col(f"{_NEW}{at}"))
+    rows = rows.withColumns({name: fn.col(f"{_NEW}{at}") for at, name in enumerate(columns.names)})
     changing = [clause for clause in clauses if clause.group != "source"]
     return rows, {name for each in changing for name in each.values or ()}
 
@@ -219,20 +216,24 @@ def _checked_once(joined: DataFrame, *, keeps_all: bool) -> DataFrame:
     return joined.withColumn(_CLAUSE, fn.when(fn.col(_TIMES) > 1, wrong).otherwise(fn.col(_CLAUSE)))
 
 
-def _new_value(
-    context: Context, joined: DataFrame, clauses: Sequence[Clause], columns: StructType, at: int
-) -> Column:
-    """A column after the MERGE: by the clause of the row, else as it was."""
-    field = columns.fields[at]
-    value = fn.col(f"{OLD}{at}")
-    for clause in clauses:
-        given = (clause.values or {}).get(field.name)
-        if given is None:
-            continue
-        fitted = given
-        kind_of = joined.select(given.alias("value")).schema[0].dataType
+def _new_values(
+    context: Context, joined: DataFrame, clauses: Sequence[Clause], columns: StructType
+) -> list[Column]:
+    """The columns after the MERGE: by the clause of the row, else as they were."""
+    given = [
+        (clause.number, at, clause.values[field.name])
+        for clause in clauses
+        for at, field in enumerate(columns)
+        if clause.values and field.name in clause.values
+    ]
+    # Spark resolves a plan as a whole, so it is asked once for all types.
+    named = [value.alias(f"value_{number}") for number, (_, _, value) in enumerate(given)]
+    types = [field.dataType for field in joined.select(*named).schema] if named else []
+    news = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]
+    for (clause, at, value), kind_of in zip(given, types, strict=True):
+        fitted, field = value, columns.fields[at]
         if kind_of != field.dataType:
             check_assignable(context.plans, kind_of, field)
-            fitted = stored(context.plans, given, field.dataType)
-        value = fn.when(fn.col(_CLAUSE) == clause.number, fitted).otherwise(value)
-    return value
+            fitted = stored(context.plans, value, field.dataType)
+        news[at] = fn.when(fn.col(_CLAUSE) == clause, fitted).otherwise(news[at])
+    return news

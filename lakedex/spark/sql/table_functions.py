@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DateType, TimestampType
 
 from lakedex.api import ReadOptions, Table
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -16,10 +18,11 @@ from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.calls.commits import totals
 from lakedex.spark.sql.calls.files import scheduled_logs
 from lakedex.spark.sql.context import Context
-from lakedex.spark.sql.plans import Node, listed
+from lakedex.spark.sql.plans import Node, kind, listed
 from lakedex.spark.table import SparkTable
 from lakedex.timeline.instant import file_name
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = "latest_state"
 _QUERY_TYPE = "hoodie.datasource.query.type"
 _QUERY_TYPES = ("snapshot", "read_optimized")
@@ -57,9 +60,16 @@ def table_function(context: Context, node: Node) -> Any:  # noqa: ANN401 - a pla
 
 
 def constant(context: Context, expression: Node) -> str:
-    """The value of a constant expression, as text."""
-    column = context.plans.column(expression).cast("string")
-    value = context.spark.range(1).select(column.alias("value")).first()["value"]
+    """The value of a constant expression, as text; a point in time is told with its zone."""
+    if kind(expression) == "Literal" and str(expression.dataType().typeName()) == "string":
+        return str(expression.value().toString())
+    row = context.spark.range(1).select(context.plans.column(expression).alias("value"))
+    if isinstance(row.schema[0].dataType, DateType | TimestampType):
+        # As text it would be in the session's zone, which the timeline knows nothing of.
+        micros = row.selectExpr("unix_micros(CAST(value AS TIMESTAMP)) AS value").first()["value"]
+        value = None if micros is None else _EPOCH + timedelta(microseconds=micros)
+    else:
+        value = row.selectExpr("CAST(value AS STRING) AS value").first()["value"]
     if value is None:
         raise InvalidInput("a time of a table's past must not be null")
     return str(value)
@@ -81,10 +91,10 @@ def _changes(_context: Context, table: SparkTable, given: list[str]) -> DataFram
 
 def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
     """The rows, or only those of base files."""
-    kind = given[0].lower()
-    if kind not in _QUERY_TYPES:
+    wanted = given[0].lower()
+    if wanted not in _QUERY_TYPES:
         raise UnsupportedFeature(f"hudi_query with {given[0]!r} (only {', '.join(_QUERY_TYPES)})")
-    reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, kind)
+    reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, wanted)
     return reader.load(table.path)
 
 

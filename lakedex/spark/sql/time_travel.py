@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.plans import Node, kind, name_parts, optional
 from lakedex.spark.sql.table_functions import constant, table_function
+from lakedex.timeline import load_table_config
+from lakedex.timeline.instant_time import parse_query_time
 
 _TRAVELS = ("RelationTimeTravel", "TimeTravelRelation")
 """What Spark's parser calls it, and Hudi's."""
@@ -29,10 +33,14 @@ def _travelled(context: Context, node: Node) -> Any:  # noqa: ANN401
     named = context.names.find(parts)
     if named is None:
         return None
-    moment = optional(node.version())
-    if moment is None:
-        moment = constant(context, optional(node.timestamp()))
-    rows = context.open(named).to_df(as_of=str(moment))
+    table = context.open(named)
+    said = optional(node.timestamp())
+    moment = str(optional(node.version())) if said is None else constant(context, said)
+    try:
+        parse_query_time(moment, load_table_config(table.address.open()).timezone)
+    except InvalidInput as error:
+        raise _at_its_place(node if said is None else said, error) from error
+    rows = table.to_df(as_of=moment)
     return rows.alias(parts[-1])._jdf.queryExecution().analyzed()
 
 
@@ -41,3 +49,9 @@ def _at_path(context: Context, parts: tuple[str, ...]) -> Any:  # noqa: ANN401
     if named is None:
         return None
     return context.open(named).to_df().alias(parts[-1])._jdf.queryExecution().analyzed()
+
+
+def _at_its_place(node: Node, error: InvalidInput) -> LakedexError:
+    """The error with the part of the statement that it is about, where Spark knows that."""
+    text, at = optional(node.origin().sqlText()), optional(node.origin().startIndex())
+    return error if text is None or at is None else complaint(str(text), int(at), str(error))

@@ -148,8 +148,18 @@ def test_before_the_metadata_table_is_compacted_nothing_goes(tmp_path):
 
 
 def test_too_few_commits_to_keep_are_refused(table):
+    limits = {"hoodie.keep.min.commits": "20", "hoodie.keep.max.commits": "10"}
     with pytest.raises(InvalidInput, match=r"hoodie\.keep\.min\.commits=20 must be less"):
-        archive_table(table.lab.address, {"hoodie.keep.max.commits": "10"})
+        archive_table(table.lab.address, limits)
+
+
+@pytest.mark.parametrize(
+    ("given", "least", "most"),
+    [({"hoodie.keep.max.commits": "10"}, 9, 10), ({"hoodie.keep.min.commits": "40"}, 40, 41)],
+)
+def test_of_two_limits_the_one_that_was_chosen_counts(given, least, most):
+    found = ArchivingOptions.resolve(given)
+    assert (found.least, found.most) == (least, most)
 
 
 def archived(number: int) -> ArchivedInstant:
