@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ from lakedex.prune import (
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
+from lakedex.read.arguments import names_in, texts_in
 from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions
 from lakedex.storage import open_storage
@@ -64,7 +65,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
             raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
-        names = _names("without_indexes", self.without_indexes)
+        names = names_in("without_indexes", self.without_indexes)
         object.__setattr__(self, "without_indexes", frozenset(names))
 
 
@@ -200,7 +201,7 @@ class Table:
                 view,
                 None if tree is None else normalise(tree),
                 report,
-                _names("assuming", assuming),
+                names_in("assuming", assuming),
                 time_zone=self._options.time_zone,
             )
         return report
@@ -228,15 +229,15 @@ class Table:
             keys: Only these keys, a list or an Arrow column; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
-        metadata_partition(*_names("partition", [partition]))
+        metadata_partition(*names_in("partition", [partition]))
         table = self._metadata_table()
         if keys is not None and prefix is not None:
             raise InvalidInput("give keys or a prefix, not both")
         if keys is not None:
             known = self._snapshot.definitions
-            return find_records(table, partition, known.get(partition), _texts("keys", keys))
+            return find_records(table, partition, known.get(partition), texts_in("keys", keys))
         if prefix is not None:
-            prefixes = [prefix] if isinstance(prefix, str) else _names("prefix", prefix)
+            prefixes = [prefix] if isinstance(prefix, str) else names_in("prefix", prefix)
             return table.scan_prefixes(partition, prefixes)
         return table.scan(partition)
 
@@ -357,7 +358,7 @@ class Table:
     def _columns(view: Snapshot, columns: Sequence[str] | None) -> tuple[str, ...]:
         if columns is None:
             return tuple(view.schema.names)
-        names = _names("columns", columns)
+        names = names_in("columns", columns)
         view.read_context.target(names)
         return tuple(names)
 
@@ -378,24 +379,3 @@ def _with_usage(index: IndexInfo, used: IndexUsage) -> IndexInfo:
         bytes_saved=used.bytes_saved,
         last_used=used.last_used or None,
     )
-
-
-def _names(argument: str, given: object) -> list[str]:
-    """The texts of an argument that is a list of them."""
-    if isinstance(given, str):
-        raise InvalidInput(f"{argument} must be a list of names, not the text {given!r}")
-    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidInput(f"{argument} takes names, not {name!r}")
-    return names
-
-
-def _texts(argument: str, given: object) -> pa.Array:
-    """The texts of an argument that is a list or an Arrow column of them."""
-    if not isinstance(given, pa.Array | pa.ChunkedArray):
-        return pa.array(_names(argument, given), pa.string())
-    column = given.cast(pa.string()) if given.type == pa.large_string() else given
-    if column.type != pa.string() or column.null_count:
-        raise InvalidInput(f"{argument} takes texts, none of them null, not {column.type}")
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
