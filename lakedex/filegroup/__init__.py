@@ -9,7 +9,7 @@ from lakedex.filegroup.names import (
     log_file_name,
     parse_data_file,
 )
-from lakedex.filegroup.reading import read_slice
+from lakedex.filegroup.reading import read_slice, read_slices
 from lakedex.filegroup.slices import (
     FileSlice,
     FileSliceId,
@@ -36,4 +36,5 @@ __all__ = [
     "parse_data_file",
     "partition_layout",
     "read_slice",
+    "read_slices",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.filegroup.context import ReadContext
 from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
 from lakedex.filegroup.slices import FileSlice
@@ -17,6 +19,7 @@ from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
+    count_records,
     decode_avro_blocks,
     decode_delete_block,
     decode_parquet_block,
@@ -62,16 +65,57 @@ def slice_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock]:
 
 def read_changes(context: ReadContext, file_slice: FileSlice, target: pa.Schema) -> ChangeSet:
     """The newest change of each key in a slice's log files, rows with the `target` columns."""
-    parts = [
-        _deletes(context, run[0])
-        if run[0].kind is BlockKind.DELETE
-        else _data(context, run, target, file_slice.partition)
-        for run in _runs(context, slice_blocks(context, file_slice))
+    return read_many_changes(context, [file_slice], target)[0]
+
+
+def read_many_changes(
+    context: ReadContext, slices: Sequence[FileSlice], target: pa.Schema
+) -> list[ChangeSet]:
+    """The same for each of many slices, whose log blocks are decoded together.
+
+    Decoding the few records of one slice costs hardly less than decoding those of many.
+    """
+    runs_of = [_runs(context, slice_blocks(context, each)) for each in slices]
+    stored = iter(_decoded_together(context, [run for runs in runs_of for run in runs], target))
+    return [
+        _newest_changes(
+            context,
+            [_part(context, run, next(stored), target, file_slice.partition) for run in runs],
+            target,
+        )
+        for file_slice, runs in zip(slices, runs_of, strict=True)
     ]
+
+
+def _newest_changes(context: ReadContext, parts: list[_Part], target: pa.Schema) -> ChangeSet:
     entries = _joined(context, parts)
     tables = [part.rows for part in parts if part.rows is not None]
     rows = pa.concat_tables(tables).combine_chunks() if tables else target.empty_table()
     return ChangeSet(entries, newest_per_key(entries), rows, _row_of_entry(parts))
+
+
+def _decoded_together(
+    context: ReadContext, runs: list[list[LogBlock]], target: pa.Schema
+) -> list[pa.Table | None]:
+    """The stored rows of the runs of one form, decoded at once; None for runs to decode alone."""
+    by_form: dict[str, list[int]] = {}
+    for number, (first, *_) in enumerate(runs):
+        if _is_alike(context, first, first):
+            by_form.setdefault(first.schema_text, []).append(number)
+    found: list[pa.Table | None] = [None] * len(runs)
+    for numbers in by_form.values():
+        if len(numbers) == 1:
+            continue
+        try:
+            rows = _stored_rows(context, [block for n in numbers for block in runs[n]], target)
+        except LakedexError:
+            continue  # Decoded alone, the run at fault fails in its turn, and no other one.
+        counts = [sum(count_records(block) for block in runs[number]) for number in numbers]
+        starts = [0, *accumulate(counts)]
+        if rows.num_columns:
+            for number, start, count in zip(numbers, starts, counts, strict=False):
+                found[number] = rows.slice(start, count)
+    return found
 
 
 def plain_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock] | None:
@@ -116,11 +160,21 @@ def _is_alike(context: ReadContext, one: LogBlock, other: LogBlock) -> bool:
     return plain and context.history is None and one.schema_text == other.schema_text
 
 
-def _data(context: ReadContext, run: list[LogBlock], target: pa.Schema, partition: str) -> _Part:
+def _part(
+    context: ReadContext,
+    run: list[LogBlock],
+    rows: pa.Table | None,
+    target: pa.Schema,
+    partition: str,
+) -> _Part:
+    """The entries of a run of blocks; `rows` are its stored rows where they are decoded already."""
     block = run[0]
+    if block.kind is BlockKind.DELETE:
+        return _deletes(context, block)
     if block.is_partial and context.history is not None:
         raise UnsupportedFeature(f"partial updates of renamed columns, as in {block.path},")
-    rows = _stored_rows(context, run, target)
+    if rows is None:
+        rows = _stored_rows(context, run, target)
     missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
     rows = context.conform(rows, block.instant_time, target, partition)
     return _part_of(context, rows, context.record_keys(rows), frozenset(missing))

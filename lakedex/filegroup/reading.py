@@ -1,4 +1,4 @@
-"""Reads one file slice: the rows of its base file with its log files merged in.
+"""Reads file slices: the rows of a base file with its log files merged in.
 
 Without log files the base file's rows pass through untouched. With log files the newest change
 of each key is held in memory and laid over the base rows batch by batch.
@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup.context import ReadContext
-from lakedex.filegroup.log_changes import ordering_values, read_changes
+from lakedex.filegroup.log_changes import ordering_values, read_changes, read_many_changes
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.merge import ChangeSet
 
 BATCH_ROWS = 131_072
 
@@ -36,8 +37,40 @@ def read_slice(
     if not file_slice.logs:
         yield from base_rows(context, file_slice, wanted, batch_rows)
         return
-    needed = context.target(list(dict.fromkeys([*columns, *context.merge_columns()])))
+    needed = _with_merge_columns(context, columns)
     changes = read_changes(context, file_slice, needed)
+    yield from _merged(context, file_slice, changes, needed, columns, batch_rows)
+
+
+def read_slices(
+    context: ReadContext, slices: Sequence[FileSlice], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The merged rows of some slices, one after the other, each base file at once.
+
+    The changes of all of them are held in memory.
+    """
+    wanted, needed = context.target(columns), _with_merge_columns(context, columns)
+    with_logs = [each for each in slices if each.logs]
+    changes = iter(read_many_changes(context, with_logs, needed))
+    for file_slice in slices:
+        if file_slice.logs:
+            yield from _merged(context, file_slice, next(changes), needed, columns, None)
+        else:
+            yield from base_rows(context, file_slice, wanted, None)
+
+
+def _with_merge_columns(context: ReadContext, columns: Sequence[str]) -> pa.Schema:
+    return context.target(list(dict.fromkeys([*columns, *context.merge_columns()])))
+
+
+def _merged(
+    context: ReadContext,
+    file_slice: FileSlice,
+    changes: ChangeSet,
+    needed: pa.Schema,
+    columns: Sequence[str],
+    batch_rows: int | None,
+) -> Iterator[pa.Table]:
     for rows in base_rows(context, file_slice, needed, batch_rows):
         ordering = [ordering_values(rows[name]) for name in context.ordering_fields]
         merged = changes.apply(rows, context.record_keys(rows), ordering)

@@ -73,7 +73,11 @@ class ChangeSet:
         source = _replaced(batch.num_rows, matched, self._row[change[matched]])
         changes = self._rows.select(batch.column_names)
         if not self._column_row:
-            return pa.concat_tables([batch, changes]).take(pa.array(source[keep]))
+            both = pa.concat_tables([batch, changes])
+            # Arrow's own allocator hands such blocks back to the system after every slice, and to
+            # get them anew costs more than the copy does.
+            memory = pa.system_memory_pool()
+            return pc.take(both, pa.array(source[keep]), boundscheck=False, memory_pool=memory)
         columns = {}
         for name in batch.column_names:
             of_column = source

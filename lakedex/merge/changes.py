@@ -49,6 +49,10 @@ def newest_per_key(entries: Entries) -> Newest:
     encoded = entries.keys.dictionary_encode()
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     key_count = len(encoded.dictionary)
+    if key_count == len(codes) and not entries.has_column:
+        # No key has two entries, as in most slices.
+        always = np.ones(key_count, dtype=np.bool_)
+        return Newest(codes, entries.is_unconditional if entries.ordering else always)
     arrival = np.arange(len(codes), dtype=np.int64)
     if not entries.ordering:
         last = np.empty(key_count, dtype=np.int64)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from os import cpu_count
 
 import pyarrow as pa
@@ -14,7 +15,12 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.expr.evaluate import filter_table
 from lakedex.expr.tree import Expr, columns_of
-from lakedex.filegroup import FileSlice, ReadContext, read_slice
+from lakedex.filegroup import FileSlice, ReadContext, read_slice, read_slices
+
+_GROUPS_A_WORKER = 4
+"""So many at least, as groups take unequally long."""
+_TOGETHER_BYTES = 16 << 20
+"""The log files of a group have no more bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,30 @@ class Scan:
 def to_table(scan: Scan) -> pa.Table:
     """All rows at once; slices are read in parallel."""
     nothing = _no_rows(scan)
-    workers = min(len(scan.slices), cpu_count() or 1)
+    workers = max(min(len(scan.slices), cpu_count() or 1), 1)
+    groups = _groups(scan.slices, workers)
     if workers <= 1:
-        parts = [_slice_table(scan, file_slice) for file_slice in scan.slices]
+        parts = [_group_tables(scan, group) for group in groups]
     else:
         with ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(lambda each: _slice_table(scan, each), scan.slices))
-    return _joined([nothing, *parts])
+            parts = list(pool.map(lambda group: _group_tables(scan, group), groups))
+    return _joined([nothing, *chain.from_iterable(parts)])
+
+
+def _groups(slices: Sequence[FileSlice], workers: int) -> Iterator[list[FileSlice]]:
+    """The slices in order, with those together that one worker reads at once."""
+    most = max(len(slices) // (workers * _GROUPS_A_WORKER), 1)
+    group: list[FileSlice] = []
+    size = 0
+    for file_slice in slices:
+        own = sum(log.size_bytes for log in file_slice.logs)
+        if group and (len(group) == most or size + own > _TOGETHER_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(file_slice)
+        size += own
+    if group:
+        yield group
 
 
 def to_batches(scan: Scan, *, ahead: int = 2) -> Iterator[pa.RecordBatch]:
@@ -80,10 +103,8 @@ def _read_ahead(scan: Scan, ahead: int) -> Iterator[pa.RecordBatch]:
             yield from batches
 
 
-def _slice_table(scan: Scan, file_slice: FileSlice) -> pa.Table:
-    parts = read_slice(scan.context, file_slice, scan.needed, batch_rows=None)
-    kept = [_kept(scan, part) for part in parts]
-    return _joined(kept) if kept else scan.schema.empty_table()
+def _group_tables(scan: Scan, slices: list[FileSlice]) -> list[pa.Table]:
+    return [_kept(scan, part) for part in read_slices(scan.context, slices, scan.needed)]
 
 
 def _batches(scan: Scan) -> Iterator[list[pa.RecordBatch]]:
