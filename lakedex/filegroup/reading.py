@@ -75,7 +75,12 @@ def _stored_rows(
     try:
         with (
             context.storage.open_parquet_input(path, base.size_bytes) as handle,
-            pq.ParquetFile(handle, coerce_int96_timestamp_unit="us") as file,
+            pq.ParquetFile(
+                handle,
+                coerce_int96_timestamp_unit="us",
+                # To fetch ahead, by other threads, only pays where a request takes its time.
+                pre_buffer=not isinstance(handle, pa.OSFile),
+            ) as file,
         ):
             present = [name for name in file.schema_arrow.names if name in stored]
             if batch_rows is None:

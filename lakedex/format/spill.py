@@ -17,7 +17,12 @@ import pyarrow as pa
 from lakedex.storage.protocol import Storage
 
 _FILE_BYTES = 64 << 20
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+_PACKED_BYTES = 64 << 10
+"""Segments below this size are not compressed: each column would cost more time than it saves."""
+_PLAIN = pa.ipc.IpcWriteOptions()
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+_READING = pa.ipc.IpcReadOptions(use_threads=False)
+"""Tasks run side by side already; a pool costs more than it takes to unpack a few columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,8 @@ class SpillWriter:
     def add(self, rows: pa.Table) -> Segment:
         """Keep rows and answer where they will be."""
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
+        options = _PLAIN if rows.nbytes < _PACKED_BYTES else _PACKED
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
             writer.write_table(rows)
         data = sink.getvalue()
         segment = Segment(self._path(), self._size, data.size, rows.num_rows)
@@ -103,6 +109,8 @@ def read_segments(
 
 
 def _read(storage: Storage, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
-    data = storage.source(segment.path).read(segment.offset, segment.length)
-    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    # The file has the segment at least: nobody need ask the store for its size.
+    end = segment.offset + segment.length
+    data = storage.source(segment.path, end).read(segment.offset, segment.length)
+    table = pa.ipc.open_stream(pa.py_buffer(data), options=_READING).read_all()
     return table if columns is None else table.select(list(columns))

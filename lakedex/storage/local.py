@@ -245,7 +245,7 @@ class LocalStorage:
     def _stat(self, path: str) -> os.stat_result:
         located = self._located(path)
         with self._reading(path):
-            state = Path(located).lstat()
+            state = os.lstat(located)
             if stat.S_ISLNK(state.st_mode):
                 state = Path(self._check_inside(located, path)).stat()
             if not stat.S_ISREG(state.st_mode):

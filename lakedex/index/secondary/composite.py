@@ -72,3 +72,9 @@ def composite_note(
         kept &= right_composites(timeline, definitions)
     right = sorted(kept.union(each.name for each in new if is_own_partition(each.name)))
     return {_RIGHT: ",".join(right)} if right else {}
+
+
+def kept_note(timeline: Timeline, definitions: Mapping[str, IndexDefinition]) -> dict[str, str]:
+    """What a commit without rows says: those that were right before it are so after it."""
+    right = sorted(right_composites(timeline, definitions))
+    return {_RIGHT: ",".join(right)} if right else {}

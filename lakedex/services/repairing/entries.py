@@ -17,6 +17,7 @@ from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.secondary.composite import kept_note
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_sure
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
@@ -97,7 +98,8 @@ def repair_entries(
             if scope.concurrent:
                 raise CommitConflict("the table was written while it was repaired; try again")
             commit_changes(address, engine, transaction.instant, changes, next_time=scope.next_time)
-            return CommitMetadata({}, _said_of_columns(snapshot), operation_type=_OPERATION)
+            said = _said_of_columns(snapshot) | kept_note(snapshot.timeline, snapshot.definitions)
+            return CommitMetadata({}, said, operation_type=_OPERATION)
 
         transaction.commit(prepare, touched=())
 

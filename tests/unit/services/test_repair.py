@@ -145,10 +145,16 @@ def test_a_broken_file_of_the_metadata_table_does_not_brick_the_table(trips, ind
 
 def test_what_the_listing_lost_is_found_before_other_indexes_are_judged(trips):
     # Held against a listing without files, all entries of all other indexes would look stale.
-    for file in (Path(trips.path) / ".hoodie/metadata/files").glob(".*.log.*"):
-        file.write_bytes(b"#HUDI#" + b"\xff" * 40)
+    damage = Damage(Path(trips.path))
+    damage.remove("files", [key for key in damage.keys("files") if not key.startswith("__")])
     report = repaired(trips)
     assert report.repaired.keys() == {"files"}
+
+
+def test_a_listing_whose_logs_are_torn_is_built_anew(trips):
+    for file in (Path(trips.path) / ".hoodie/metadata/files").glob(".*.log.*"):
+        file.write_bytes(b"#HUDI#" + b"\xff" * 40)
+    assert "files" in repaired(trips).rebuilt
 
 
 def test_the_command_repairs_and_says_what_it_did(trips):
