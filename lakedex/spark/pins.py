@@ -29,6 +29,8 @@ from lakedex.table.schema_resolution import has_retyped_columns
 _KEPT_PINS = 64
 _KEPT_PLANS = 16
 FRESH_S = 10.0
+_WITHOUT_INSTANT = (keys.BITMAP_INDEXES, keys.METADATA_PARTITIONS, keys.OWN_METADATA_PARTITIONS)
+"""Properties that change without an instant, as DROP INDEX changes them."""
 
 
 @dataclass(eq=False)
@@ -184,7 +186,8 @@ class Pins:
 def _state(snapshot: Snapshot) -> str:
     """The last instant, and a digest of all that are completed and of what comes without one."""
     completed = snapshot.timeline.completed()
-    digest = hashlib.sha256(snapshot.config.raw.get(keys.BITMAP_INDEXES, "").encode())
+    indexes = (snapshot.config.raw.get(name, "") for name in _WITHOUT_INSTANT)
+    digest = hashlib.sha256("\n".join(indexes).encode())
     for instant in completed:
         digest.update(f"{instant.requested_time} {instant.action.value}\n".encode())
     last = max((instant.requested_time for instant in completed), default="")

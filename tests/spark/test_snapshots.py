@@ -12,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.services.index_dropping import drop_index
 from lakedex.spark import pins
+from lakedex.spark.read_spec import ReadSpec
 from tests.spark.conftest import ROOT, newest_only
 from tests.support.aging import clean
+from tests.support.secondary import Trips
 
 PARTS = 4
 ROWS = 40
@@ -159,3 +162,16 @@ def test_only_what_is_small_is_broadcast(lake, spark, tmp_path, setting):
         both = table.to_df().join(table.to_df(), "_hoodie_record_key")
         plans.append(both._jdf.queryExecution().executedPlan().toString())
     assert ["BroadcastHashJoin" in plan for plan in plans] == [False, True]
+
+
+def test_a_dropped_index_is_not_in_the_next_snapshot(tmp_path):
+    trips = Trips(tmp_path / "t", "mor")
+    trips.writer.insert(trips.rows(("k1", 1, "r1", "oslo")))
+    trips.index("rider")
+    held, spec = pins.Pins(), ReadSpec(str(trips.path))
+    pin = held.newest(spec, trips.address)
+    assert held.newest(spec, trips.address) is pin
+    drop_index(trips.address, "idx_rider", trips.writer.target().patience)
+    found = held.newest(spec, trips.address).snapshot.config.metadata_partitions
+    assert "record_index" in found
+    assert "secondary_index_idx_rider" not in found

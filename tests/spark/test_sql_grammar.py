@@ -23,6 +23,8 @@ def test_statements_are_read():
     assert (made.columns, made.settings) == (("last_name",), {"expr": "upper"})
     dropped = parse_extra("DROP INDEX IF EXISTS i")
     assert (dropped.name, dropped.table, dropped.if_exists) == ("i", (), True)
+    for text in ("SHOW INDEXES IN t", "REFRESH INDEX i ON t", "CREATE INDEX i ON t (upper(n))"):
+        assert parse_extra(text).position == text.index(" t") + 1
     call = parse_extra("CALL system.show_commits('t', -1, 2.5, TRUE, x => NULL) -- so")
     assert call.name == "system.show_commits"
     assert call.arguments == ("t", -1, 2.5, True)

@@ -197,7 +197,7 @@ def test_names_follow_their_tables(lake, spark, tmp_path):
 
 
 @pytest.mark.parametrize("table_type", ["mor"])
-def test_each_copy_of_a_key_is_a_row_of_its_own(spark, sql, table):
+def test_each_copy_of_a_key_is_a_row_of_its_own(spark, sql, table, monkeypatch):
     sql(f"INSERT INTO {table} VALUES (1, 'copy', 9.0, 12, 'x'), (1, 'third', 8.0, 13, 'x')")
     sql(f"UPDATE {table} SET price = price + 1 WHERE id < 3")
     prices = {(1, "a", 2.5), (1, "copy", 10.0), (1, "third", 9.0), (2, "b", 3.5), (3, "c", 3.5)}
@@ -210,8 +210,21 @@ def test_each_copy_of_a_key_is_a_row_of_its_own(spark, sql, table):
     )
     expected = {(1, "a", 2.5), (1, "third", 0.0), (2, "b", 3.5), (3, "c", 3.5), (5, "new", None)}
     assert set(rows_of(spark, table, "id, name, price")) == expected
+    # As for more keys than are asked by their values.
+    monkeypatch.setattr(copies, "_FEW", 0)
     sql(f"DELETE FROM {table} WHERE name = 'third'")
     assert set(rows_of(spark, table, "id, name")) == {(1, "a"), (2, "b"), (3, "c"), (5, "new")}
+
+
+def test_a_change_of_few_rows_takes_few_jobs(lake, spark):
+    lake.sql("CREATE TABLE quick (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id')")
+    lake.sql("INSERT INTO quick VALUES (1, 1), (2, 2)")
+    scheduler = spark._jsparkSession.sparkContext().dagScheduler()
+    before = scheduler.numTotalJobs()
+    lake.sql("UPDATE quick SET v = v + 1 WHERE id = 1")
+    assert scheduler.numTotalJobs() - before <= 6
+    assert rows_of(spark, "quick", "id, v") == [(1, 2), (2, 2)]
+    lake.sql("DROP TABLE quick")
 
 
 def test_another_writer_is_not_overwritten(lake, spark, monkeypatch):

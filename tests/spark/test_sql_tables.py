@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
+from pyspark.errors import ParseException
 
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
 
@@ -87,8 +90,20 @@ def test_procedures_tell(lake, sql, table):
     assert ("hoodie.table.name", table) in values(
         sql(f"CALL show_table_properties('{table}', limit => 99)")
     )
-    sql(f"CALL run_clustering(table => '{table}', order => 'name')")
+    ((_, groups, state, _),) = values(lake.sql(f"CALL run_clustering(table => '{table}')"))
+    assert (groups, state) == (2, "COMPLETED"), "without columns as with Hudi"
     assert len(values(sql(f"CALL show_commits('{table}')"))) == 2
+
+
+def test_what_only_our_grammar_knows_is_not_logged_as_an_error(lake, table, monkeypatch):
+    logged = []
+    monkeypatch.setattr(logging.Logger, "handle", lambda _, record: logged.append(record))
+    lake.sql(f"SHOW INDEXES FROM {table}")
+    lake.sql(f"CALL show_commits('{table}')")
+    lake.sql(f"DROP INDEX IF EXISTS nope ON {table}")
+    assert [each for each in logged if each.levelno >= logging.WARNING] == []
+    with pytest.raises(ParseException, match="INDICES"):
+        lake.sql(f"SHOW INDICES FROM {table}")
 
 
 def test_services_are_planned_and_run(lake, table, table_type):

@@ -84,6 +84,19 @@ public final class StatementParser implements InvocationHandler {
     return parser;
   }
 
+  /**
+   * What the parser that was there before makes of a text; null where it refuses it.
+   *
+   * A failure that reaches Python is logged there with both stacks, even where the text is ours.
+   */
+  public static LogicalPlan parsed(ParserInterface parser, String text) {
+    try {
+      return behind(parser).parsePlan(text);
+    } catch (Exception refused) {
+      return null;
+    }
+  }
+
   public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
     boolean parses = method.getName().startsWith("parsePlan")
         && arguments != null && arguments[0] instanceof String;

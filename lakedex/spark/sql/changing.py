@@ -23,7 +23,7 @@ from lakedex.spark.sql.copies import (
 from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import kind, name_parts, optional, relation_under
+from lakedex.spark.sql.plans import kind, name_parts, optional, quoted, relation_under
 from lakedex.spark.sql.targets import Target, assigned_values
 from lakedex.spark.table import SparkTable
 from lakedex.timeline.committed import CommittedInstants
@@ -115,17 +115,17 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     check_assigned(table.snapshot.config, values)
     rows = every.filter(condition)
     changed = with_values(context, rows, columns, values)
-    new = [fn.col(f"{_NEW}{name}").alias(name) for name in columns.names]
+    new = [f"{quoted(_NEW + name)} AS {quoted(name)}" for name in columns.names]
     writer = table.writer(context.write_options())
     if has_copies(table, rows):
         others = every.filter(~fn.coalesce(condition, fn.expr("false")))
         if set(values) & set(table.snapshot.config.partition_fields):
             names_of = [f"`{name}`" for name in columns.names]
-            whole = DataFrameSource(others.select(*names_of).unionAll(changed.select(*new)))
+            whole = DataFrameSource(others.select(*names_of).unionAll(changed.selectExpr(*new)))
             writer.run(kinds.INSERT_OVERWRITE_TABLE, whole, seen=seen)
         else:
             both = others.select(*[f"`{name}`" for name in columns.names], PARTITION).unionAll(
-                changed.select(*new, PARTITION)
+                changed.selectExpr(*new, PARTITION)
             )
             _put_anew(context, table, both, rows, seen)
     else:
@@ -135,7 +135,7 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
             after = keys | {name: fn.col(f"`{_NEW}{name}`") for name in columns.names}
             changed = with_moves(changed, table.snapshot.config.partition_fields, before, after)
         else:
-            changed = changed.select(*key_column(table), *new)
+            changed = changed.selectExpr(*key_column(table), *new)
         writer.run(kinds.UPSERT, DataFrameSource(changed), seen=seen)
     context.refresh(named)
 
@@ -148,11 +148,12 @@ def with_values(
     context: Context, rows: DataFrame, columns: StructType, values: dict[str, Column]
 ) -> DataFrame:
     """Rows with the new values of all columns beside the old ones, under names of their own."""
-    named = [
-        values.get(field.name, _present(field.name)).alias(f"{_NEW}{field.name}")
-        for field in columns
+    given_anew = [value.alias(f"{_NEW}{name}") for name, value in values.items()]
+    # Texts, as each column that is made here costs dozens of calls into the JVM.
+    as_before = [
+        f"{quoted(name)} AS {quoted(_NEW + name)}" for name in columns.names if name not in values
     ]
-    both = rows.select("*", *named)
+    both = rows.select("*", *given_anew).selectExpr("*", *as_before)
     given = {field.name: field.dataType for field in both.schema}
     for field in columns:
         name = f"{_NEW}{field.name}"

@@ -7,6 +7,8 @@ statement puts all rows of the partitions that it touches, or of the table, in t
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
@@ -27,6 +29,8 @@ _BY_KEY = {
     "INDEX",
 }
 """Operations after which keys stand once, if they did before."""
+_FEW = 100
+"""How many keys are asked by their values rather than by a join with the whole table."""
 
 
 def has_copies(table: SparkTable, changed: DataFrame) -> bool:
@@ -40,9 +44,21 @@ def has_copies(table: SparkTable, changed: DataFrame) -> bool:
         return False
     is_global = table.writer().target().options.index_type.is_global
     names = [KEY] if is_global else [KEY, PARTITION]
+    first = changed.select(*names).limit(_FEW + 1).collect()
+    if len(first) <= _FEW:
+        keys = {tuple(row) for row in first if None not in row}
+        return bool(keys) and _few_have_copies(table.to_df(), names, keys)
     touched = changed.select(*names).distinct()
     kept = table.to_df().select(*names).join(touched, names, "left_semi")
-    return bool(kept.groupBy(*names).count().filter(fn.col("count") > 1).limit(1).count())
+    return not kept.groupBy(*names).count().filter(fn.col("count") > 1).isEmpty()
+
+
+def _few_have_copies(every: DataFrame, names: list[str], touched: set[tuple[str, ...]]) -> bool:
+    """The same for few keys: a filter that indexes answer, and nothing is shuffled."""
+    for name, wanted in zip(names, zip(*touched, strict=True), strict=True):
+        every = every.filter(fn.col(name).isin(sorted(set(wanted))))
+    found = Counter(tuple(row) for row in every.select(*names).collect())
+    return any(found[each] > 1 for each in touched)
 
 
 def key_column(table: SparkTable) -> list[str]:

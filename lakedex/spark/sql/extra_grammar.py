@@ -45,7 +45,7 @@ class Extra:
     is_explained: bool = False
     """Whether EXPLAIN stands before it."""
     position: int = 0
-    """Where the name stands."""
+    """Where the name of the table, or of the procedure, stands."""
     arguments: tuple[Literal, ...] = ()
     places: tuple[int, ...] = ()
     """Where the arguments stand."""
@@ -98,32 +98,31 @@ class _Reader:
         self._text = text
         self._tokens = tokens
         self._at = 0
+        self._table_at = 0
 
     def show(self) -> Extra:
         self._at = 2
         _ = self._took("FROM") or self._took("IN")
         if self._next.kind in (Kind.WORD, Kind.NAME):
             self._took("TABLE")
-        table = self._name_parts("the name of a table")
+        table = self._table()
         self._end()
-        return Extra("show indexes", table=table)
+        return Extra("show indexes", table=table, position=self._table_at)
 
     def refresh(self) -> Extra:
         self._at = 2
-        position = self._token.start
         name = self._name("the name of an index")
         table = self._on_table()
         self._end()
-        return Extra("refresh index", name, table, position=position)
+        return Extra("refresh index", name, table, position=self._table_at)
 
     def drop(self) -> Extra:
         self._at = 2
         if_exists = self._if("EXISTS")
-        position = self._token.start
         name = self._name("the name of an index")
         table = () if self._token.keyword in ("", ";") else self._on_table()
         self._end()
-        return Extra("drop index", name, table, if_exists=if_exists, position=position)
+        return Extra("drop index", name, table, if_exists=if_exists, position=self._table_at)
 
     def create(self) -> Extra:
         """Only what Spark's own grammar refused comes here.
@@ -152,7 +151,7 @@ class _Reader:
             name,
             table,
             if_exists=if_missing,
-            position=first.start,
+            position=self._table_at,
             using=using,
             expression=" " * first.start + content if is_expression else "",
             columns=columns,
@@ -241,6 +240,10 @@ class _Reader:
     def _on_table(self) -> tuple[str, ...]:
         self._need("ON")
         self._took("TABLE")
+        return self._table()
+
+    def _table(self) -> tuple[str, ...]:
+        self._table_at = self._token.start
         return self._name_parts("the name of a table")
 
     def _closing(self) -> Token:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructType
 
@@ -25,7 +25,7 @@ from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.merge_clauses import OLD, SOURCE, Clause, Clauses, worked_out
 from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import member, name_parts, relation_under
+from lakedex.spark.sql.plans import member, name_parts, quoted, relation_under
 from lakedex.spark.sql.targets import Target
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
@@ -147,32 +147,30 @@ def _joined(
     if not clauses.all:
         raise InvalidDefinition("a MERGE needs at least one WHEN clause")
     names = into.columns.names
-    old = [fn.col(f"`{name}`").alias(f"{OLD}{at}") for at, name in enumerate(names)]
-    meta = [fn.col(name).alias(f"{OLD}meta_{at}") for at, name in enumerate(META_COLUMNS)]
-    target = target.select("*", *old, *meta, fn.expr("true").alias(_IN_TARGET))
+    # Texts, as each column that is made here costs dozens of calls into the JVM.
+    old = [f"{quoted(name)} AS {OLD}{at}" for at, name in enumerate(names)]
+    meta = [f"{name} AS {each}" for name, each in zip(META_COLUMNS, _IDENTITY, strict=True)]
+    target = target.selectExpr("*", *old, *meta, f"true AS {_IN_TARGET}")
     target = worked_out(target, clauses.leavers)
-    copies = [
-        fn.col("`" + name.replace("`", "``") + "`").alias(f"{SOURCE}{at}")
-        for at, name in enumerate(source.columns)
-    ]
-    source = source.select("*", *copies, fn.expr("true").alias(_IN_SOURCE))
+    copies = [f"{quoted(name)} AS {SOURCE}{at}" for at, name in enumerate(source.columns)]
+    source = source.selectExpr("*", *copies, f"true AS {_IN_SOURCE}")
     source = worked_out(source, clauses.inserts)
     how = clauses.join(keeps_all=keeps_all)
     joined = target.join(source, plans.column(plan.mergeCondition()), how)
     groups = {
-        "both": fn.col(_IN_TARGET).isNotNull() & fn.col(_IN_SOURCE).isNotNull(),
-        "source": fn.col(_IN_TARGET).isNull(),
-        "target": fn.col(_IN_SOURCE).isNull(),
+        "both": fn.expr(f"{_IN_TARGET} IS NOT NULL AND {_IN_SOURCE} IS NOT NULL"),
+        "source": fn.expr(f"{_IN_TARGET} IS NULL"),
+        "target": fn.expr(f"{_IN_SOURCE} IS NULL"),
     }
-    chosen = fn.lit(None).cast("int")
+    chosen = fn.expr("cast(null AS int)")
     for clause in reversed(clauses.all):
         takes = groups[clause.group]
         if clause.condition is not None:
             takes = takes & clause.condition
         chosen = fn.when(takes, fn.lit(clause.number)).otherwise(chosen)
     joined = joined.withColumn(_CLAUSE, chosen)
-    counts = fn.col(_CLAUSE).isNotNull()
-    joined = joined.filter(counts | fn.col(_IN_TARGET).isNotNull() if keeps_all else counts)
+    kept = f" OR {_IN_TARGET} IS NOT NULL" if keeps_all else ""
+    joined = joined.filter(f"{_CLAUSE} IS NOT NULL{kept}")
     changes_target = bool(clauses.updates or clauses.leavers)
     return _Joined(joined, clauses.all, changes_target=changes_target)
 
@@ -187,31 +185,32 @@ def _changes(
     found = _new_values(context, joined, clauses, columns)
     news = [value.alias(f"{_NEW}{at}") for at, value in enumerate(found)]
     deletes = [clause.number for clause in clauses if clause.values is None]
-    mark = fn.col(_CLAUSE).isin(deletes) if deletes else fn.expr("false")
-    olds = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]
-    is_update = fn.col(_IN_TARGET).isNotNull()
-    mark = fn.coalesce(mark, fn.expr("false"))
-    key = fn.col(_IDENTITY[2]).alias(KEY)
-    rows = joined.select(key, *news, *olds, mark.alias(DELETE), is_update.alias(_IN_TARGET))
-    rows = rows.withColumns({name: fn.col(f"{_NEW}{at}") for at, name in enumerate(columns.names)})
+    is_deleted = f"{_CLAUSE} IN ({', '.join(map(str, deletes))})" if deletes else "false"
+    mark = fn.expr(f"coalesce({is_deleted}, false) AS {DELETE}")
+    olds = [f"{OLD}{at}" for at in range(len(columns.names))]
+    is_update = fn.expr(f"{_IN_TARGET} IS NOT NULL AS {_IN_TARGET}")
+    key = fn.expr(f"{_IDENTITY[2]} AS {KEY}")
+    rows = joined.select(key, *news, *olds, mark, is_update)
+    named = [f"{_NEW}{at} AS {quoted(name)}" for at, name in enumerate(columns.names)]
+    rows = rows.selectExpr("*", *named)
     changing = [clause for clause in clauses if clause.group != "source"]
     return rows, {name for each in changing for name in each.values or ()}
 
 
 def _checked_once(joined: DataFrame, *, keeps_all: bool) -> DataFrame:
     """Rows that fail the statement where a target row is to be changed twice."""
-    parts = [fn.coalesce(fn.col(f"`{name}`"), fn.lit("")) for name in _IDENTITY]
-    lonely = fn.monotonically_increasing_id().cast("string")
-    identity = fn.when(fn.col(_IN_TARGET).isNull() | fn.col(_IN_SOURCE).isNull(), lonely)
-    joined = joined.withColumn(_ROW, identity.otherwise(fn.concat_ws("\x01", *parts)))
-    copies = Window.partitionBy(_ROW)
-    joined = joined.withColumn(_TIMES, fn.count(fn.col(_CLAUSE)).over(copies))
+    parts = ", ".join(f"coalesce({name}, '')" for name in _IDENTITY)
+    is_lonely = f"{_IN_TARGET} IS NULL OR {_IN_SOURCE} IS NULL"
+    lonely = "cast(monotonically_increasing_id() AS string)"
+    joined = joined.selectExpr(
+        "*", f"CASE WHEN {is_lonely} THEN {lonely} ELSE concat_ws(chr(1), {parts}) END AS {_ROW}"
+    )
+    joined = joined.selectExpr("*", f"count({_CLAUSE}) OVER (PARTITION BY {_ROW}) AS {_TIMES}")
     if keeps_all:
         # Of several partners at most one changes the row, and the row stays once.
-        first = copies.orderBy(fn.col(_CLAUSE).asc_nulls_last())
-        joined = joined.withColumn(_PLACE, fn.row_number().over(first))
-        several = fn.col(_TIMES) > 1
-        joined = joined.filter((fn.col(_PLACE) == 1) | several)
+        first = f"PARTITION BY {_ROW} ORDER BY {_CLAUSE} ASC NULLS LAST"
+        joined = joined.selectExpr("*", f"row_number() OVER ({first}) AS {_PLACE}")
+        joined = joined.filter(f"{_PLACE} = 1 OR {_TIMES} > 1")
     wrong = fn.raise_error(fn.lit(_SEVERAL)).cast("int")
     return joined.withColumn(_CLAUSE, fn.when(fn.col(_TIMES) > 1, wrong).otherwise(fn.col(_CLAUSE)))
 
@@ -230,10 +229,11 @@ def _new_values(
     named = [value.alias(f"value_{number}") for number, (_, _, value) in enumerate(given)]
     types = [field.dataType for field in joined.select(*named).schema] if named else []
     news = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]
+    is_for = {clause.number: fn.expr(f"{_CLAUSE} = {clause.number}") for clause in clauses}
     for (clause, at, value), kind_of in zip(given, types, strict=True):
         fitted, field = value, columns.fields[at]
         if kind_of != field.dataType:
             check_assignable(context.plans, kind_of, field)
             fitted = stored(context.plans, value, field.dataType)
-        news[at] = fn.when(fn.col(_CLAUSE) == clause, fitted).otherwise(news[at])
+        news[at] = fn.when(is_for[clause], fitted).otherwise(news[at])
     return news

@@ -55,6 +55,11 @@ def member(node: Node, name: str) -> Any:  # noqa: ANN401 - whatever it holds
         return None
 
 
+def quoted(name: str) -> str:
+    """A name of one part as a SQL text has it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def relation_under(plan: Node) -> Node:
     """The relation that a statement's table is, below its alias."""
     while kind(plan) == "SubqueryAlias":

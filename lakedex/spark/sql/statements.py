@@ -95,12 +95,12 @@ class Statements:
 
     def _sql(self, text: str) -> DataFrame:
         parser = self._spark._jsparkSession.sessionState().sqlParser()
-        try:
-            parsed = self._package.behind(parser).parsePlan(text)
-        except (PySparkException, Py4JError):
+        parsed = self._package.parsed(parser, text)
+        if parsed is None:
             prepared = self._prepared(text, None)
             if prepared is None:
-                raise
+                # Nobody's statement: this fails, in Spark's own words.
+                return self._context.plans.rows(self._package.behind(parser).parsePlan(text))
         else:
             session = self._spark._jsparkSession.sessionUUID()
             plan = self._package.bound(session, parsed)

@@ -21,6 +21,7 @@ from lakedex.spark.sql.calls.procedure import (
 from lakedex.spark.sql.context import Context
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
+from lakedex.write.rows import KEY
 
 _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
 
@@ -61,8 +62,11 @@ def _run_clustering(context: Context, values: Values) -> Rows:
     op = _EXECUTE if chosen else _operation(values)
     instants = chosen or list(pending_clusterings(table.snapshot.timeline))
     if op in (_SCHEDULE, _BOTH):
+        layout = table.writer(options).target().options.layout
+        # As Hudi, which then only sizes files: the order of keys costs no index its ranges.
+        order = named(values["order"]) or layout.clustering_columns or layout.write_columns
         result = table.cluster(
-            named(values["order"]),
+            order or (KEY,),
             values["order_strategy"],
             values["predicate"],
             options=options,
