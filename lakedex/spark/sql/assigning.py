@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.sql.plans import Plans
+from lakedex.spark.sql.plans import Plans, quoted
 
 _FROM_TEXT = (NumericType, BooleanType, DateType, TimestampType)
 _POLICY = "spark.sql.storeAssignmentPolicy"
@@ -43,9 +43,8 @@ def assigned(
     schema = {field.name: field.dataType for field in rows.schema}
     columns = []
     for name, field in zip(names, fields, strict=True):
-        quoted = "`" + name.replace("`", "``") + "`"
         given = schema[name]
-        column = rows[quoted]
+        column = rows[quoted(name)]
         if given != field.dataType:
             check_storable(plans, given, field)
             column = stored(plans, column, field.dataType)

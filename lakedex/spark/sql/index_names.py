@@ -19,7 +19,7 @@ from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.context import Context
-from lakedex.spark.sql.plans import Node, kind, listed, member, name_parts
+from lakedex.spark.sql.plans import Node, kind, listed, member, name_parts, quoted
 from lakedex.table import Snapshot
 
 _ZONE = "spark.sql.session.timeZone"
@@ -136,7 +136,7 @@ def _column(expression: Expr, qualifier: str) -> SparkColumn:
     """A bound expression as Spark has it, its columns named as in the query."""
     match expression:
         case Column(path):
-            return sf.col(".".join(_quoted(part) for part in (qualifier, *path) if part))
+            return sf.col(".".join(quoted(part) for part in (qualifier, *path) if part))
         case Literal(value):
             return sf.lit(value)
         case Cast(child, target):
@@ -146,7 +146,3 @@ def _column(expression: Expr, qualifier: str) -> SparkColumn:
             return sf.call_function(name, *(_column(each, qualifier) for each in arguments))
         case _:
             raise UnsupportedFeature("the expression of this index cannot stand in a query")
-
-
-def _quoted(part: str) -> str:
-    return "`" + part.replace("`", "``") + "`"
