@@ -26,6 +26,8 @@ MOST_FOR_HUDI = 100_000
 SPREAD = 1 << 40
 RANGES = ((2, 0), (2, 1), (3, 0))
 """Columns, and what is added to the bound: a query that was asked before is not planned anew."""
+FIRST_OF_A_COLUMN = (0, 3, 5)
+"""The queries, by number, that speak of a column as the first ones."""
 
 
 def build(path: Path, files: int) -> None:
@@ -73,9 +75,11 @@ def check(answer: dict, files: int) -> None:
     if everything["files"] != files or any(plan["files"] != 1 for plan in pruned[:3]):
         raise RuntimeError(f"{files} files: planned {answer['plans']}")
     most = files + -(-files // FILES_PER_PARTITION)
-    for plan in pruned:
-        if plan["columns"] != 1 or not 0 < plan["entries"] <= most:
-            raise RuntimeError(f"{files} files: entries of other columns were read: {plan}")
+    for number, plan in enumerate(pruned):
+        # What a column's entries say is kept, so only its first question has to read them.
+        is_first = number in FIRST_OF_A_COLUMN
+        if plan["columns"] > 1 or plan["entries"] > most or (is_first and not plan["entries"]):
+            raise RuntimeError(f"{files} files: not the entries of one column were read: {plan}")
 
 
 def measure(quick: bool) -> Iterator[Figure]:

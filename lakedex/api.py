@@ -35,6 +35,7 @@ from lakedex.prune import (
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.read.arguments import names_in, texts_in
+from lakedex.read.row_changes import told_changes
 from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions
 from lakedex.storage import open_storage
@@ -167,9 +168,20 @@ class Table:
         return to_table(Scan(self._snapshot.read_context, slices, wanted))
 
     def changes(
-        self, begin: str, end: str | None = None, columns: Sequence[str] | None = None
+        self,
+        begin: str,
+        end: str | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        cdc: bool = False,
     ) -> pa.Table:
-        """The rows written by commits after `begin` and up to `end`, in their newest version."""
+        """The rows written by commits after `begin` and up to `end`, in their newest version.
+
+        With `cdc` what every commit did to every row: `op` (`i`, `u`, `d`), `ts_ms` (the commit),
+        and the row `before` and `after`.
+        """
+        if cdc:
+            return told_changes(self._snapshot, begin, end)
         wanted = None if columns is None else self._columns(self._snapshot, columns)
         return changed_rows(self._snapshot, begin, end, wanted)
 

@@ -41,15 +41,21 @@ settings.register_profile(
 settings.load_profile("quick")
 
 _ONE_PROCESS = "tests/spark/"
+_FILE_BY_FILE = "tests/interop/"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Tests with Spark go to one process: two sessions would fight for two cores."""
+    """Tests with Spark go to one process: two sessions would fight for two cores.
+
+    Those with Hudi wait more than they work; their files are shared out.
+    """
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - not there without xdist
 
     class SparkTogether(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_FILE_BY_FILE):
+                return nodeid.partition("::")[0]
             return _ONE_PROCESS if nodeid.startswith(_ONE_PROCESS) else nodeid
 
     return SparkTogether(config, log)

@@ -28,8 +28,7 @@ def repair(
 ) -> None:
     """Compare every index with the data, and put right what is wrong; the data stays as it is.
 
-    Entries of the file listing, the record index and secondary indexes are repaired one by one;
-    other indexes, and what cannot be read, are built anew.
+    Wrong, missing and stale entries are repaired one by one; what cannot be read is built anew.
 
     The exit code is 1 when something is left.
     """

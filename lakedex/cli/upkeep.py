@@ -128,6 +128,8 @@ def restore(
         print_json(result.as_dict())
         return
     _say_rebuilt(result.indexes_rebuilt)
+    if result.builds_dropped:
+        screen.say(f"not built to the end, and gone: {', '.join(result.builds_dropped)}")
     screen.say(f"{len(result.undone):,} instants undone; the table is as of {instant}", screen.GOOD)
 
 

@@ -16,7 +16,7 @@ _DATASOURCE: Final = """
     write.streaming.disable.compaction write.commitmeta.key.prefix
     write.new.columns.nullable
     write.partitions.to.delete write.dbname
-    compaction.async.enable clustering.async.enable clustering.inline.enable
+    clustering.async.enable
     overwrite.mode query.type query.incremental.format read.paths read.begin.instanttime
     read.end.instanttime read.incr.path.glob read.enable.data.skipping
     read.extract.partition.values.from.path
@@ -63,7 +63,7 @@ _WRITE: Final = """
     hoodie.client.init.callback.classes hoodie.skip.default.partition.validation
     hoodie.sensitive.config.keys hoodie.spillable.diskmap.type
     hoodie.optimized.log.blocks.scan.enable
-    hoodie.table.services.enabled hoodie.table.services.incremental.enabled
+    hoodie.table.services.incremental.enabled
     hoodie.timeline.server.based.instants.load hoodie.write.ignore.failed hoodie.base.path
     hoodie.storage.layout.type hoodie.storage.layout.partitioner.class
     hoodie.parquet.block.size hoodie.parquet.page.size hoodie.parquet.compression.ratio
@@ -90,7 +90,10 @@ _INDEX: Final = """
     hoodie.simple.index.parallelism hoodie.simple.index.input.storage.level
     hoodie.global.simple.index.parallelism hoodie.global.index.reconcile.parallelism
     hoodie.record.index.use.caching hoodie.record.index.input.storage.level
-    hoodie.bucket.index.query.pruning
+    hoodie.bucket.index.query.pruning hoodie.bucket.index.num.buckets
+    hoodie.bucket.index.hash.field hoodie.bucket.index.max.num.buckets
+    hoodie.bucket.index.min.num.buckets hoodie.bucket.index.split.threshold
+    hoodie.bucket.index.merge.threshold hoodie.index.bucket.engine
     hoodie.metadata.index.async hoodie.metadata.metrics.enable
     hoodie.metadata.dir.filter.regex hoodie.metadata.index.bloom.filter.parallelism
     hoodie.metadata.index.bloom.filter.column.list hoodie.metadata.index.column.stats.parallelism
@@ -122,22 +125,26 @@ _INDEX: Final = """
 
 _SERVICES: Final = """
     hoodie.compaction.lazy.block.read hoodie.compaction.reverse.log.read
-    hoodie.compaction.partition.path.regex
-    hoodie.log.compaction.inline hoodie.log.compaction.enable
-    hoodie.log.compaction.blocks.threshold hoodie.log.compaction.inline.max.delta.commits
+    hoodie.compaction.sort.merge hoodie.compaction.external.sorter.type
+    hoodie.compaction.progress.log.internal.num hoodie.compaction.magnification.ratio.base.file
+    hoodie.compaction.magnification.ratio.log.file
+    hoodie.log.compaction.inline hoodie.log.compaction.blocks.threshold
+    hoodie.log.compaction.inline.max.delta.commits
     hoodie.clean.async hoodie.clean.async.enabled
-    hoodie.clean.parallelism hoodie.clean.failed.writes.policy hoodie.clean.trigger.strategy
+    hoodie.clean.parallelism
     hoodie.clean.allow.multiple hoodie.clean.delete.bootstrap.base.file
     hoodie.clean.multiple.enabled hoodie.clean.optimization.with.local.engine
     hoodie.cleaner.parallelism hoodie.cleaner.delete.bootstrap.base.file
-    hoodie.cleaner.policy.failed.writes hoodie.cleaner.policy.bounds
+    hoodie.cleaner.policy.bounds
     hoodie.commits.archival.batch
+    hoodie.table.cdc.enabled hoodie.table.cdc.supplemental.logging.mode
     hoodie.archive.async hoodie.archive.merge.enable
     hoodie.archive.merge.files.batch.size hoodie.archive.merge.small.file.limit.bytes
     hoodie.clustering.async.enabled hoodie.clustering.async.max.commits
-    hoodie.clustering.updates.strategy
+    hoodie.clustering.max.parallelism hoodie.clustering.group.read.parallelism
+    hoodie.file.stitching.binary.copy.schema.evolution.enable
     hoodie.clustering.rollback.pending.replacecommit.on.conflict
-    hoodie.clustering.execution.strategy.class hoodie.layout.optimize.enable
+    hoodie.layout.optimize.enable
     hoodie.layout.optimize.curve.build.method hoodie.layout.optimize.data.skipping.enable
     hoodie.layout.optimize.build.curve.sample.size
     hoodie.savepoint.user hoodie.savepoint.comments
@@ -146,7 +153,7 @@ _SERVICES: Final = """
 _LOCKS: Final = """
     hoodie.write.lock.num_retries hoodie.write.lock.client.num_retries
     hoodie.write.lock.client.wait_time_ms_between_retry
-    hoodie.write.lock.max_wait_time_ms_between_retry hoodie.write.lock.filesystem.path
+    hoodie.write.lock.max_wait_time_ms_between_retry
     hoodie.write.lock.filesystem.expire hoodie.write.lock.heartbeat_interval_ms
     hoodie.write.lock.conflict.resolution.strategy hoodie.write.lock.audit.enabled
 """
@@ -168,7 +175,6 @@ _PREFIXES: Final = (
     "hoodie.memory.",
     "hoodie.common.",
     "hoodie.errortable.",
-    "hoodie.clustering.plan.",
     "hoodie.write.lock.zookeeper.",
     "hoodie.write.lock.hivemetastore.",
     "hoodie.write.lock.dynamodb.",

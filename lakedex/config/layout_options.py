@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakedex.config import write_option_names as options
+from lakedex.config.clustering_scope import ClusteringScope
 from lakedex.errors import UnsupportedFeature
 
 
@@ -42,10 +43,7 @@ class LayoutOptions:
     """How several columns become one order: `linear`, `z-order` or `hilbert`."""
     clustering_columns: tuple[str, ...]
     clustering_file_bytes: int
-    clustering_most_bytes: int
-    """Only file groups that are smaller are clustered."""
-    clustering_partitions: tuple[str, ...]
-    """Only these partitions are clustered; none named means all."""
+    clustering_scope: ClusteringScope
     clustering_keeps_meta: bool
 
     @classmethod
@@ -69,8 +67,7 @@ class LayoutOptions:
             strategy=options.LAYOUT_STRATEGY.value(settings),
             clustering_columns=options.CLUSTERING_COLUMNS.value(settings),
             clustering_file_bytes=size.value(settings),
-            clustering_most_bytes=options.CLUSTERING_SMALL_FILES.value(settings),
-            clustering_partitions=options.CLUSTERING_PARTITIONS.value(settings),
+            clustering_scope=ClusteringScope.resolve(settings),
             clustering_keeps_meta=options.CLUSTERING_KEEPS_META.value(settings),
         )
 

@@ -147,6 +147,25 @@ def resolve_metadata(
     )
 
 
+def without_drops(config: TableConfig, session: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a session, but for those that switch off what a table has.
+
+    They are said once for all tables, of which some have the index. It stays and is kept up.
+    """
+    existing = {*config.metadata_partitions}
+    off = {options.METADATA_ENABLE: bool(existing), options.COLUMN_STATS: COLUMN_STATS in existing}
+    off |= {options.PARTITION_STATS: PARTITION_STATS in existing}
+    off |= {options.BLOOM_FILTERS: BLOOM_FILTERS in existing}
+    scopes = (options.GLOBAL_RECORD_INDEX, options.PARTITIONED_RECORD_INDEX)
+    off |= dict.fromkeys(scopes, RECORD_INDEX in existing)
+    kept = {name for option, is_there in off.items() if is_there for name in option.names}
+    return {
+        name: value
+        for name, value in session.items()
+        if name not in kept or value.strip().lower() != "false"
+    }
+
+
 def zone_setting(index: str) -> str:
     """The name under which a table keeps the time zone of an expression index.
 
@@ -209,7 +228,9 @@ def _said(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _log_compact_after(settings: Mapping[str, str]) -> int | None:
     after = options.METADATA_LOG_COMPACT_AFTER.value(settings)
-    return after if options.METADATA_LOG_COMPACT.value(settings) else None
+    # Hudi takes log compaction of the data table as a wish for the metadata table too.
+    wanted = options.METADATA_LOG_COMPACT.value(settings) or options.LOG_COMPACT.value(settings)
+    return after if wanted else None
 
 
 def _record_index_scope(

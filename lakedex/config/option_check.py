@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
 from lakedex.config.ignored_options import IGNORED, is_ignored
@@ -14,6 +14,27 @@ from lakedex.errors import InvalidInput
 CONFLICT_RETRIES = "hoodie.write.num.retries.on.conflict.failures"
 _PREFIXES = ("hoodie.", "lakedex.")
 _CUTOFF = 0.6
+
+
+def option_texts(options: Mapping[str, object]) -> dict[str, str]:
+    """Options as text; true, false and numbers may be given as such.
+
+    Example:
+        >>> option_texts({"hoodie.metadata.enable": True, "hoodie.keep.min.commits": 20})
+        {'hoodie.metadata.enable': 'true', 'hoodie.keep.min.commits': '20'}
+
+    Raises:
+        InvalidInput: naming an option whose value is something else.
+    """
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        if isinstance(value, bool):
+            texts[name] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            texts[name] = str(value)
+        else:
+            raise InvalidInput(f"option {name!r} must be text, not {type(value).__name__}")
+    return texts
 
 
 def check_option_names(names: Iterable[str], *, also: Collection[str] = ()) -> None:

@@ -90,6 +90,14 @@ class NumberOption(TextOption):
             raise InvalidInput(f"{self.name}={text[:80]!r} must be {limits}")
         return int(text)
 
+    def value_if_given(self, options: Mapping[str, str]) -> int | None:
+        """The number that somebody said; None in place of what is the default.
+
+        Raises:
+            InvalidInput: the value is no whole number, or too small or large.
+        """
+        return None if self.given(options) is None else self.value(options)
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOption(TextOption):

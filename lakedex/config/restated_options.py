@@ -22,6 +22,8 @@ from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _LOCK_PACKAGE: Final = "org.apache.hudi.client.transaction.lock."
+_UPDATES_PACKAGE: Final = "org.apache.hudi.client.clustering.update.strategy."
+_LOCK_FOLDER: Final = "hoodie.write.lock.filesystem.path"
 _PAYLOAD_MODES: Final = {
     keys.DEFAULT_PAYLOAD: MergeMode.EVENT_TIME_ORDERING.value,
     keys.EVENT_TIME_PAYLOAD: MergeMode.EVENT_TIME_ORDERING.value,
@@ -166,7 +168,6 @@ _RESTATED: Final[
         str.upper,
         lambda config: config.timezone.value,
     ),
-    ((keys.CDC_ENABLED,), str.lower, lambda config: flag_text(config.cdc_enabled)),
     ((keys.HASHED_FOLDERS,), _same, lambda config: config.raw.get(keys.HASHED_FOLDERS, "")),
     ((keys.OTHER_ROOTS,), _same, lambda config: config.raw.get(keys.OTHER_ROOTS, "")),
     (
@@ -185,6 +186,13 @@ _ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "hoodie.datasource.write.record.merger.impls": ("",),
     "hoodie.write.record.merge.custom.implementation.classes": ("",),
     keys.PARTIAL_UPDATE_MODE: ("", "none"),
+    "hoodie.clean.trigger.strategy": ("num_commits",),
+    "hoodie.clean.failed.writes.policy": ("eager", "lazy"),
+    "hoodie.cleaner.policy.failed.writes": ("eager", "lazy"),
+    "hoodie.clustering.updates.strategy": tuple(
+        f"{_UPDATES_PACKAGE}{name}".lower()
+        for name in ("SparkRejectUpdateStrategy", "FlinkRejectUpdateStrategy")
+    ),
     "hoodie.write.lock.provider": tuple(
         f"{_LOCK_PACKAGE}{name}".lower()
         for name in (
@@ -196,7 +204,9 @@ _ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Options of which only some values can be obeyed."""
 
-RESTATED: Final = frozenset([*(name for names, _, _ in _RESTATED for name in names), *_ONLY_VALUES])
+RESTATED: Final = frozenset(
+    [*(name for names, _, _ in _RESTATED for name in names), *_ONLY_VALUES, _LOCK_FOLDER]
+)
 """Names of the options that are compared with the table."""
 
 
@@ -220,6 +230,10 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
         value = given.get(name, "").strip()
         if name in given and value.lower() not in allowed:
             raise UnsupportedFeature(f"{name}={value[:200]}")
+    folder = given.get(_LOCK_FOLDER, keys.META_FOLDER).strip().rstrip("/")
+    if folder.rpartition("/")[2] != keys.META_FOLDER:
+        # Whoever looks for the lock elsewhere does not keep out who looks for it here.
+        raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock lies in the table)")
     _check_timebased(config, given)
 
 

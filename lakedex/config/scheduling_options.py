@@ -30,23 +30,25 @@ class CompactionStrategy(Enum):
     BOUNDED_IO = "BoundedIOCompactionStrategy"
     UNBOUNDED = "UnBoundedCompactionStrategy"
     DAY_BASED = "DayBasedCompactionStrategy"
+    PARTITION_PATTERN = "PartitionRegexBasedCompactionStrategy"
 
     @classmethod
-    def parse(cls, name: str) -> CompactionStrategy:
-        """The strategy of a class name, with or without its package.
+    def parse(cls, names: str) -> tuple[CompactionStrategy, ...]:
+        """The strategies of class names with commas between, with or without their packages.
 
         Example:
             >>> CompactionStrategy.parse("UnBoundedCompactionStrategy")
-            <CompactionStrategy.UNBOUNDED: 'UnBoundedCompactionStrategy'>
+            (<CompactionStrategy.UNBOUNDED: 'UnBoundedCompactionStrategy'>,)
 
         Raises:
             InvalidInput: there is no such strategy here.
         """
-        for strategy in cls:
-            if name.rpartition(".")[2] == strategy.value:
-                return strategy
-        known = ", ".join(strategy.value for strategy in cls)
-        raise InvalidInput(f"{options.COMPACTION_STRATEGY.name}={name[:120]!r} must be of {known}")
+        by_name = {strategy.value: strategy for strategy in cls}
+        bare = [name.strip().rpartition(".")[2] for name in names.split(",")]
+        if not set(bare) <= by_name.keys():
+            option, known = options.COMPACTION_STRATEGY.name, ", ".join(by_name)
+            raise InvalidInput(f"{option}={names[:120]!r} must be of {known}")
+        return tuple(by_name[name] for name in bare)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +68,29 @@ class SchedulingOptions:
     trigger: Trigger
     max_delta_commits: int
     max_delta_seconds: int
-    strategy_name: str
-    """Of the class, which may be one of a script's own: only a compaction minds that."""
+    strategy_names: str
+    """Of the classes, which may be some of a script's own: only a compaction minds that."""
     target_io_mb: int
     """How much a compaction reads and writes before it takes no further slice."""
     log_size_threshold: int
     log_count_threshold: int
     day_partitions: int
     """How many of the newest partitions a day-based compaction looks at."""
+    partition_pattern: str
+    """A pattern of Java that the paths of partitions have to match; empty for none."""
     cluster_inline: bool
     schedule_clustering_inline: bool
     cluster_after: int
     """The number of commits since the last clustering that makes one due."""
 
     @property
-    def strategy(self) -> CompactionStrategy:
-        """The strategy of a compaction.
+    def strategies(self) -> tuple[CompactionStrategy, ...]:
+        """The strategies of a compaction, of which each takes from what the last one left.
 
         Raises:
             InvalidInput: there is no such strategy here.
         """
-        return CompactionStrategy.parse(self.strategy_name)
+        return CompactionStrategy.parse(self.strategy_names)
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> SchedulingOptions:
@@ -101,18 +105,25 @@ class SchedulingOptions:
         ):
             if run.value(settings) and schedule.value(settings):
                 raise InvalidInput(f"set {run.name} or {schedule.name}, not both")
+        runs = options.TABLE_SERVICES.value(settings)
+        schedules = options.SCHEDULE_COMPACTION_INLINE.value(settings)
+        # To Hudi a compaction that is not to run beside the writes runs after them.
+        compacts = options.COMPACT_INLINE.value(settings) or not (
+            options.COMPACT_ASYNC.value(settings) or schedules
+        )
         return cls(
-            compact_inline=options.COMPACT_INLINE.value(settings),
-            schedule_compaction_inline=options.SCHEDULE_COMPACTION_INLINE.value(settings),
+            compact_inline=runs and compacts,
+            schedule_compaction_inline=runs and schedules,
             trigger=Trigger(options.COMPACTION_TRIGGER.value(settings)),
             max_delta_commits=options.COMPACT_AFTER_COMMITS.value(settings),
             max_delta_seconds=options.COMPACT_AFTER_SECONDS.value(settings),
-            strategy_name=options.COMPACTION_STRATEGY.text(settings),
+            strategy_names=options.COMPACTION_STRATEGY.text(settings),
             target_io_mb=options.COMPACTION_TARGET_IO.value(settings),
             log_size_threshold=options.COMPACTION_LOG_SIZE.value(settings),
             log_count_threshold=options.COMPACTION_LOG_COUNT.value(settings),
             day_partitions=options.COMPACTION_DAY_PARTITIONS.value(settings),
-            cluster_inline=options.CLUSTER_INLINE.value(settings),
-            schedule_clustering_inline=options.SCHEDULE_CLUSTERING_INLINE.value(settings),
+            partition_pattern=options.COMPACTION_PATTERN.text(settings),
+            cluster_inline=runs and options.CLUSTER_INLINE.value(settings),
+            schedule_clustering_inline=runs and options.SCHEDULE_CLUSTERING_INLINE.value(settings),
             cluster_after=options.CLUSTER_AFTER_COMMITS.value(settings),
         )

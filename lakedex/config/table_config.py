@@ -128,8 +128,12 @@ class TableConfig:
             history_folder=f"{timeline}/{read.folder(keys.TIMELINE_HISTORY_PATH, 'history')}",
             archive_folder=_archive_folder(read),
             timezone=read.member(keys.TIMELINE_TIMEZONE, TimelineZone.LOCAL),
-            metadata_partitions=_metadata_partitions(read),
-            metadata_partitions_inflight=read.names(keys.METADATA_PARTITIONS_INFLIGHT),
+            metadata_partitions=_metadata_partitions(
+                read, keys.METADATA_PARTITIONS, keys.OWN_METADATA_PARTITIONS
+            ),
+            metadata_partitions_inflight=_metadata_partitions(
+                read, keys.METADATA_PARTITIONS_INFLIGHT, keys.OWN_METADATA_PARTITIONS_INFLIGHT
+            ),
             index_defs_path=_index_defs_path(read),
             create_schema=read.text(keys.CREATE_SCHEMA),
             cdc_enabled=read.flag(keys.CDC_ENABLED),
@@ -259,12 +263,11 @@ def _base_file_format(read: _Reader) -> str:
     return (value or "PARQUET").upper()
 
 
-def _metadata_partitions(read: _Reader) -> tuple[str, ...]:
+def _metadata_partitions(read: _Reader, known: str, own: str) -> tuple[str, ...]:
     """Those that all engines know, then those that lakedex alone does."""
-    listed = read.names(keys.METADATA_PARTITIONS)
     # Without the files there is no metadata table: another engine took it away, with all in it.
-    own = read.names(keys.OWN_METADATA_PARTITIONS) if "files" in listed else ()
-    return (*listed, *own)
+    is_there = "files" in read.names(keys.METADATA_PARTITIONS)
+    return (*read.names(known), *(read.names(own) if is_there else ()))
 
 
 def _index_defs_path(read: _Reader) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakedex.config import write_option_names as options
+from lakedex.config.option_values import FlagOption
 from lakedex.errors import InvalidInput
 
 
@@ -50,7 +51,7 @@ class CleaningOptions:
             InvalidInput: a value is wrong.
         """
         return cls(
-            automatic=options.CLEAN_AUTOMATIC.value(settings),
+            automatic=_beside_writes(options.CLEAN_AUTOMATIC, settings),
             policy=CleaningPolicy(options.CLEAN_POLICY.value(settings)),
             commits=options.CLEAN_COMMITS.value(settings),
             hours=options.CLEAN_HOURS.value(settings),
@@ -100,9 +101,14 @@ class ArchivingOptions:
                 f"{options.KEEP_MOST.name}={most}"
             )
         return cls(
-            automatic=options.ARCHIVE_AUTOMATIC.value(settings),
+            automatic=_beside_writes(options.ARCHIVE_AUTOMATIC, settings),
             least=least,
             most=most,
             files_a_level=options.HISTORY_BATCH.value(settings),
             beyond_savepoints=options.ARCHIVE_BEYOND_SAVEPOINT.value(settings),
         )
+
+
+def _beside_writes(option: FlagOption, settings: Mapping[str, str]) -> bool:
+    """Whether a service runs after writes: all of them can be left to others at once."""
+    return option.value(settings) and options.TABLE_SERVICES.value(settings)

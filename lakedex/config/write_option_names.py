@@ -14,6 +14,9 @@ from lakedex.config.option_values import (
     TextOption,
 )
 
+OPERATION: Final = "hoodie.datasource.write.operation"
+"""Chosen by the verb; an option that says another one is refused."""
+
 # The write index.
 INDEX_TYPE: Final = TextOption("hoodie.index.type", "SIMPLE")
 SIMPLE_UPDATE_PARTITION: Final = FlagOption("hoodie.simple.index.update.partition.path", "true")
@@ -65,6 +68,37 @@ CLUSTERING_SMALL_FILES: Final = NumberOption(
     "hoodie.clustering.plan.strategy.small.file.limit", "9" * 18, least=0
 )
 CLUSTERING_PARTITIONS: Final = NamesOption("hoodie.clustering.plan.strategy.partition.selected", "")
+CLUSTERING_PATTERN: Final = TextOption(
+    "hoodie.clustering.plan.strategy.partition.regex.pattern", ""
+)
+CLUSTERING_FILTER: Final = ChoiceOption(
+    "hoodie.clustering.plan.partition.filter.mode",
+    "NONE",
+    choices=("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING"),
+)
+CLUSTERING_DAYS: Final = NumberOption(
+    "hoodie.clustering.plan.strategy.daybased.lookback.partitions", "2"
+)
+CLUSTERING_DAYS_SKIPPED: Final = NumberOption(
+    "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions", "0", least=0
+)
+CLUSTERING_BEGIN: Final = TextOption("hoodie.clustering.plan.strategy.cluster.begin.partition", "")
+CLUSTERING_END: Final = TextOption("hoodie.clustering.plan.strategy.cluster.end.partition", "")
+CLUSTERING_MOST_GROUPS: Final = NumberOption("hoodie.clustering.plan.strategy.max.num.groups", "30")
+CLUSTERING_GROUP_BYTES: Final = NumberOption(
+    "hoodie.clustering.plan.strategy.max.bytes.per.group", "2147483648"
+)
+CLUSTERING_LONE_FILES: Final = FlagOption(
+    "hoodie.clustering.plan.strategy.single.group.clustering.enabled", "true"
+)
+CLUSTERING_PLAN_CLASS: Final = TextOption(
+    "hoodie.clustering.plan.strategy.class",
+    "org.apache.hudi.client.clustering.plan.strategy.SparkSizeBasedClusteringPlanStrategy",
+)
+CLUSTERING_RUN_CLASS: Final = TextOption(
+    "hoodie.clustering.execution.strategy.class",
+    "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy",
+)
 CLUSTERING_KEEPS_META: Final = FlagOption("hoodie.clustering.preserve.commit.metadata", "true")
 
 # Duplicates in the input.
@@ -158,6 +192,7 @@ METADATA_COMPACT_AFTER: Final = NumberOption(
 )
 
 METADATA_LOG_COMPACT: Final = FlagOption("hoodie.metadata.log.compaction.enable", "false")
+LOG_COMPACT: Final = FlagOption("hoodie.log.compaction.enable", "false")
 METADATA_LOG_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.log.compaction.blocks.threshold", "5", least=2, most=1_000_000
 )
@@ -197,7 +232,9 @@ HISTORY_BATCH: Final = NumberOption(
 )
 
 # Services beside writes.
+TABLE_SERVICES: Final = FlagOption("hoodie.table.services.enabled", "true")
 COMPACT_INLINE: Final = FlagOption("hoodie.compact.inline", "false")
+COMPACT_ASYNC: Final = FlagOption("hoodie.datasource.compaction.async.enable", "true")
 SCHEDULE_COMPACTION_INLINE: Final = FlagOption("hoodie.compact.schedule.inline", "false")
 COMPACT_AFTER_COMMITS: Final = NumberOption("hoodie.compact.inline.max.delta.commits", "5")
 COMPACT_AFTER_SECONDS: Final = NumberOption("hoodie.compact.inline.max.delta.seconds", "3600")
@@ -222,7 +259,10 @@ COMPACTION_LOG_COUNT: Final = NumberOption("hoodie.compaction.logfile.num.thresh
 COMPACTION_DAY_PARTITIONS: Final = NumberOption(
     "hoodie.compaction.daybased.target.partitions", "10"
 )
-CLUSTER_INLINE: Final = FlagOption("hoodie.clustering.inline", "false")
+COMPACTION_PATTERN: Final = TextOption("hoodie.compaction.partition.path.regex", "")
+CLUSTER_INLINE: Final = FlagOption(
+    "hoodie.clustering.inline", "false", ("hoodie.datasource.clustering.inline.enable",)
+)
 SCHEDULE_CLUSTERING_INLINE: Final = FlagOption("hoodie.clustering.schedule.inline", "false")
 CLUSTER_AFTER_COMMITS: Final = NumberOption("hoodie.clustering.inline.max.commits", "4")
 

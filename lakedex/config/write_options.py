@@ -86,7 +86,8 @@ class LockOptions:
     """How long a writer waits for others, and when it takes them for dead."""
 
     wait_ms: int
-    retry_wait_ms: int
+    retry_wait_ms: int | None
+    """The pause between two looks at a lock that others hold; None where nobody said."""
     validity_s: int
     renewal_s: int
     heartbeat_ms: int
@@ -170,7 +171,9 @@ class WriteOptions:
         window = resolve_window(config, kept, given, index)
         if window is not None:
             fixed |= window.kept()
-        settings = {**kept, **_by_newest_name(given), **fixed}
+        elif options.INDEX_TYPE.given(kept) is None:
+            _check_record_index(index, given)
+        settings = {**_by_newest_name(kept), **_by_newest_name(given), **fixed}
         metadata = resolve_metadata(
             config,
             settings,
@@ -251,6 +254,18 @@ def _write_index(
     return stored
 
 
+def _check_record_index(index: WriteIndex, given: Mapping[str, str]) -> None:
+    """Refuse a write index that goes by a record index which the same options switch off."""
+    if not index.uses_record_index:
+        return
+    own = options.GLOBAL_RECORD_INDEX if index.is_global else options.PARTITIONED_RECORD_INDEX
+    if own.given(given) is not None and not own.value(given):
+        raise InvalidInput(
+            f"{own.name}=false contradicts {options.INDEX_TYPE.name}={index.value}, which finds "
+            "keys by that index"
+        )
+
+
 def _fixed_settings(
     config: TableConfig, kept: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
@@ -317,7 +332,7 @@ def _bloom(settings: Mapping[str, str]) -> BloomOptions:
 def _lock(settings: Mapping[str, str]) -> LockOptions:
     lock = LockOptions(
         wait_ms=options.LOCK_WAIT_MS.value(settings),
-        retry_wait_ms=options.LOCK_RETRY_WAIT_MS.value(settings),
+        retry_wait_ms=options.LOCK_RETRY_WAIT_MS.value_if_given(settings),
         validity_s=options.LOCK_VALIDITY_S.value(settings),
         renewal_s=options.LOCK_RENEWAL_S.value(settings),
         heartbeat_ms=options.HEARTBEAT_MS.value(settings),

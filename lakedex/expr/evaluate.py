@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import Datum, as_array
-from lakedex.expr.casting import cast
+from lakedex.expr.casting import cast, lost_in_cast
 from lakedex.expr.comparison import compare, contains
 from lakedex.expr.functions import Arguments, function
 from lakedex.expr.like import matches_like, parse_like
@@ -51,8 +51,8 @@ def evaluate(
         expr: The bound tree.
         table: The rows; struct fields are reached through their column.
         time_zone: The session time zone, for zoned timestamps.
-        certain: Whether to refuse arithmetic that fails in ANSI mode and gives something else
-            without it, such as a sum that is too large.
+        certain: Whether to refuse arithmetic and casts of numbers that fail in ANSI mode and give
+            something else without it, such as a sum that is too large.
 
     Raises:
         InvalidInput: For an unknown column or function, or a part that was not understood.
@@ -136,7 +136,7 @@ class _Evaluation:
             case Literal():
                 return literal_scalar(node)
             case Cast(_, kind):
-                return cast(inner[0], kind, time_zone=self.time_zone)
+                return self._cast(inner[0], kind)
             case Call(name):
                 return self._call(name, inner)
             case Compare(op):
@@ -166,6 +166,11 @@ class _Evaluation:
             raise InvalidInput(
                 f"column {column.name!r} is {values.type}, not {column.type}"
             ) from error
+
+    def _cast(self, value: Datum, kind: pa.DataType) -> Datum:
+        if self.certain and lost_in_cast(as_array(value, 1), kind).any():
+            raise UnsupportedFeature(f"a cast of {value.type} to {kind} that does not hold it")
+        return cast(value, kind, time_zone=self.time_zone)
 
     def _call(self, name: str, inner: list[Datum]) -> Datum:
         spec = function(name)

@@ -28,8 +28,9 @@ _OF_DATE = frozenset(
     {"year", "quarter", "month", "dayofmonth", "dayofweek", "weekday", "dayofyear", "weekofyear"}
     | {"date_add", "date_sub", "last_day", "trunc"}
 )
-_OF_TIME = frozenset(["hour", "minute", "second", "date_format"])
+_OF_TIME = frozenset(["hour", "minute", "second"])
 _TIMES = (Family.TIMESTAMP, Family.TIMESTAMP_NTZ)
+_LARGE = 64
 
 Arguments = Sequence[Expr]
 
@@ -53,7 +54,12 @@ def with_casts(expr: Expr) -> Expr:
 
 
 def with_casts_of_call(call: Call) -> Call:
-    """One call with the casts of its arguments, as they are, spelled out."""
+    """One call with the casts of its arguments, as they are, spelled out.
+
+    Example:
+        >>> with_casts_of_call(Call("floor", (Column(("n",), pa.int32()),))).arguments[0].type
+        DataType(double)
+    """
     name = canonical_name(call.function)
     rule = _RULES.get(name)
     if rule is None:
@@ -103,6 +109,21 @@ def _of_time(name: str, arguments: Arguments) -> Call:
     return Call(name, (time, *rest))
 
 
+def _of_moment(name: str, arguments: Arguments) -> Call:
+    """Of moments only: a date or a wall-clock time becomes one first."""
+    time, *rest = arguments
+    return Call(name, (_as(time, _MOMENT) if _is_no_moment(time) else time, *rest))
+
+
+def _is_no_moment(time: Expr) -> bool:
+    return family(bound_type(time)) is not Family.TIMESTAMP
+
+
+def _of_unit_and_time(name: str, arguments: Arguments) -> Call:
+    unit, time = arguments
+    return Call(name, (unit, *_of_time(name, [time]).arguments))
+
+
 def _from_seconds(name: str, arguments: Arguments) -> Call:
     seconds, *rest = arguments
     return Call(name, (_as(seconds, pa.int64()), *(rest or [_PATTERN])))
@@ -124,6 +145,14 @@ def _rounded(name: str, arguments: Arguments) -> Call:
     """No digits after the point is what is rounded to if nothing is said."""
     is_plain = len(arguments) == 2 and isinstance(arguments[1], Literal) and arguments[1].value == 0
     return Call(name, tuple(arguments[:1] if is_plain else arguments))
+
+
+def _whole(name: str, arguments: Arguments) -> Call:
+    """Numbers smaller than BIGINT and DOUBLE become doubles first, which hold all of them."""
+    number, *rest = arguments
+    kind = bound_type(number)
+    is_small = family(kind) in (Family.INTEGER, Family.FLOAT) and kind.bit_width < _LARGE
+    return Call(name, (_as(number, pa.float64()) if is_small else number, *rest))
 
 
 def _without_date_cast(expr: Expr) -> Expr:
@@ -164,8 +193,12 @@ _RULES: dict[str, Callable[[str, Arguments], Call]] = {
     **dict.fromkeys(_OF_DATE, _of_date),
     **dict.fromkeys(_OF_TIME, _of_time),
     "concat": _joined,
+    "date_format": _of_moment,
+    "date_trunc": _of_unit_and_time,
     "from_unixtime": _from_seconds,
     "unix_timestamp": _to_seconds,
+    "ceil": _whole,
+    "floor": _whole,
     "left": _start_of_text,
     "round": _rounded,
 }

@@ -127,6 +127,9 @@ def _ends(expr: Expr, order: Order, inner: Interval, zone: str) -> Interval:
 
 def _at_end(expr: Expr, order: Order, end: pa.Scalar, zone: str, inwards: int) -> pa.Scalar | None:
     if order.clock:
+        if pa.types.is_timestamp(end.type) and end.type.tz is None:
+            # Where clocks go forward is not looked for.
+            return None
         end, order = _clear_of_changes(end, zone, inwards), replace(order, clock=False)
     result = applied(expr, moved_outwards(_one(end), order, zone, -inwards), zone)[0]
     return result if result.is_valid else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from lakedex.expr.leaf_match import Subject, match_leaf
 from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
 
 _EITHER_WAY = frozenset("+*&|^")
+_JOINED = "concat"
 _CASTS = {
     "to_date": pa.date32(),
     "date": pa.date32(),
@@ -71,13 +73,17 @@ def expression_key(expr: Expr) -> object:
 
     Types of columns and other names of functions do not count, a function that is a cast is that
     cast, casts that a function does by itself count as if they were there, and so do sums and
-    products the other way round.
+    products the other way round, and texts that are joined one by one or at once.
 
     Example:
         >>> ts = Column(("ts",), pa.date32())
         >>> expression_key(Call("day", (ts,))) == expression_key(Call("dayofmonth", (ts,)))
         True
         >>> expression_key(Call("to_date", (ts,))) == expression_key(Cast(ts, pa.date32()))
+        True
+        >>> a, b = Column(("a",), pa.string()), Column(("b",), pa.string())
+        >>> one_by_one = Call("||", (Call("||", (a, b)), a))
+        >>> expression_key(one_by_one) == expression_key(Call("concat", (a, b, a)))
         True
     """
     match expr:
@@ -91,11 +97,22 @@ def expression_key(expr: Expr) -> object:
             whole = with_casts_of_call(expr)
             name = canonical_name(whole.function)
             inner = tuple(map(expression_key, whole.arguments))
+            if name == _JOINED:
+                inner = tuple(chain.from_iterable(map(_joined_parts, inner)))
             return ("call", name, tuple(sorted(inner, key=repr)) if name in _EITHER_WAY else inner)
         case Cast(child, kind):
             return ("cast", kind, expression_key(child))
         case _:
             return expr
+
+
+def _joined_parts(key: object) -> tuple[object, ...]:
+    """What stands side by side: `a || b || c` is one text of three, as `concat(a, b, c)` is."""
+    match key:
+        case ("call", name, tuple(parts)) if name == _JOINED:
+            return parts
+        case _:
+            return (key,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from lakedex.expr.depth import check_depth
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.sql_predicate import between_node, call_node, is_node, like_node, membership
+from lakedex.expr.sql_spoken import spoken_call
 from lakedex.expr.sql_type import TYPE_NAMES
 from lakedex.expr.sql_words import ALLOWED, INTERVAL_UNITS, NOT_NAMES, REFUSED_WORDS
 from lakedex.expr.tree import (
@@ -343,13 +344,19 @@ class _Parser:
         name = token.value.lower()
         if token.keyword in REFUSED_WORDS or token.keyword in NOT_NAMES:
             raise self.refuse(token, REFUSED_WORDS.get(token.keyword, f"{token.keyword}(...)"))
-        arguments = self.parenthesised()
+        try:
+            spoken = spoken_call(self, token.keyword, _OR)
+            return spoken or call_node(name, self.arguments())
+        except InvalidDefinition as error:
+            if error.position is not None:
+                raise
+            raise complaint(self.text, token.start, str(error)) from None
+
+    def arguments(self) -> list[Expr]:
+        found = self.parenthesised()
         if self.now.keyword in ("OVER", "FILTER"):
             raise self.refuse(self.now, "a window function")
-        try:
-            return call_node(name, arguments)
-        except InvalidDefinition as error:
-            raise complaint(self.text, token.start, str(error)) from None
+        return found
 
     def parenthesised(self) -> list[Expr]:
         self.expect("(")

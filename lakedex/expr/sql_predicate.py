@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition
+from lakedex.expr.sql_spoken import part_of_time
 from lakedex.expr.sql_type import CAST_FUNCTIONS, TYPE_NAMES
 from lakedex.expr.tree import (
     Call,
@@ -65,6 +66,8 @@ def call_node(name: str, arguments: list[Expr]) -> Expr:
         case ("trim" | "ltrim" | "rtrim", [characters, child]):
             # Only btrim has the text first.
             return Call(name, (child, characters))
+        case ("date_part" | "datepart", [Literal(str() as field, _), child]):
+            return part_of_time(field, child)
         case ("regexp_extract", [child, pattern]):
             return Call(name, (child, pattern, Literal(1, pa.int32())))
         case (_, [child]) if name in CAST_FUNCTIONS:

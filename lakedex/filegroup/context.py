@@ -12,6 +12,7 @@ from lakedex.config import MergeMode, TableConfig
 from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
+from lakedex.keys.columns import type_of
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
 from lakedex.storage import Storage
 
@@ -42,10 +43,21 @@ class ReadContext:
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
-        """The columns that decide between versions of a row; none for commit-time ordering."""
+        """What decides between versions of a row; none for commit-time ordering."""
         if self.config.require_known_merge() is MergeMode.COMMIT_TIME_ORDERING:
             return ()
         return self.config.ordering_fields
+
+    @property
+    def ordering_columns(self) -> list[str]:
+        """The columns that hold the ordering fields, which may be fields of structs."""
+        known = self.schema.names
+        names = [n if n in known else n.partition(".")[0] for n in self.ordering_fields]
+        return list(dict.fromkeys(names))
+
+    def ordering_types(self) -> list[pa.DataType]:
+        """The types of the ordering fields."""
+        return [type_of(self.schema, name, role="ordering") for name in self.ordering_fields]
 
     def target(self, columns: Sequence[str]) -> pa.Schema:
         """The schema of some columns; an unknown name is an error."""
@@ -58,7 +70,7 @@ class ReadContext:
         """The columns that merging needs whatever a query asks for."""
         keys = [RECORD_KEY] if RECORD_KEY in self.schema.names else self.config.record_key_fields
         optional = [name for name in (DELETED_FLAG, OPERATION) if name in self.schema.names]
-        return [*keys, *self.ordering_fields, *optional]
+        return [*keys, *self.ordering_columns, *optional]
 
     def stored_names(self, columns: Sequence[str], instant_time: str) -> list[str]:
         """The names that columns have in files of an instant."""

@@ -32,11 +32,11 @@ def marked_deleted(rows: pa.Table) -> _Mask:
     return marked
 
 
-def without_ordering(columns: Sequence[pa.ChunkedArray], count: int) -> _Mask:
+def without_ordering(columns: Sequence[pa.Array], count: int) -> _Mask:
     """Rows that carry no ordering value: null, or Hudi's default, the int 0.
 
     Example:
-        >>> versions = pa.chunked_array([pa.array([None, 0, 7], pa.int32())])
+        >>> versions = pa.array([None, 0, 7], pa.int32())
         >>> without_ordering([versions], 3).tolist()
         [True, True, False]
     """
@@ -45,5 +45,5 @@ def without_ordering(columns: Sequence[pa.ChunkedArray], count: int) -> _Mask:
         missing = values.is_null()
         if pa.types.is_int32(values.type):
             missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
-        without &= missing.to_numpy().astype(np.bool_)
+        without &= missing.to_numpy(zero_copy_only=False).astype(np.bool_)
     return without

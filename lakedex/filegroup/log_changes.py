@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from itertools import accumulate
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.filegroup.context import ReadContext
 from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
+from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.filegroup.slices import FileSlice
 from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.logfile import (
@@ -184,7 +184,7 @@ def _part_of(
     context: ReadContext, rows: pa.Table, keys: pa.Array, missing: frozenset[str]
 ) -> _Part:
     is_delete = marked_deleted(rows)
-    raw = [rows[name] for name in context.ordering_fields]
+    raw = raw_ordering(rows, context.ordering_fields)
     return _Part(
         keys,
         tuple(ordering_values(values) for values in raw),
@@ -218,7 +218,7 @@ def _deletes(context: ReadContext, block: LogBlock) -> _Part:
     deletes = decode_delete_block(block)
     count = len(deletes.keys)
     fields = context.ordering_fields
-    types = [context.schema.field(name).type for name in fields]
+    types = context.ordering_types()
     found = deletes.ordering_values()
     columns: list[pa.Array] | None = None
     if found.values is not None and fields:
@@ -246,32 +246,10 @@ def _typed_ordering(values: pa.Array, types: list[pa.DataType]) -> list[pa.Array
         return None
 
 
-def ordering_values(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Ordering values without nulls: a missing value counts as the lowest, numbers as 0."""
-    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if flat.null_count == 0:
-        return flat
-    return flat.fill_null(_lowest(flat.type))
-
-
-def _lowest(data_type: pa.DataType) -> pa.Scalar:
-    is_a = pa.types
-    if is_a.is_string(data_type) or is_a.is_binary(data_type):
-        return pa.scalar(b"").cast(data_type)
-    if is_a.is_fixed_size_binary(data_type):
-        return pa.scalar(bytes(data_type.byte_width), data_type)
-    if is_a.is_decimal(data_type):
-        return pa.scalar(Decimal(0), data_type)
-    width = pa.int32() if is_a.is_date32(data_type) or is_a.is_time32(data_type) else pa.int64()
-    return pa.scalar(0, width).cast(data_type)
-
-
 def _joined(context: ReadContext, parts: list[_Part]) -> Entries:
     if not parts:
         none = np.zeros(0, dtype=np.bool_)
-        empty = tuple(
-            pa.nulls(0, context.schema.field(name).type) for name in context.ordering_fields
-        )
+        empty = tuple(pa.nulls(0, data_type) for data_type in context.ordering_types())
         return Entries(pa.nulls(0, pa.string()), empty, none, none, none)
     return Entries(
         pa.concat_arrays([part.keys.cast(pa.string()) for part in parts]),

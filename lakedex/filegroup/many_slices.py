@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup.context import RECORD_KEY, ReadContext
-from lakedex.filegroup.log_changes import change_set, ordering_values, plain_blocks
+from lakedex.filegroup.log_changes import change_set, plain_blocks
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.reading import base_rows, read_slice
 from lakedex.filegroup.slices import FileSlice
-from lakedex.format.logfile import LogBlock, count_records, decode_avro_blocks
+from lakedex.format.logfile import LogBlock, count_records, decode_matching
 
 WANTED = "wanted"
 """The column that tells by which question a row was found."""
@@ -63,6 +64,31 @@ def _one_by_one(context: ReadContext, each: WantedRows, columns: list[str]) -> p
     return pa.concat_tables([context.target(columns).empty_table(), *parts])
 
 
+class KeyTags:
+    """Keys of several questions, so that those of different ones are never the same."""
+
+    def __init__(self, keys: pa.Array, numbers: _Numbers) -> None:
+        """Look whether a key stands in more than one question; most often none does."""
+        self._keys = keys
+        self._numbers = numbers
+        self.are_plain = pc.count_distinct(keys, mode="all").as_py() == len(keys)
+
+    def of(self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers) -> pa.Array:
+        """Such keys with the numbers of their questions; as they are where that is enough."""
+        flat = _flat(keys)
+        return flat if self.are_plain else _tag(flat, numbers)
+
+    def asked(self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers) -> npt.NDArray[np.bool_]:
+        """Which of some keys are asked for by just the question that they are of."""
+        if not self.are_plain:
+            own = _tag(self._keys, self._numbers)
+            found = pc.is_in(_tag(_flat(keys), numbers), value_set=own)
+            return found.to_numpy(zero_copy_only=False).astype(np.bool_)
+        # A key may stand in a slice of which it is not asked.
+        place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
+        return (place >= 0) & (np.append(self._numbers, -1)[place] == numbers)
+
+
 class _Together:
     """Gathers slices, and merges what is gathered whenever it is much."""
 
@@ -97,48 +123,50 @@ class _Together:
 
     def finish(self) -> Iterator[pa.Table]:
         """Merge what was gathered."""
-        base = [self._base(number) for number in self._numbers]
-        stored = pa.concat_tables([_numbered(self._target.empty_table(), 0), *base])
-        if not self._blocks:
-            yield stored
-        else:
-            yield from self._merged(stored)
+        if self._numbers:
+            asked = [self._wanted[number].keys.cast(pa.string()) for number in self._numbers]
+            numbers = np.repeat(np.array(self._numbers), [len(keys) for keys in asked])
+            keys = pa.concat_arrays(asked)
+            tags = KeyTags(keys, numbers)
+            stored = pa.concat_tables([self._base(number) for number in self._numbers])
+            yield from self._merged(stored, keys, tags) if self._blocks else (stored,)
         self._start_anew()
 
     def _base(self, number: int) -> pa.Table:
+        """The wanted rows of a base file: the keys of one slice are the fastest to look for."""
         each = self._wanted[number]
         parts = [
             rows.filter(pc.is_in(rows[RECORD_KEY], value_set=each.keys))
             for rows in base_rows(self._context, each.file_slice, self._target)
         ]
-        whole = pa.concat_tables([self._target.empty_table(), *parts])
-        return _numbered(whole, number)
+        return _numbered(pa.concat_tables([self._target.empty_table(), *parts]), number)
 
-    def _merged(self, stored: pa.Table) -> Iterator[pa.Table]:
-        changed = self._changed_rows()
-        tagged = tagged_keys(changed)
-        rows = changed.filter(pc.is_in(tagged, value_set=self._asked()))
-        changes = change_set(self._context, rows, tagged_keys(rows))
-        ordering = [ordering_values(stored[name]) for name in self._context.ordering_fields]
-        yield changes.apply(stored, tagged_keys(stored), ordering)
+    def _merged(self, stored: pa.Table, keys: pa.Array, tags: KeyTags) -> Iterator[pa.Table]:
+        rows = self._changed_rows(keys, tags)
+        changes = change_set(self._context, rows, _tagged(tags, rows))
+        ordering = ordering_of(stored, self._context.ordering_fields)
+        yield changes.apply(stored, _tagged(tags, stored), ordering)
         yield changes.inserts()
 
-    def _changed_rows(self) -> pa.Table:
-        """The records of all blocks with the numbers of their questions."""
-        stored = decode_avro_blocks(self._blocks, columns=self._target.names)
+    def _changed_rows(self, keys: pa.Array, tags: KeyTags) -> pa.Table:
+        """The wanted records of all blocks with the numbers of their questions."""
+        stored, places = decode_matching(
+            self._blocks, key=RECORD_KEY, wanted=keys, columns=self._target.names
+        )
         rows = self._context.conform(
             pa.Table.from_batches([stored]), self._blocks[0].instant_time, self._target, ""
         )
         counts = [count_records(block) for block in self._blocks]
-        numbers = np.repeat(np.array(self._block_of, dtype=np.int64), counts)
-        return _with_numbers(rows, numbers)
+        block_of = np.repeat(np.array(self._block_of, dtype=np.int64), counts)
+        return _asked_of(tags, _with_numbers(rows, block_of[places]))
 
-    def _asked(self) -> pa.Array:
-        """All wanted keys of the gathered slices, tagged."""
-        numbers = sorted(set(self._block_of))
-        keys = [self._wanted[number].keys.cast(pa.string()) for number in numbers]
-        tags = np.repeat(np.array(numbers, dtype=np.int64), [len(part) for part in keys])
-        return _tag(pa.concat_arrays(keys), tags)
+
+def _asked_of(tags: KeyTags, rows: pa.Table) -> pa.Table:
+    return rows.filter(pa.array(tags.asked(rows[RECORD_KEY], rows[WANTED].to_numpy())))
+
+
+def _tagged(tags: KeyTags, rows: pa.Table) -> pa.Array:
+    return tags.of(rows[RECORD_KEY], rows[WANTED].to_numpy())
 
 
 def _numbered(rows: pa.Table, number: int) -> pa.Table:
@@ -149,12 +177,9 @@ def _with_numbers(rows: pa.Table, numbers: _Numbers) -> pa.Table:
     return rows.append_column(WANTED, pa.array(numbers))
 
 
-def tagged_keys(rows: pa.Table) -> pa.Array:
-    """Record keys with the numbers of their questions: no key is in two slices then."""
-    keys = rows[RECORD_KEY].combine_chunks()
-    if isinstance(keys, pa.ChunkedArray):
-        keys = pa.concat_arrays(keys.chunks)
-    return _tag(keys, rows[WANTED].to_numpy())
+def _flat(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    whole = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _tag(keys: pa.Array, numbers: _Numbers) -> pa.Array:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup.context import ReadContext
-from lakedex.filegroup.log_changes import ordering_values, read_changes, read_many_changes
+from lakedex.filegroup.log_changes import read_changes, read_many_changes
 from lakedex.filegroup.names import BaseFile
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.parquet.tail import PARQUET_ERRORS
 from lakedex.merge import ChangeSet
@@ -72,7 +73,7 @@ def _merged(
     batch_rows: int | None,
 ) -> Iterator[pa.Table]:
     for rows in base_rows(context, file_slice, needed, batch_rows):
-        ordering = [ordering_values(rows[name]) for name in context.ordering_fields]
+        ordering = ordering_of(rows, context.ordering_fields)
         merged = changes.apply(rows, context.record_keys(rows), ordering)
         if merged.num_rows:
             yield merged.select(columns)

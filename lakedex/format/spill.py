@@ -33,6 +33,8 @@ class Segment:
     offset: int
     length: int
     rows: int
+    raw_bytes: int = 0
+    """What the rows take in memory."""
 
 
 class SpillWriter:
@@ -52,11 +54,12 @@ class SpillWriter:
     def add(self, rows: pa.Table) -> Segment:
         """Keep rows and answer where they will be."""
         sink = pa.BufferOutputStream()
-        options = _PLAIN if rows.nbytes < _PACKED_BYTES else _PACKED
+        raw_bytes = rows.nbytes
+        options = _PLAIN if raw_bytes < _PACKED_BYTES else _PACKED
         with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
             writer.write_table(rows)
         data = sink.getvalue()
-        segment = Segment(self._path(), self._size, data.size, rows.num_rows)
+        segment = Segment(self._path(), self._size, data.size, rows.num_rows, raw_bytes)
         self._pieces.append(data)
         self._size += data.size
         if self._size >= _FILE_BYTES:

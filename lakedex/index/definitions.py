@@ -19,6 +19,8 @@ COVERING = "lakedex.covering"
 """The option by which the entries of a secondary index name their file groups."""
 OWN_EXPRESSION = "lakedex.expression"
 """The option that holds the tree of an expression that other engines cannot compute."""
+PINNED_ZONE = "lakedex.zone"
+"""The option of a definition that says in which time zone it is computed."""
 BUILT_AFTER = "lakedex.built.after"
 """The option by which an index that other engines do not know names the write before its build."""
 

@@ -1,13 +1,14 @@
-"""OR over different columns: each side is looked up in an index of its own.
+"""OR over different columns or expressions: each side is looked up in an index of its own.
 
-Statistics answer such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
-rider = 'ann'` fixes neither column, but each side fixes one. What any side needs is kept.
+Statistics of columns answer such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
+rider = 'ann'` fixes neither column, but each side fixes one; nor can ranges of one expression tell
+of another. What any side needs is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from lakedex.index.answer import Answer, IndexedTable, IndexKind, Question
 from lakedex.index.cost import Estimate
 
 NAME = "each side of OR"
+RANGES_NAME = "ranges of each side of OR"
 _MOST_SIDES = 16
 
 
@@ -31,6 +33,11 @@ def has_sides(predicate: Expr) -> bool:
     return bool(_disjunctions(predicate))
 
 
+def has_or(predicate: Expr) -> bool:
+    """Whether a predicate has an OR that every row must fulfil."""
+    return bool(_disjunctions(predicate, fewest_columns=1))
+
+
 @dataclass(frozen=True, slots=True)
 class _Side:
     """One side of an OR, and the index that answers it soonest."""
@@ -43,16 +50,23 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class EitherIndex:
-    """Asks exact indexes about each side of an OR."""
+    """Asks indexes about each side of an OR."""
 
-    exact: tuple[IndexKind, ...]
+    telling: tuple[IndexKind, ...]
+    """The kinds without which there is nothing to ask."""
     without: Collection[str] = ()
     """Names and kinds of indexes that must not be asked."""
+    others: tuple[IndexKind, ...] = ()
+    """Kinds that may answer a side that these do not; the first one that does is asked."""
     kind: str = "either"
+
+    @property
+    def _name(self) -> str:
+        return RANGES_NAME if self.others else NAME
 
     def names(self, table: IndexedTable) -> list[str]:
         """One step for all sides, where there is an index to ask."""
-        return [NAME] if any(kind.names(table) for kind in self.exact) else []
+        return [self._name] if any(kind.names(table) for kind in self.telling) else []
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """What the lookups of all sides take together."""
@@ -83,47 +97,57 @@ class EitherIndex:
 
     def _sides(self, question: Question) -> list[_Side] | str:
         """The sides of the OR that is answered soonest, each with its index; found once."""
-        if NAME not in question.found:
-            question.found[NAME] = self._find_sides(question)
-        sides: list[_Side] | str = question.found[NAME]
+        if self._name not in question.found:
+            question.found[self._name] = self._find_sides(question)
+        sides: list[_Side] | str = question.found[self._name]
         return sides
 
     def _find_sides(self, question: Question) -> list[_Side] | str:
         reason = f"the predicate has no OR over different columns of at most {_MOST_SIDES} sides"
         usable: list[list[_Side]] = []
-        for disjunction in _disjunctions(question.predicate):
-            found: list[_Side] = []
-            for child in disjunction.children:
-                side = self._best(Question(child, question.slices, question.table))
-                if isinstance(side, str):
-                    reason = side
-                    break
-                found.append(side)
+        fewest = 1 if self.others else 2
+        for disjunction in _disjunctions(question.predicate, fewest):
+            asked = [replace(question, predicate=side, found={}) for side in disjunction.children]
+            told = [self._answers(each, (*self.telling, self)) for each in asked]
+            alone = set.intersection(*({side.name for side in sides} for sides in told))
+            if self.others and alone:
+                reason = f"{min(alone)} is about all sides"
+                continue
+            found = [self._best(*each) for each in zip(asked, told, strict=True)]
+            sides = [side for side in found if side is not None]
+            if len(sides) == len(found) and any(told):
+                usable.append(sides)
             else:
-                usable.append(found)
+                reason = "no index answers one of the sides"
         if not usable:
             return reason
         return min(usable, key=lambda sides: sum(side.estimate.seconds for side in sides))
 
-    def _best(self, question: Question) -> _Side | str:
-        """The index that answers one side soonest, or why none does."""
-        reason = "no index answers one of the sides"
+    def _best(self, question: Question, told: list[_Side]) -> _Side | None:
+        """The index that answers one side soonest; None where none does."""
+        for kind in self.others:
+            told = told or self._answers(question, (kind,))
+        return min(told, key=lambda side: side.estimate.seconds) if told else None
+
+    def _answers(self, question: Question, kinds: Sequence[IndexKind]) -> list[_Side]:
         found: list[_Side] = []
-        for kind in (*self.exact, self):
+        for kind in kinds:
             for name in kind.names(question.table):
                 if {name, kind.kind}.intersection(self.without):
                     continue
                 estimate = kind.estimate(name, question)
                 if isinstance(estimate, Estimate):
                     found.append(_Side(kind, name, question, estimate))
-        return min(found, key=lambda side: side.estimate.seconds) if found else reason
+        return found
 
 
-def _disjunctions(predicate: Expr) -> list[Or]:
-    """The ORs over different columns that must be true for the predicate to be."""
+def _disjunctions(predicate: Expr, fewest_columns: int = 2) -> list[Or]:
+    """The ORs over several columns that must be true for the predicate to be."""
     conjuncts = predicate.children if isinstance(predicate, And) else (predicate,)
     return [
         each
         for each in conjuncts
-        if isinstance(each, Or) and len(each.children) <= _MOST_SIDES and len(columns_of(each)) > 1
+        if isinstance(each, Or)
+        and len(each.children) <= _MOST_SIDES
+        and len(columns_of(each)) >= fewest_columns
     ]

@@ -13,7 +13,7 @@ from lakedex.index.answer import IndexKind
 from lakedex.index.bitmap.lookup import BitmapIndex
 from lakedex.index.bloom_filters import BloomFilterIndex
 from lakedex.index.column_stats import ColumnStatsIndex
-from lakedex.index.either import EitherIndex, has_sides
+from lakedex.index.either import EitherIndex, has_or, has_sides
 from lakedex.index.expression import ExpressionIndex
 from lakedex.index.partition_stats import PartitionStatsIndex
 from lakedex.index.record_index import RecordIndex
@@ -37,8 +37,13 @@ def kinds_for(predicate: Expr, without: Collection[str] = ()) -> tuple[IndexKind
         predicate: In normal form.
         without: Names and kinds of indexes that must not be asked.
     """
-    if not has_sides(predicate):
+    if not has_or(predicate):
         return KINDS
     exact = tuple(kind for kind in KINDS if isinstance(kind, RecordIndex | SecondaryIndex))
     last = KINDS.index(exact[-1]) + 1
-    return (*KINDS[:last], EitherIndex(exact, without), *KINDS[last:])
+    computed = tuple(kind for kind in KINDS if isinstance(kind, BitmapIndex | ExpressionIndex))
+    stored = tuple(kind for kind in KINDS if isinstance(kind, ColumnStatsIndex))
+    sides = [EitherIndex(computed, without, (*exact, *stored))]
+    if has_sides(predicate):
+        sides.insert(0, EitherIndex(exact, without))
+    return (*KINDS[:last], *sides, *KINDS[last:])

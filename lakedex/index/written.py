@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakedex.format.spill import Segment
+
+if TYPE_CHECKING:
+    from lakedex.index.metadata_table.change import Change
 
 NOTE_SCHEMA = pa.schema(
     [
@@ -138,6 +142,8 @@ class CommitChanges:
     """All partitions of the table, where a column is retyped or new to the statistics."""
     whole_columns: Mapping[str, WholeColumn] = field(default_factory=dict)
     """Columns that had no statistics before this commit."""
+    replaces_ranges: bool = False
+    """Whether the ranges of files take the place of what was said of the same files before."""
     blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1
@@ -145,3 +151,5 @@ class CommitChanges:
     """What secondary indexes get, by name."""
     expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
     """What expression indexes get, by name."""
+    made: Mapping[str, Change] = field(default_factory=dict)
+    """What some partitions get instead of what is said above."""

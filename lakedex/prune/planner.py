@@ -84,6 +84,8 @@ class _Plan:
             notes.append(f"the predicate is not understood: {predicate.reason}")
         elif predicate is not None and "all" not in self._options.without:
             self._prune(predicate)
+        elif predicate is not None:
+            notes.append("all indexes are switched off")
         if self._snapshot.metadata_problem:
             notes.insert(0, f"metadata table not used: {self._snapshot.metadata_problem}")
         return Report(

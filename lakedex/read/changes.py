@@ -48,7 +48,7 @@ def find_changes(
     view = snapshot
     if end is not None and not at_newest:
         view = snapshot.at(max(instant.requested_time for instant in instants))
-    written = _writes_of_rows(snapshot, instants)
+    written = writes_of_rows(snapshot, instants)
     commits = tuple(each.requested_time for each in written)
     return Changes(view, tuple(_touched(view, written, begin)), commits)
 
@@ -75,7 +75,7 @@ def changed_rows(
     return to_table(scan)
 
 
-def _writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[Instant]:
+def writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[Instant]:
     """The instants that changed rows: compaction and clustering only move them."""
     found = []
     for instant in instants:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 
 BEGINNING = "00000000000000000"
 """A time before all commits."""
@@ -21,6 +21,7 @@ _START_NAMES = (
 _MOST_COMMITS = "maxCommitsPerTrigger"
 _MOST_BYTES = "maxBytesPerTrigger"
 _FIRST = (EARLIEST, "000", "00", "0")
+_FORMAT, _ROW_CHANGES = "hoodie.datasource.query.incremental.format", "cdc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ class StreamOptions:
 
         Raises:
             InvalidInput: A value is wrong.
+            UnsupportedFeature: What happened to rows is asked for; only rows are streamed.
         """
         given = {name.lower(): value for name, value in options.items()}
+        if given.get(_FORMAT, "").lower() == _ROW_CHANGES:
+            raise UnsupportedFeature(
+                f"a stream with {_FORMAT}={_ROW_CHANGES} (stream the rows, and ask what happened "
+                "to them in foreachBatch: table.changes(begin, end, cdc=True))"
+            )
         start = next((given[name] for name in _START_NAMES if name in given), EARLIEST).strip()
         fallback = given.get(TAKES_WHAT_IS_LEFT, "false").strip().lower()
         if fallback not in ("true", "false"):

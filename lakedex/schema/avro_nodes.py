@@ -235,3 +235,14 @@ def _field_json(item: AvroField, namespace: str, spelled: set[str]) -> dict[str,
 
 
 _KEYWORDS: Mapping[type, str] = {AvroFixed: "fixed", AvroEnum: "enum", AvroRecord: "record"}
+
+
+def is_avro_name(name: str) -> bool:
+    """Whether Java's Avro library takes a name: letters of any script, digits and `_`.
+
+    Example:
+        >>> is_avro_name("Größe_2"), is_avro_name("2nd"), is_avro_name("a b")
+        (True, False, False)
+    """
+    fits = all(each == "_" or each.isalpha() or each.isdecimal() for each in name)
+    return bool(name) and fits and not name[0].isdecimal()

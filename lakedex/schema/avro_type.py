@@ -26,6 +26,7 @@ from lakedex.schema.avro_nodes import (
     AvroUnion,
     PrimitiveKind,
     full_name,
+    is_avro_name,
     is_null,
     is_nullable,
 )
@@ -54,7 +55,6 @@ MAX_DEPTH = 64
 _MAX_TEXT_CHARS = 8 << 20
 _MAX_NODES = 100_000
 _MAX_FIXED_BYTES = 1 << 20
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _PRIMITIVES = {kind.value: kind for kind in PrimitiveKind}
 _LOGICAL: Mapping[PrimitiveKind, frozenset[str]] = {
@@ -206,7 +206,7 @@ class _Parser:
             namespace, _, name = name.rpartition(".")
         elif isinstance(own, str):
             namespace = own
-        if not _NAME.match(name):
+        if not is_avro_name(name):
             raise self._bad("an Avro name of letters, digits and _", repr(name[:80]))
         return name, namespace
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.schema.conversions import is_convertible
 
 Path = Sequence[str]
 Fields = list[pa.Field]
@@ -76,7 +77,7 @@ def move_column(columns: pa.Schema, path: Path, place: Place) -> pa.Schema:
 
 
 def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Schema:
-    """The columns with one of a wider type, or with its values as text.
+    """The columns with one of a wider type, or with its values told otherwise.
 
     Raises:
         UnsupportedFeature: Values might not fit the new type.
@@ -85,22 +86,21 @@ def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Sche
     def change(fields: Fields) -> Fields:
         at = _find(fields, path)
         old = fields[at].type
-        if old != dtype and not _is_wider(old, dtype) and not becomes_text(old, dtype):
+        if old != dtype and not _is_wider(old, dtype) and not is_convertible(old, dtype):
             raise UnsupportedFeature(f"changing column {_shown(path)} from {old} to {dtype}")
         return [*fields[:at], fields[at].with_type(dtype), *fields[at + 1 :]]
 
     return _at(columns, path, change)
 
 
-def becomes_text(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether numbers or dates become text, which every value of theirs can.
+def allow_null(columns: pa.Schema, path: Path) -> pa.Schema:
+    """The columns with one that may be null from now on."""
 
-    Example:
-        >>> becomes_text(pa.int32(), pa.string()), becomes_text(pa.string(), pa.string())
-        (True, False)
-    """
-    is_told = old in _WIDER or pa.types.is_decimal(old) or pa.types.is_date(old)
-    return bool(pa.types.is_string(new) and is_told)
+    def change(fields: Fields) -> Fields:
+        at = _find(fields, path)
+        return [*fields[:at], fields[at].with_nullable(nullable=True), *fields[at + 1 :]]
+
+    return _at(columns, path, change)
 
 
 def _is_wider(old: pa.DataType, new: pa.DataType) -> bool:
@@ -133,16 +133,25 @@ def _inner(
 ) -> pa.DataType:
     if pa.types.is_struct(dtype):
         return pa.struct(_within(list(dtype), path, depth, change))
-    if depth < len(path) - 1:
-        part = path[depth].lower()
-        if pa.types.is_list(dtype) and part == "element":
-            inner = dtype.value_field
-            return pa.list_(inner.with_type(_inner(inner.type, path, depth + 1, change)))
-        if pa.types.is_map(dtype) and part == "value":
-            inner = dtype.item_field
-            made = inner.with_type(_inner(inner.type, path, depth + 1, change))
-            return pa.map_(dtype.key_field, made)
+    part = path[depth].lower()
+    if pa.types.is_list(dtype) and part == "element":
+        return pa.list_(_member(dtype.value_field, path, depth, change))
+    if pa.types.is_map(dtype) and part == "value":
+        return pa.map_(dtype.key_field, _member(dtype.item_field, path, depth, change))
     raise InvalidInput(f"{_shown(path[:depth])} is {dtype} and has no field {path[depth]!r}")
+
+
+def _member(
+    field: pa.Field, path: list[str], depth: int, change: Callable[[Fields], Fields]
+) -> pa.Field:
+    """What a list or a map holds; of it only the type can change, as it has no name."""
+    if depth < len(path) - 1:
+        return field.with_type(_inner(field.type, path, depth + 1, change))
+    name = path[depth]
+    made = change([field.with_name(name)])
+    if len(made) != 1 or made[0].name != name:
+        raise InvalidInput(f"{_shown(path)} is all that {_shown(path[:depth])} holds: it stays")
+    return made[0].with_name(field.name)
 
 
 def _find(fields: Fields, path: Path) -> int:

@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 from lakedex.errors import LakedexError, UnsupportedFeature
 
 _UNIT_ORDER = ("s", "ms", "us", "ns")
+MORE_DIGITS = 18
+"""So many digits behind those of its type a text may have that becomes a decimal."""
 
 
 class _Family(Enum):
@@ -60,6 +62,20 @@ def convert_leaf(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if result is None:
         raise UnsupportedFeature(f"the change of column {path} from {array.type} to {target}")
     return result
+
+
+def is_convertible(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether a column may be given another type whose values are told otherwise.
+
+    Wider types are not meant; their values stay what they are.
+
+    Example:
+        >>> is_convertible(pa.int32(), pa.string()), is_convertible(pa.int32(), pa.int64())
+        (True, False)
+        >>> is_convertible(pa.string(), pa.date32()), is_convertible(pa.string(), pa.int32())
+        (True, False)
+    """
+    return _family(new) in _RETYPED.get(_family(old), ())
 
 
 def java_number_text(array: pa.Array) -> pa.Array:
@@ -130,6 +146,12 @@ def _same_decimal(array: pa.Array, target: pa.DataType) -> pa.Array | None:
     return _cast(array, target) if target.scale >= old.scale and whole_new >= whole_old else None
 
 
+def _decimal_of_whole(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """By the values: Arrow would ask for a type with room for every value of the old one."""
+    exact = array.cast(pa.int64()).cast(pa.decimal128(19, 0))
+    return exact.cast(pa.decimal256(76, target.scale)).cast(target)
+
+
 def _decimal_of_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     # What rounds to zero anyway may have more digits than any decimal.
     tiny = pc.less(pc.abs(array), 10.0 ** -(target.scale + 1))
@@ -139,7 +161,7 @@ def _decimal_of_float(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _decimal_of_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Half away from zero, as Java's RoundingMode.HALF_UP; a double has 17 digits at most."""
-    exact = array.cast(pa.decimal256(76, target.scale + 18))
+    exact = array.cast(pa.decimal256(76, target.scale + MORE_DIGITS))
     return pc.round(exact, target.scale, round_mode="half_towards_infinity").cast(target)
 
 
@@ -170,12 +192,12 @@ _STEPS: Mapping[tuple[_Family, _Family], Callable[[pa.Array, pa.DataType], pa.Ar
     (_Family.INT, _Family.FLOAT): _lossy,
     (_Family.INT, _Family.DOUBLE): _cast,
     (_Family.INT, _Family.TEXT): _cast,
-    (_Family.INT, _Family.DECIMAL): _cast,
+    (_Family.INT, _Family.DECIMAL): _decimal_of_whole,
     (_Family.LONG, _Family.LONG): _cast,
     (_Family.LONG, _Family.FLOAT): _lossy,
     (_Family.LONG, _Family.DOUBLE): _lossy,
     (_Family.LONG, _Family.TEXT): _cast,
-    (_Family.LONG, _Family.DECIMAL): _cast,
+    (_Family.LONG, _Family.DECIMAL): _decimal_of_whole,
     (_Family.FLOAT, _Family.FLOAT): _same_float,
     (_Family.FLOAT, _Family.DOUBLE): _float_by_text,
     (_Family.FLOAT, _Family.TEXT): _text_of_float,
@@ -195,6 +217,15 @@ _STEPS: Mapping[tuple[_Family, _Family], Callable[[pa.Array, pa.DataType], pa.Ar
     (_Family.DATE, _Family.TEXT): _cast,
     (_Family.TIMESTAMP, _Family.TIMESTAMP): _same_timestamp,
     (_Family.OTHER, _Family.OTHER): _same_other,
+}
+
+_RETYPED: Mapping[_Family, tuple[_Family, ...]] = {
+    **dict.fromkeys(
+        (_Family.INT, _Family.LONG, _Family.FLOAT, _Family.DOUBLE), (_Family.TEXT, _Family.DECIMAL)
+    ),
+    _Family.DECIMAL: (_Family.TEXT,),
+    _Family.DATE: (_Family.TEXT,),
+    _Family.TEXT: (_Family.DATE, _Family.DECIMAL, _Family.BYTES),
 }
 
 _BY_TYPE: Mapping[pa.DataType, _Family] = {

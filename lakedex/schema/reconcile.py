@@ -103,9 +103,7 @@ def _fields(
 
 
 def _common(stored: pa.DataType, incoming: pa.DataType, path: str) -> pa.DataType:
-    if pa.types.is_null(incoming):
-        return stored
-    new = storable_type(incoming, path)
+    new = storable_type(_typed(incoming, stored), path)
     if pa.types.is_struct(stored) and pa.types.is_struct(new):
         return pa.struct(_fields(list(stored), list(new), f"{path}."))
     if pa.types.is_map(stored) and pa.types.is_map(new):
@@ -116,6 +114,25 @@ def _common(stored: pa.DataType, incoming: pa.DataType, path: str) -> pa.DataTyp
     if common is None:
         raise InvalidInput(f"column {path} is {stored} in the table and {incoming} in the input")
     return common
+
+
+def _typed(incoming: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    """The incoming type with that of the table where it has none, as in `array()`."""
+    if pa.types.is_null(incoming):
+        return stored
+    if is_list(incoming) and is_list(stored):
+        return pa.list_(_typed_field(incoming.value_field, stored.value_field))
+    if pa.types.is_map(incoming) and pa.types.is_map(stored):
+        item = _typed_field(incoming.item_field, stored.item_field)
+        return pa.map_(incoming.key_type, item)
+    if pa.types.is_struct(incoming) and pa.types.is_struct(stored):
+        known = {field.name: field for field in stored}
+        return pa.struct([_typed_field(each, known.get(each.name, each)) for each in incoming])
+    return incoming
+
+
+def _typed_field(incoming: pa.Field, stored: pa.Field) -> pa.Field:
+    return incoming.with_type(_typed(incoming.type, stored.type))
 
 
 def _inner(stored: pa.Field, new: pa.Field, path: str) -> pa.Field:

@@ -7,17 +7,16 @@ from text, and structs. What has no place in a Hudi table is refused by name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
+from lakedex.schema.avro_nodes import is_avro_name
 
 _MOST_DIGITS = 38
 _MOST_LEVELS = 60
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 META_PREFIX: Final = "_hoodie_"
 _OWN_PREFIX = "__lakedex_"
 _USER_FLAGS = ("_hoodie_is_deleted",)
@@ -54,7 +53,7 @@ def check_names(names: list[str], where: str) -> None:
     """
     seen: dict[str, str] = {}
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not is_avro_name(name):
             raise InvalidInput(
                 f"column name {name[:200]!r} in {where}: only letters, digits and _ can be stored"
             )

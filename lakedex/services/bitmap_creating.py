@@ -8,24 +8,25 @@ part of the files is used for that part.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from lakedex.config import keys
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
 from lakedex.index.bitmap.definitions import (
-    ROOT,
     bitmap_definitions,
     bitmap_property,
     folder_of,
     new_definition,
 )
+from lakedex.index.bitmap.merging import forget_files
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import load_table_config, update_properties
+from lakedex.txn.bitmap_builders import forget_builder, name_builder, remove_dead_bitmaps
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.write.bitmap_runs import fill_bitmap
@@ -84,12 +85,16 @@ def add_bitmap_index(
     if not wait:
         _define(writer, definition)
         return BitmapBuild(definition.name, lambda: _fill(writer, definition))
+    storage = writer.address.open()
+    name_builder(storage, definition)
     try:
         _fill(writer, definition)
+        _define(writer, definition)
     except BaseException:
-        writer.address.open().delete_folder(folder_of(definition))
+        storage.delete_folder(folder_of(definition))
         raise
-    _define(writer, definition)
+    finally:
+        forget_builder(storage, definition)
     _fill(writer, definition)
     return WriteResult(_OPERATION, None)
 
@@ -101,6 +106,15 @@ def refresh_bitmap_index(writer: TableWriter, name: str) -> None:
         _fill(writer, definition)
     except LakedexError:
         rebuild_bitmap_index(writer, name)
+
+
+def mend_bitmap_index(writer: TableWriter, name: str, wrong: Collection[str]) -> None:
+    """Read some files again, by their paths, and those of runs that cannot be read; no others."""
+    definition = bitmap_definitions(writer.snapshot().config)[name]
+    storage = writer.address.open()
+    with open_lock(storage, writer.target().patience.lock):
+        forget_files(storage, definition, lambda *place: "/".join(filter(None, place)) not in wrong)
+    _fill(writer, definition)
 
 
 def rebuild_bitmap_index(writer: TableWriter, name: str) -> None:
@@ -130,15 +144,15 @@ def _change(
     patience: TransactionOptions,
     change: Callable[[Mapping[str, IndexDefinition]], Mapping[str, IndexDefinition]],
 ) -> None:
-    """Change the list of indexes under the lock; folders that none of them names go away."""
+    """Change the list of indexes under the lock; what none of them names goes away."""
     with open_lock(storage, patience.lock):
-        left = change(bitmap_definitions(load_table_config(storage)))
-        update_properties(storage, {keys.BITMAP_INDEXES: bitmap_property(left)})
-        used = {folder_of(each) for each in left.values()}
-        for folder in storage.folders(ROOT):
-            # A build that goes on there reads its files again once it is in the list.
-            if f"{ROOT}/{folder}" not in used:
-                storage.delete_folder(f"{ROOT}/{folder}")
+        known = bitmap_definitions(load_table_config(storage))
+        left = change(known)
+        gone = [each for name, each in known.items() if left.get(name) != each]
+        config = update_properties(storage, {keys.BITMAP_INDEXES: bitmap_property(left)})
+        for each in gone:
+            storage.delete_folder(folder_of(each))
+        remove_dead_bitmaps(storage, config)
 
 
 def _fill(writer: TableWriter, definition: IndexDefinition) -> None:

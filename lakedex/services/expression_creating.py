@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
+from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
+from lakedex.expr.spark_text import time_zone_of
 from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import columns_of
 from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
@@ -34,9 +35,11 @@ from lakedex.services.indexing import BackgroundBuild, build_in_background, star
 from lakedex.services.own_expressions import (
     OWN_FUNCTIONS,
     bound_scalar,
+    check_function,
     check_same_columns,
     is_expression,
     parse_scalar,
+    spelled_out,
 )
 from lakedex.table import Snapshot
 from lakedex.write.result import WriteResult
@@ -47,7 +50,12 @@ EXPR: Final = "expr"
 FLAVOURS: Final = ("column_stats", "bloom_filters")
 _VERSION = 2
 _DEFAULT_ZONE = "UTC"
-_TEXT_TYPES = (pa.string(), pa.large_string())
+_IDENTITY = "identity"
+_FILTERED_TYPES = (
+    *(pa.string(), pa.large_string()),
+    *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+)
+"""Of which filters of Hudi and of lakedex hold the same texts."""
 
 Built = TypeVar("Built")
 CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
@@ -65,20 +73,22 @@ class _Signature:
 
 _TEXT = frozenset([Family.STRING])
 _TIME = frozenset([Family.DATE, Family.TIMESTAMP])
+_CLOCK = frozenset([Family.TIMESTAMP, Family.TIMESTAMP_NTZ])
+_CALENDAR = _TIME | _CLOCK
 _ANYTHING = frozenset(Family) - {Family.OTHER, Family.NULL}
 FUNCTIONS: Final[Mapping[str, _Signature]] = {
-    "identity": _Signature(_ANYTHING),
-    "date_format": _Signature(_TIME, ("format",)),
+    _IDENTITY: _Signature(_ANYTHING),
+    "date_format": _Signature(_CALENDAR, ("format",)),
     "from_unixtime": _Signature(frozenset([Family.INTEGER]), (), ("format",)),
     "unix_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
-    "to_date": _Signature(_TIME | _TEXT, (), ("format",)),
+    "to_date": _Signature(_CALENDAR | _TEXT, (), ("format",)),
     "to_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
-    "year": _Signature(_TIME),
-    "month": _Signature(_TIME),
-    "day": _Signature(_TIME),
-    "hour": _Signature(frozenset([Family.TIMESTAMP])),
-    "date_add": _Signature(_TIME, ("days",)),
-    "date_sub": _Signature(_TIME, ("days",)),
+    "year": _Signature(_CALENDAR),
+    "month": _Signature(_CALENDAR),
+    "day": _Signature(_CALENDAR),
+    "hour": _Signature(_CLOCK),
+    "date_add": _Signature(_CALENDAR, ("days",)),
+    "date_sub": _Signature(_CALENDAR, ("days",)),
     "upper": _Signature(_TEXT),
     "lower": _Signature(_TEXT),
     "trim": _Signature(_TEXT, (), ("trimString",)),
@@ -94,6 +104,8 @@ FUNCTIONS: Final[Mapping[str, _Signature]] = {
 _OPTIONS = frozenset(
     ["format", "days", "pos", "len", "trimString", "pattern", "idx", "replacement"]
 )
+INDEX_OPTIONS: Final = (EXPR, *sorted(_OPTIONS), *FILTER_OPTIONS)
+"""What is said of an index itself, beside the options of the write that builds it."""
 _LETTERS = frozenset(string.ascii_letters)
 _LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
 WHOLE_NUMBERS: Final = frozenset(["days", "pos", "len", "idx"])
@@ -149,7 +161,13 @@ def create_expression_index(
     if sizes and flavour != BLOOM_FLAVOUR:
         raise InvalidInput(f"the option {next(iter(sizes))} is for {BLOOM_FLAVOUR}, not {flavour}")
     check_filter_options(name, sizes)
-    target = _checked_target(snapshot, name, flavour, columns, own, zone, check)
+    known = zone if time_zone_of(zone) is not None else _DEFAULT_ZONE
+    target = _checked_target(snapshot, name, flavour, columns, own, known, check)
+    if target.zone not in (None, zone):
+        raise InvalidInput(
+            f"CREATE INDEX {name} needs to know the time zone {zone!r} of the session, and does "
+            "not; SET TIME ZONE to a region, such as America/Los_Angeles, or to an offset"
+        )
     if sizes:
         made = replace(target.definition, options={**target.definition.options, **sizes})
         target = replace(target, definition=made)
@@ -169,19 +187,36 @@ def _checked_target(
     if _is_own(function, columns):
         target = _own_target(snapshot, name, flavour, columns, own, zone)
         if check is not None:
-            check(", ".join(columns), own[EXPR].strip(), {OWN_EXPRESSION: type_name(target.type)})
+            text = target.definition.function
+            check(", ".join(columns), text, {OWN_EXPRESSION: type_name(target.type)})
         return target
     arguments = _checked_arguments(name, function, own)
     if len(columns) != 1:
         raise UnsupportedFeature(
             f"an index ({name}) on {function} of {len(columns)} columns, not one,"
         )
+    known: dict[str, str | int] = {
+        each: int(value) if each in WHOLE_NUMBERS else value for each, value in arguments.items()
+    }
+    spelled = {EXPR: spelled_out(function, columns[0], known)}
+    if _is_field(snapshot, columns[0]) and function != _IDENTITY:
+        # Hudi would keep the ranges of the field, not of the function.
+        return _checked_target(snapshot, name, flavour, columns, spelled, zone, check)
     column = indexed_column(snapshot, columns[0])
     made = {EXPR: function, **arguments}
     definition = IndexDefinition(PREFIX + name, flavour, function, (column,), made, _VERSION)
     if check is not None:
         check(column, function, arguments)
-    return _target(snapshot, definition, zone)
+    target = _target(snapshot, definition, zone)
+    if target.is_bloom and target.zone is not None:
+        # Hudi would fill filters in the zone of whoever writes, and no filter tells its zone.
+        return _own_target(snapshot, name, flavour, columns, spelled, zone)
+    return target
+
+
+def _is_field(snapshot: Snapshot, column: str) -> bool:
+    """Whether a name is that of a field within a column."""
+    return "." in column and column not in StoredSchema.of(snapshot).columns.names
 
 
 def add_now(
@@ -195,11 +230,6 @@ def add_in_background(
     writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
 ) -> BackgroundBuild:
     """Build an index whose definition has been checked while writers go on."""
-    if is_own_partition(target.definition.name):
-        raise UnsupportedFeature(
-            f"building {target.definition.name}, of which other engines are not told, in the "
-            "background"
-        )
     zone = {} if target.zone is None else {names_of.EXPRESSION_TIME_ZONE.name: target.zone}
     claim = start_build(writer, {**options, **zone}, [target.definition])
     return build_in_background(writer, claim)
@@ -249,6 +279,7 @@ def _flavour(name: str, using: str) -> str:
 def _checked_arguments(name: str, function: str, given: Mapping[str, str]) -> dict[str, str]:
     """The arguments of the function, in the order that it has them."""
     if function not in FUNCTIONS:
+        check_function(name, function)
         known = ", ".join(sorted(FUNCTIONS))
         raise UnsupportedFeature(f"CREATE INDEX {name} on the function {function!r} (only {known})")
     wanted = FUNCTIONS[function]
@@ -315,7 +346,7 @@ def _own_target(
     if not is_expression(text):
         text = f"{text}({', '.join(columns)})"
     tree = parse_scalar(name, text)
-    check_same_columns(name, columns, tree)
+    check_same_columns(name, [each.partition(".")[0] for each in columns], tree)
     expression = bound_scalar(snapshot, name, tree, zone)
     sources = source_names(columns_of(expression))
     options = own_options(text, expression)
@@ -339,11 +370,9 @@ def _own_target(
 
 
 def _check_flavour(target: ExpressionTarget) -> None:
-    what = expression_text(target.definition)
-    if target.is_bloom and target.zone is not None:
+    if target.is_bloom and target.type not in _FILTERED_TYPES:
+        what = expression_text(target.definition)
         raise UnsupportedFeature(
-            f"bloom filters of {what}, as they could not tell their time zone; use column_stats: "
-            "that"
+            f"bloom filters of {what}, which is {type_name(target.type)} and neither text nor a "
+            "whole number; use column_stats: that"
         )
-    if target.is_bloom and target.type not in _TEXT_TYPES:
-        raise UnsupportedFeature(f"bloom filters of {what}, which is {target.type},")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from lakedex.expr.functions.registry import canonical_name
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.tree import Call, Column, Expr, Literal, columns_of
@@ -24,6 +26,26 @@ def read_columns(index: str, columns: list[str]) -> tuple[list[str], dict[str, s
     if len(columns) != 1 or not is_expression(columns[0]):
         return columns, {}
     return read_expression(index, columns[0])
+
+
+def with_spelled_function(columns: Sequence[str], options: Mapping[str, str]) -> dict[str, str]:
+    """The options of an index as Hudi has them where `expr` is a whole call that it knows.
+
+    Example:
+        >>> with_spelled_function(["ts"], {"expr": "from_unixtime(ts, 'yyyy')"})
+        {'expr': 'from_unixtime', 'format': 'yyyy'}
+        >>> with_spelled_function(["ts"], {"expr": "year"})
+        {'expr': 'year'}
+    """
+    given = dict(options)
+    if not is_expression(given.get(EXPR, "")):
+        return given
+    known = _as_hudi_has_it(parse_expression(given[EXPR]))
+    if known is None:
+        return given
+    own, spelled = known
+    is_alike = [each.lower() for each in own] == [each.lower() for each in columns]
+    return {**given, **spelled} if is_alike and given.keys() & spelled.keys() == {EXPR} else given
 
 
 def read_expression(index: str, text: str) -> tuple[list[str], dict[str, str]]:

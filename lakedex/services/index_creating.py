@@ -30,6 +30,7 @@ from lakedex.services.bitmap_creating import (
 )
 from lakedex.services.expression_creating import (
     EXPR,
+    INDEX_OPTIONS,
     CheckedBySpark,
     add_expression_index,
     add_in_background,
@@ -38,7 +39,7 @@ from lakedex.services.expression_creating import (
     refresh_expression_index,
     stored_expression,
 )
-from lakedex.services.expression_text import read_columns
+from lakedex.services.expression_text import read_columns, with_spelled_function
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import (
     ONCE,
@@ -73,6 +74,7 @@ MOST_COLUMNS: Final = 16
 """Of one secondary index."""
 _OLDER_KINDS = {"col_stats": _COLUMN_STATS}
 _OLDER_EXPR = "func"
+_OF_INDEX = {each.lower(): each for each in (*INDEX_OPTIONS, _OLDER_EXPR)}
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
@@ -117,7 +119,8 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     using = _OLDER_KINDS.get(using.lower(), using)
-    chosen = {**function, **_with_newer_names(name, options or {})}
+    given = {**function, **_with_newer_names(name, options or {})}
+    chosen = with_spelled_function(wanted, given)
     now = wait and not _IN_BACKGROUND.value(chosen)
     create = partial(
         create_expression_index,
@@ -141,8 +144,15 @@ def create_index(
 
 
 def _with_newer_names(index: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Options as Hudi names them now: RFC-63 and early releases call the function `func`."""
-    given = dict(options)
+    """Options as Hudi names them now: RFC-63 and early releases call the function `func`.
+
+    Capital and small letters of what is said of the index itself are the same.
+    """
+    given: dict[str, str] = {}
+    for option, value in options.items():
+        known = _OF_INDEX.get(option.lower(), option)
+        if given.setdefault(known, value) != value:
+            raise InvalidInput(f"the option {known} of index {index} is given twice")
     older = given.pop(_OLDER_EXPR, None)
     if older is not None and given.setdefault(EXPR, older) != older:
         raise InvalidInput(
@@ -182,7 +192,7 @@ def _create_of_columns(
         made.append(_definition(asked, snapshot, name, wanted, own))
     if not wait or _IN_BACKGROUND.value(chosen):
         if made:
-            _check_background(snapshot, name, made[0])
+            _check_background(snapshot, name)
         return build_in_background(writer, start_build(writer, chosen, made))
     return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
 
@@ -307,13 +317,8 @@ def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
         )
 
 
-def _check_background(snapshot: Snapshot, name: str, made: IndexDefinition) -> None:
-    """Two indexes of which one needs the other are not built in one go in the background.
-
-    Nor is one that other engines do not know: the plan of such a build is one that they read.
-    """
-    if made.is_composite:
-        raise UnsupportedFeature(f"building {name}, which is on several columns, in the background")
+def _check_background(snapshot: Snapshot, name: str) -> None:
+    """Two indexes of which one needs the other are not built in one go in the background."""
     if _RECORD_INDEX not in snapshot.config.metadata_partitions:
         raise InvalidInput(
             f"the secondary index {name} of table {snapshot.config.name} needs a record index that "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
@@ -40,6 +41,7 @@ def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
 def find_index(snapshot: Snapshot, name: str) -> str | None:
     """The metadata partition of an index, by its own name or by the one that it was given.
 
+    Where none is spelled so, capital and small letters are taken for the same, as in all of SQL.
     An index that another engine is building is found too. A definition alone is not an index, nor
     is one that is said to be in the making while nobody makes one.
     """
@@ -47,7 +49,17 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     known = {*config.metadata_partitions, *bitmap_definitions(config)}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    return next((each for each in spellings(name) if each in known), None)
+    return _spelled(name, known)
+
+
+def _spelled(name: str, known: Collection[str]) -> str | None:
+    """The one of some names that a name stands for; None for no or several of them."""
+    exact = next((each for each in spellings(name) if each in known), None)
+    if exact is not None:
+        return exact
+    wanted = {each.lower() for each in spellings(name)}
+    alike = [each for each in known if each.lower() in wanted]
+    return alike[0] if len(alike) == 1 else None
 
 
 def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
@@ -79,7 +91,7 @@ def require_absent(snapshot: Snapshot, name: str) -> None:
 def find_dropped_index(snapshot: Snapshot, name: str) -> IndexDefinition | None:
     """What is left of an index that is defined and not there, by either of its names."""
     gone = dropped_names(snapshot.config, snapshot.definitions)
-    found = next((each for each in spellings(name) if each in gone), None)
+    found = _spelled(name, gone)
     return None if found is None else snapshot.definitions[found]
 
 

@@ -7,16 +7,23 @@ that ends in `options` says what is computed of it (`expr='from_unixtime', forma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from lakedex.config import write_option_names as names_of
 from lakedex.errors import InvalidInput
-from lakedex.expr.sql_lexer import Kind, tokenise
 from lakedex.services.expression_creating import EXPR
 from lakedex.services.index_creating import create_index
 from lakedex.write.verbs import TableWriter
 
-_VALUES = (Kind.STRING, Kind.WORD, Kind.NUMBER)
+_OPTION = re.compile(
+    r"""\s*(?P<name>[\w.]+)\s*=\s*
+    (?:(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<plain>[^,'"]+?))
+    \s*(?:,(?=\s*[\w.])|$)""",
+    re.VERBOSE,
+)
+"""A name and a value, in quotes or, as Hudi reads it, up to the next comma."""
+_ESCAPED = re.compile(r"\\(['\"\\])")
 
 
 def make_index_of_options(writer: TableWriter, options: Mapping[str, str]) -> None:
@@ -55,17 +62,16 @@ def read_index_options(text: str) -> dict[str, str]:
     Example:
         >>> read_index_options("expr='date_format', format='yyyy-MM-dd'")
         {'expr': 'date_format', 'format': 'yyyy-MM-dd'}
+        >>> read_index_options("expr=date_format,format=yyyy-MM-dd")
+        {'expr': 'date_format', 'format': 'yyyy-MM-dd'}
     """
-    tokens = [token for token in tokenise(text) if token.kind is not Kind.END]
     found: dict[str, str] = {}
-    for at in range(0, len(tokens), 4):
-        part = tokens[at : at + 4]
-        signs = [token.keyword for token in part[1::2]]
-        kinds = [token.kind for token in part[::2]]
-        is_last = at + 4 >= len(tokens)
-        if signs != (["="] if is_last else ["=", ","]) or len(kinds) != 2:
+    place = 0
+    while place < len(text):
+        option = _OPTION.match(text, place)
+        if option is None or option["name"] in found:
             raise InvalidInput(f"{names_of.EXPRESSION_OPTIONS.name}={text!r} is no list of options")
-        if kinds[0] is not Kind.WORD or kinds[1] not in _VALUES:
-            raise InvalidInput(f"{names_of.EXPRESSION_OPTIONS.name}={text!r} is no list of options")
-        found[part[0].value] = part[2].value
+        quoted, plain = option["quoted"], option["plain"]
+        found[option["name"]] = plain if quoted is None else _ESCAPED.sub(r"\1", quoted[1:-1])
+        place = option.end()
     return found

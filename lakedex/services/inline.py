@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from lakedex.config import TableType
+from lakedex.config.option_check import option_texts
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
 from lakedex.services.clustering.scheduling import (
@@ -39,8 +40,9 @@ def writer_with_services(
     batch: StreamBatch | None = None,
 ) -> TableWriter:
     """A writer of a table with the index that options ask for, after whose commits services run."""
-    make_index_of_options(TableWriter(address, engine, options), options or {})
-    return TableWriter(address, engine, options, batch, run_due_services)
+    given = option_texts(options or {})
+    make_index_of_options(TableWriter(address, engine, given), given)
+    return TableWriter(address, engine, given, batch, run_due_services)
 
 
 def run_due_services(writer: TableWriter, target: Target) -> None:

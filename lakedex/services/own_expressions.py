@@ -6,7 +6,7 @@ each time, what aggregates, and what is not known is refused by its name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from lakedex.expr.bind import bind, bound_type
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.explicit_casts import with_casts
 from lakedex.expr.functions import canonical_name, function_names
+from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
@@ -26,7 +27,7 @@ from lakedex.write.target import StoredSchema
 
 _NOT_SCALAR = frozenset(
     {"identity", "if", "like", "not", "startswith", "endswith", "contains", "right", "positive"}
-    | {"octet_length"}
+    | {"octet_length", CAST_FAILS}
 )
 _CHANGING = frozenset(
     {"rand", "random", "randn", "uuid", "shuffle", "now", "current_timestamp", "current_date"}
@@ -43,6 +44,7 @@ _OF_NUMBERS = frozenset(
 _CHOICES = frozenset(["coalesce", "greatest", "least"])
 _NUMBERS = (Family.INTEGER, Family.FLOAT, Family.DECIMAL)
 _TIMES = (Family.DATE, Family.TIMESTAMP, Family.TIMESTAMP_NTZ)
+_TRIMS = frozenset(["trim", "ltrim", "rtrim"])
 _SIGNS = frozenset("(+*/%|&^:")
 OWN_FUNCTIONS: Final = frozenset(
     name for name in function_names() if canonical_name(name) not in _NOT_SCALAR
@@ -54,11 +56,34 @@ def is_expression(text: str) -> bool:
     """Whether a text is an expression, and not the name of a column.
 
     Example:
-        >>> is_expression("price * qty"), is_expression("upper(name)"), is_expression("e-mail")
+        >>> is_expression("price * qty"), is_expression("-qty"), is_expression("e-mail")
         (True, True, False)
     """
     own = text.strip()
-    return not _SIGNS.isdisjoint(own) or " - " in own
+    return not _SIGNS.isdisjoint(own) or " - " in own or own.startswith("-")
+
+
+def spelled_out(function: str, column: str, arguments: Mapping[str, str | int]) -> str:
+    """A function of a column, or of a field of one, and of constants as a call in SQL.
+
+    Example:
+        >>> spelled_out("substring", "home.city", {"pos": 1, "len": 2})
+        'substring(home.city, 1, 2)'
+        >>> spelled_out("trim", "name", {"trimString": "-"})
+        "trim('-', name)"
+    """
+    parts = [each if each.isidentifier() else f"`{each}`" for each in column.split(".")]
+    given = [".".join(parts), *map(_constant, arguments.values())]
+    if function in _TRIMS:
+        # They alone have their column last.
+        given.reverse()
+    return f"{function}({', '.join(given)})"
+
+
+def _constant(value: str | int) -> str:
+    if isinstance(value, int):
+        return str(value)
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def parse_scalar(index: str, text: str) -> Expr:
@@ -71,7 +96,7 @@ def parse_scalar(index: str, text: str) -> Expr:
     tree = parse_expression(text)
     for node in _nodes(tree):
         if isinstance(node, Call):
-            _check_function(index, node.function)
+            check_function(index, node.function)
         elif not isinstance(node, Column | Literal | Cast):
             raise UnsupportedFeature(f"CREATE INDEX {index} on a condition ({text.strip()}),")
     if isinstance(tree, Column | Literal) or not columns_of(tree):
@@ -87,9 +112,7 @@ def bound_scalar(snapshot: Snapshot, index: str, tree: Expr, zone: str) -> Expr:
         UnsupportedFeature: It is not certain what Spark would give.
     """
     for column in columns_of(tree):
-        if len(column.path) != 1:
-            raise UnsupportedFeature(f"the field {column.name} in CREATE INDEX {index}")
-        indexed_column(snapshot, column.name)
+        indexed_column(snapshot, column.path[0])
     try:
         plain = bind(tree, StoredSchema.of(snapshot).columns, time_zone=zone)
         # A text is another number in ANSI mode, so that its cast is not left to Spark.
@@ -121,7 +144,12 @@ def check_same_columns(index: str, named: Sequence[str], expression: Expr) -> No
         )
 
 
-def _check_function(index: str, name: str) -> None:
+def check_function(index: str, name: str) -> None:
+    """Refuse a function that no expression of an index may call.
+
+    Raises:
+        UnsupportedFeature: with the reason, where there is one, or with those that may be called.
+    """
     if name.lower() in OWN_FUNCTIONS:
         return
     if name.lower() in _CHANGING:
@@ -176,33 +204,38 @@ def _is_alike(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _check_cast(index: str, source: pa.DataType, target: pa.DataType) -> None:
-    """Refuse casts that ANSI mode may refuse for some number; those of texts a query tells."""
-    match family(source), family(target):
-        case Family.STRING, _:
-            return
-        case Family.INTEGER, Family.INTEGER:
-            is_safe = source.bit_width <= target.bit_width
-        case Family.INTEGER, Family.DECIMAL:
-            is_safe = target.precision - target.scale >= len(str(2 ** (source.bit_width - 1)))
-        case Family.DECIMAL, Family.DECIMAL:
-            whole = target.precision - target.scale >= source.precision - source.scale
-            is_safe = whole and target.scale >= source.scale
-        case one, other:
-            is_safe = (one, other) in _SAFE or (one in _TIMES and other in _TIMES)
-    if not is_safe:
-        raise UnsupportedFeature(
-            f"a cast of {type_name(source)} to {type_name(target)} in CREATE INDEX {index}"
-        )
+    """Refuse casts whose result is not known to the last digit.
+
+    Those of numbers may fail in ANSI mode: a file with such a number has no entry. Those of texts
+    may fail too, which a query in that mode tells.
+    """
+    families = (family(source), family(target))
+    one, other = families
+    is_of_times = one in _TIMES and other in _TIMES
+    if one is Family.STRING or one is other or is_of_times or families in _KNOWN_CASTS:
+        return
+    raise UnsupportedFeature(
+        f"a cast of {type_name(source)} to {type_name(target)} in CREATE INDEX {index}"
+    )
 
 
-_SAFE = frozenset(
+_KNOWN_CASTS = frozenset(
     [
         (Family.INTEGER, Family.FLOAT),
+        (Family.INTEGER, Family.DECIMAL),
         (Family.INTEGER, Family.STRING),
-        (Family.FLOAT, Family.FLOAT),
+        (Family.INTEGER, Family.BOOLEAN),
+        (Family.INTEGER, Family.TIMESTAMP),
+        (Family.FLOAT, Family.INTEGER),
+        (Family.FLOAT, Family.BOOLEAN),
+        (Family.DECIMAL, Family.INTEGER),
         (Family.DECIMAL, Family.FLOAT),
         (Family.DECIMAL, Family.STRING),
+        (Family.DECIMAL, Family.BOOLEAN),
+        (Family.BOOLEAN, Family.INTEGER),
+        (Family.BOOLEAN, Family.FLOAT),
         (Family.BOOLEAN, Family.STRING),
+        (Family.TIMESTAMP, Family.INTEGER),
         *((time, Family.STRING) for time in _TIMES),
     ]
 )

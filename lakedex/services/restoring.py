@@ -6,21 +6,27 @@ planned since goes too. Every index is as it was then.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.index.builds import IndexBuild, pending_builds
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, Timeline, instant_key
 from lakedex.txn.begin import locked_table
+from lakedex.txn.heartbeat import SignsOfLife
+from lakedex.txn.index_builds import discard_build
 from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_undoing import require_forgettable
 from lakedex.txn.recovery import recover
 from lakedex.txn.restoring import restore
+from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+from lakedex.upkeep.overtaking import completed_after, require_whole
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _PLANS = (Action.CLUSTERING, Action.COMPACTION, Action.LOGCOMPACTION)
@@ -36,6 +42,8 @@ class RestoreResult:
     """The instant of the restore; None when there was nothing to undo."""
     undone: tuple[str, ...] = ()
     indexes_rebuilt: tuple[str, ...] = ()
+    builds_dropped: tuple[str, ...] = ()
+    """Indexes whose build had been put down; they are to be created again."""
 
     def as_dict(self) -> dict[str, object]:
         """The same as plain values."""
@@ -44,6 +52,7 @@ class RestoreResult:
             "restore": self.restore,
             "undone": list(self.undone),
             "indexes_rebuilt": list(self.indexes_rebuilt),
+            "builds_dropped": list(self.builds_dropped),
         }
 
 
@@ -74,29 +83,47 @@ def restore_table(
         table = locked_table(storage, lock, chosen.heartbeat)
         recover(table)
         snapshot = Snapshot.open(storage)
-        instants = instants_after(snapshot, instant)
+        put_down = _put_down(table, snapshot.timeline)
+        instants = instants_after(snapshot, instant, {each.instant for each in put_down})
         if not instants:
             return RestoreResult(instant, None)
         times = {each.requested_time for each in instants}
         require_forgettable(storage, snapshot.timeline, times)
+        for build in put_down:
+            discard_build(table, build)
         time_of = restore(table, instant, instants)
         forget_looks(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
-    return RestoreResult(instant, time_of, tuple(each.requested_time for each in instants), rebuilt)
+    return RestoreResult(
+        instant,
+        time_of,
+        tuple(each.requested_time for each in instants),
+        rebuilt,
+        tuple(name for build in put_down for name in build.names),
+    )
 
 
-def instants_after(snapshot: Snapshot, instant: str) -> list[Instant]:
+def _put_down(table: LockedTable, timeline: Timeline) -> list[IndexBuild]:
+    """Indexes in the making that nobody is at work on: what they were made of is undone."""
+    life = SignsOfLife.load(table.storage, table.heartbeat)
+    return [each for each in pending_builds(timeline) if not life.is_alive(each.instant)]
+
+
+def instants_after(
+    snapshot: Snapshot, instant: str, ignored: Collection[str] = ()
+) -> list[Instant]:
     """The instants that a restore undoes, in order: plans that pend, then the newest commit first.
+
+    Pending instants that are `ignored` do not stand in its way.
 
     Raises:
         InvalidInput: the table cannot be taken back to that commit.
         CommitConflict: a write goes on.
     """
     timeline = snapshot.timeline
-    target = _target(timeline, instant)
+    target = _target(timeline, instant, ignored)
     snapshot.at(instant)  # refuses a time whose files were cleaned
-    done = instant_key(target.completion_time or instant)
-    later = timeline.writes_after(target)
+    later = completed_after(timeline, target)
     saved = {each.requested_time for each in later}.intersection(timeline.savepoints())
     if saved:
         raise InvalidInput(
@@ -104,7 +131,8 @@ def instants_after(snapshot: Snapshot, instant: str) -> list[Instant]:
             f"{instant}"
         )
     _check_archived(timeline, target)
-    later.sort(key=lambda each: instant_key(each.completion_time or each.requested_time))
+    require_whole(snapshot, target)
+    done = timeline.change_time(target)
     plans = [
         each for each in timeline.pending_of(*_PLANS) if instant_key(each.requested_time) > done
     ]
@@ -125,11 +153,13 @@ def _check_archived(timeline: Timeline, target: Instant) -> None:
             )
 
 
-def _target(timeline: Timeline, instant: str) -> Instant:
+def _target(timeline: Timeline, instant: str, ignored: Collection[str]) -> Instant:
     found = timeline.find(instant)
     if found is None or not (found.is_completed and found.action.is_write):
         raise InvalidInput(f"{instant!r} is no completed commit of the active timeline")
     for each in timeline.pending_of(*_WRITES, Action.INDEXING, Action.CLEAN, Action.ROLLBACK):
+        if each.requested_time in ignored:
+            continue
         raise CommitConflict(
             f"{each.action.value} {each.requested_time} pends: stop all writers, and let it end"
         )

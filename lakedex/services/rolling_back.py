@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -22,6 +21,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import roll_back
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
+from lakedex.upkeep.overtaking import completed_after, missing_before
 
 _REVERSIBLE = (
     Action.COMMIT,
@@ -104,7 +104,8 @@ def _check_newest(timeline: Timeline, found: Instant) -> None:
     instant = found.requested_time
     if instant in timeline.savepoints():
         raise InvalidInput(f"the commit {instant} has a savepoint: delete that first")
-    later = timeline.writes_after(found)
+    # Of two writes at once neither has seen the other: the later to complete goes first.
+    later = completed_after(timeline, found)
     if later:
         raise InvalidInput(
             f"{later[-1].requested_time} was committed after {instant}: roll it back first, or "
@@ -120,35 +121,9 @@ def _check_newest(timeline: Timeline, found: Instant) -> None:
 
 def _check_files_before(snapshot: Snapshot, found: Instant) -> None:
     """Refuse when a clean has removed what the table was made of before the commit."""
-    names, older = _files_besides(snapshot, found.requested_time)
-    metadata = snapshot.timeline.commit_metadata(found)
-    for partition, stats in metadata.partition_to_stats.items():
-        for stat in stats:
-            if stat.prev_base_file and (partition, stat.prev_base_file) not in names:
-                raise _cleaned(found, stat.prev_base_file)
-            follows = metadata.compacted or stat.prev_commit not in (None, "null")
-            group = FileSliceId(partition, stat.file_id or "")
-            if follows and not stat.log_files and group not in older:
-                raise _cleaned(found, group.file_id)
-    for partition, ids in metadata.replaced_file_ids.items():
-        for file_id in ids:
-            if FileSliceId(partition, file_id) not in older:
-                raise _cleaned(found, file_id)
-
-
-def _files_besides(
-    snapshot: Snapshot, instant: str
-) -> tuple[set[tuple[str, str]], set[FileSliceId]]:
-    """All files by partition and name, and the groups that have one of another instant."""
-    names: set[tuple[str, str]] = set()
-    groups: set[FileSliceId] = set()
-    for partition, listed in snapshot.listing.files.items():
-        for name, size in listed:
-            parsed = parse_data_file(name, size)
-            names.add((partition, name))
-            if parsed is not None and parsed.instant_time != instant:
-                groups.add(FileSliceId(partition, parsed.file_id))
-    return names, groups
+    gone = missing_before(snapshot, found)
+    if gone is not None:
+        raise _cleaned(found, gone)
 
 
 def _cleaned(found: Instant, name: str) -> InvalidInput:

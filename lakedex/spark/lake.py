@@ -208,8 +208,8 @@ class Lake:
         """A statement of plain Spark SQL; nothing, where it concerns no table of ours."""
         return self._statements.take(text, plan)
 
-    def take_write(self, plan: Any) -> str:  # noqa: ANN401 - JVM objects
-        """A DataFrame written into a table by its name; nothing, where it is not ours."""
+    def take_write(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """A DataFrame written into a table by its name, or a statement of a script."""
         return self._statements.take_write(plan)
 
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects

@@ -20,6 +20,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice
 from lakedex.prune import Report
 from lakedex.read.changes import Changes, find_changes
+from lakedex.read.row_changes import GroupChange, find_row_changes
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.roots import FOLDER_START
@@ -51,7 +52,14 @@ class Pin:
         if self.spec.query_type != QueryType.INCREMENTAL.value:
             return None
         spec = self.spec
+        if spec.tells_rows:
+            return Changes(self.snapshot, tuple(each.shown for each in self.row_changes), ())
         return find_changes(self.snapshot, spec.begin or "", spec.end, at_newest=spec.at_newest)
+
+    @cached_property
+    def row_changes(self) -> tuple[GroupChange, ...]:
+        """What a query of what happened to rows looks through."""
+        return find_row_changes(self.snapshot, self.spec.begin or "", self.spec.end)
 
     @property
     def is_fresh(self) -> bool:

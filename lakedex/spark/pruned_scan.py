@@ -20,6 +20,7 @@ from lakedex.prune import SPARK, PlanOptions, Report, plan
 from lakedex.spark.arrow_map import map_batches
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.pins import Pin
+from lakedex.spark.row_change_reading import CHANGE_COLUMNS, row_changes
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.slice_reading import SliceReading
 from lakedex.storage.paths import split
@@ -33,19 +34,26 @@ _LONGEST = 300
 _RECORD_KEY = META_COLUMNS[2]
 
 
-def prune(pin: Pin, filters: str, time_zone: str) -> Report:
-    """The slices that may hold a row for which Spark's filters are true."""
+def prune(pin: Pin, filters: str, time_zone: str, *, asks_indexes: bool = True) -> Report:
+    """The slices that may hold a row for which Spark's filters are true.
+
+    Args:
+        pin: The table.
+        filters: The filters, as the JVM spells them.
+        time_zone: That of the session.
+        asks_indexes: Whether the session lets indexes remove anything.
+    """
 
     def make() -> Report:
         if pin.changes is not None:
             return _unpruned(pin)
         told = translate_filters(filters, pin.snapshot.schema, time_zone)
-        without = frozenset() if pin.spec.prunes else frozenset(["all"])
+        without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
         options = PlanOptions(time_zone=time_zone, without=without, reader=SPARK)
         text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
         return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
 
-    return pin.planned(f"{time_zone} {filters}", make)
+    return pin.planned(f"{time_zone} {asks_indexes} {filters}", make)
 
 
 def _unpruned(pin: Pin) -> Report:
@@ -118,6 +126,10 @@ def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> 
         columns: The wanted columns, as the JSON of a StructType.
     """
     struct = StructType.fromJson(json.loads(columns))
+    if pin.spec.tells_rows:
+        wanted = struct.names or [CHANGE_COLUMNS[0]]
+        found = row_changes(spark, pin.address, pin.snapshot, pin.row_changes).select(*wanted)
+        return found._jdf.queryExecution().toRdd()
     slices = [pin.readable(each) for each in report.files if not pin.is_native(each)]
     if not slices:
         return spark.sparkContext._jsc.emptyRDD().rdd()

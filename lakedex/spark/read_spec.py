@@ -10,14 +10,18 @@ from enum import Enum
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _AS_OF = "as.of.instant"
-_QUERY_TYPE = "hoodie.datasource.query.type"
+_QUERY_TYPE = ("hoodie.datasource.query.type", "hoodie.datasource.view.type")
 _BEGIN = ("hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.start.timestamp")
 _END = ("hoodie.datasource.read.end.instanttime", "hoodie.datasource.read.end.timestamp")
 _FORMAT = "hoodie.datasource.query.incremental.format"
-_LATEST = "latest_state"
+_LATEST, _ROW_CHANGES = "latest_state", "cdc"
 _REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.incr.filters")
 _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
+SWITCHES = (_SKIPPING, _METADATA)
+"""What lets no index remove anything where it is `false`, as an option or of the session."""
+BASE_FILES_ONLY = "hoodie.query.as.ro.table"
+"""Says of a name in a catalog that it shows base files only, or the table itself."""
 
 
 class QueryType(Enum):
@@ -49,6 +53,8 @@ class ReadSpec:
     """Whether changes are read as they are now, where the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
+    tells_rows: bool = False
+    """Whether an incremental query tells what happened to rows, instead of how they are now."""
 
     @classmethod
     def of(cls, path: str, options: Mapping[str, str]) -> ReadSpec:
@@ -59,21 +65,22 @@ class ReadSpec:
             UnsupportedFeature: An option of incremental queries that lakedex does not have.
         """
         given = {name.lower(): value for name, value in options.items()}
-        kind = given.get(_QUERY_TYPE, QueryType.SNAPSHOT.value).lower()
+        kind = (_first(given, _QUERY_TYPE) or _query_type(given)).lower()
         if kind not in {each.value for each in QueryType}:
             known = ", ".join(each.value for each in QueryType)
-            raise InvalidInput(f"{_QUERY_TYPE} is one of {known}, not {kind!r}")
+            raise InvalidInput(f"{_QUERY_TYPE[0]} is one of {known}, not {kind!r}")
         begin, end = _first(given, _BEGIN), _first(given, _END)
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
-        _check_incremental(given)
+        tells_rows = _tells_rows(given, kind)
         return cls(
-            path=path,
+            path=_root(path),
             query_type=kind,
             as_of=given.get(_AS_OF),
             begin=begin,
             end=end,
             prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
+            tells_rows=tells_rows,
         )
 
     @classmethod
@@ -86,14 +93,37 @@ class ReadSpec:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def _check_incremental(given: Mapping[str, str]) -> None:
-    """Refuse what would give other rows than those that are asked for."""
+def _root(path: str) -> str:
+    """The table of a path that ends in `/*/*`, as readers of older releases had to write it.
+
+    Raises:
+        InvalidInput: Another pattern, which would be a part of the table.
+    """
+    root = path
+    while root.rstrip("/").endswith("/*"):
+        root = root.rstrip("/").removesuffix("/*")
+    if "*" in root:
+        raise InvalidInput(
+            f"{path!r} is a pattern: load the table's own path, and filter by its partitions"
+        )
+    return root
+
+
+def _tells_rows(given: Mapping[str, str], kind: str) -> bool:
+    """Whether changes of rows are asked for; what would give other rows is refused."""
     wanted = given.get(_FORMAT, _LATEST).lower()
-    if wanted != _LATEST:
-        raise UnsupportedFeature(f"{_FORMAT}={wanted} (only {_LATEST})")
+    if wanted not in (_LATEST, _ROW_CHANGES):
+        raise InvalidInput(f"{_FORMAT} is {_LATEST} or {_ROW_CHANGES}, not {wanted!r}")
     for name in _REFUSED:
         if given.get(name):
             raise UnsupportedFeature(f"{name} (a filter on the rows instead)")
+    return wanted == _ROW_CHANGES and kind == QueryType.INCREMENTAL.value
+
+
+def _query_type(given: Mapping[str, str]) -> str:
+    """The kind of query where the reader names none: as the name of the table says."""
+    is_part = given.get(BASE_FILES_ONLY, "false").lower() == "true"
+    return QueryType.READ_OPTIMIZED.value if is_part else QueryType.SNAPSHOT.value
 
 
 def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakedex.config import keys
 from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
+from lakedex.keys.generator import KeyGenerator
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
@@ -25,6 +28,15 @@ _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
 _PARTITION_BY = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
+_SHORT_NAMES = {
+    "primarykey": "hoodie.datasource.write.recordkey.field",
+    "precombinefield": "hoodie.datasource.write.precombine.field",
+    "orderingfields": "hoodie.datasource.write.ordering.fields",
+    "type": "hoodie.datasource.write.table.type",
+    "payloadclass": "hoodie.datasource.write.payload.class",
+    "recordmergemode": "hoodie.write.record.merge.mode",
+    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
+}
 _RECORD_KEY = ("hoodie.datasource.write.recordkey.field", keys.RECORD_KEY_FIELDS)
 _PARTITION = ("hoodie.datasource.write.partitionpath.field", keys.PARTITION_FIELDS)
 _ORDERING = (
@@ -32,7 +44,7 @@ _ORDERING = (
     "hoodie.datasource.write.ordering.fields",
     *keys.ORDERING_FIELD_NAMES,
 )
-_TYPE = ("hoodie.datasource.write.table.type", keys.TABLE_TYPE)
+TYPE_NAMES = ("hoodie.datasource.write.table.type", keys.TABLE_TYPE)
 _ROW_VERBS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
 
 
@@ -78,7 +90,7 @@ def save_rows(
     path = given.get("path")
     if not path:
         raise InvalidInput('say where: .save("/path/of/table")')
-    options = {name: value for name, value in given.items() if name.startswith(_OWN_PREFIXES)}
+    options = spelled_out(given)
     operation = options.pop(_OPERATION, "upsert").lower()
     own = without_meta_columns(rows)
     try:
@@ -94,8 +106,20 @@ def save_rows(
         if mode == "Ignore":
             return
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
-            operation = "insert_overwrite_table"
+            _overwrite(table.of_batch(batch), own, options)
+            return
     run_operation(table.of_batch(batch), operation, own, options)
+
+
+def _overwrite(table: SparkTable, rows: DataFrame, options: Mapping[str, str]) -> None:
+    """Other rows in one commit; Hudi would remove the table first, and then make it anew."""
+    try:
+        run_operation(table, "insert_overwrite_table", rows, options)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f'{error}; mode("overwrite") puts other rows into the table that is there: to make '
+            f"another one in its place, remove {table.path} first"
+        ) from error
 
 
 def run_operation(
@@ -105,13 +129,32 @@ def run_operation(
     if operation == "insert_overwrite_table":
         table.insert_overwrite_table(rows, options=options)
     elif operation == "delete_partition":
-        names = options.get(_PARTITIONS_TO_DELETE, "")
-        table.delete_partitions([name for name in names.split(",") if name], options=options)
+        paths = _partitions_to_delete(table, rows, options.get(_PARTITIONS_TO_DELETE, ""))
+        table.delete_partitions(paths, options=options)
     elif operation in _ROW_VERBS:
         getattr(table, operation)(rows, options=options)
     else:
         known = ", ".join([*_ROW_VERBS, "insert_overwrite_table", "delete_partition"])
         raise InvalidInput(f"{_OPERATION} is one of {known}, not {operation!r}")
+
+
+def _partitions_to_delete(table: SparkTable, rows: DataFrame, named: str) -> list[str]:
+    """Those that are named, also by patterns such as `2024/*`, or else those of the rows."""
+    snapshot = table.snapshot
+    present = sorted({each.partition for each in snapshot.slices})
+    names = [name.strip() for name in named.split(",") if name.strip()]
+    if not names:
+        if not snapshot.config.partition_fields:
+            raise InvalidInput(f"table {table.name} has no partitions to delete")
+        generator = KeyGenerator.of(snapshot.config, snapshot.schema)
+        columns = sorted({each.partition(".")[0] for each in snapshot.config.partition_fields})
+        found = rows.select(*[f"`{name}`" for name in columns]).distinct()
+        values = [row.asDict(recursive=True) for row in found.collect()]
+        told = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
+        return sorted({*generator.partition_paths(told).to_pylist()}.intersection(present))
+    patterns = [name for name in names if "*" in name]
+    matching = {path for path in present for each in patterns if fnmatchcase(path, each)}
+    return sorted({name for name in names if "*" not in name} | matching)
 
 
 def without_meta_columns(rows: DataFrame) -> DataFrame:
@@ -175,10 +218,25 @@ def described(options: Mapping[str, str]) -> Described:
         _named(options, _RECORD_KEY),
         _named(options, _ORDERING),
         _named(options, _PARTITION),
-        next((options[each] for each in _TYPE if each in options), "cow"),
+        next((options[each] for each in TYPE_NAMES if each in options), "cow"),
     )
 
 
 def _named(options: Mapping[str, str], names: Sequence[str]) -> list[str]:
     text = next((options[name] for name in names if options.get(name)), "")
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def spelled_out(properties: Mapping[str, str]) -> dict[str, str]:
+    """Hudi's properties of a statement under their full names; Spark's own are left out.
+
+    Example:
+        >>> spelled_out({"primaryKey": "id", "owner": "me"})
+        {'hoodie.datasource.write.recordkey.field': 'id'}
+    """
+    found = {}
+    for name, value in properties.items():
+        full = _SHORT_NAMES.get(name.lower(), name)
+        if full.startswith(_OWN_PREFIXES):
+            found[full] = str(value)
+    return found

@@ -29,6 +29,8 @@ _PLAIN: Mapping[type[st.DataType], pa.DataType] = {
     st.DateType: pa.date32(),
     st.TimestampType: pa.timestamp("us", "UTC"),
     st.TimestampNTZType: pa.timestamp("us"),
+    # What is null in all rows has no type of its own: it takes that of the table's column.
+    st.NullType: pa.null(),
 }
 _COLLATION = "UTF8_BINARY"
 
@@ -56,7 +58,7 @@ def arrow_schema(struct: st.StructType) -> pa.Schema:
         [TimestampType(timestamp[us, tz=UTC])]
     """
     return pa.schema(
-        [pa.field(each.name, _arrow(each.dataType, each.name), each.nullable) for each in struct]
+        [_field(each.name, _arrow(each.dataType, each.name), each.nullable) for each in struct]
     )
 
 
@@ -81,20 +83,30 @@ def _parsed(spark: SparkSession, ddl: str) -> st.StructType:
     return st.StructType.fromJson(json.loads(text))
 
 
+def _field(name: str, dtype: pa.DataType, nullable: bool) -> pa.Field:  # noqa: FBT001 - as Spark's
+    # The elements of `array()` have no type, and are said to be never null.
+    return pa.field(name, dtype, nullable or pa.types.is_null(dtype))
+
+
 def _arrow(kind: st.DataType, column: str) -> pa.DataType:
     if isinstance(kind, st.StructType):
         return pa.struct(
             [
-                pa.field(each.name, _arrow(each.dataType, f"{column}.{each.name}"), each.nullable)
+                _field(each.name, _arrow(each.dataType, f"{column}.{each.name}"), each.nullable)
                 for each in kind
             ]
         )
     if isinstance(kind, st.ArrayType):
         element = _arrow(kind.elementType, f"{column}.element")
-        return pa.list_(pa.field("element", element, kind.containsNull))
+        return pa.list_(_field("element", element, kind.containsNull))
     if isinstance(kind, st.MapType):
-        value = pa.field("value", _arrow(kind.valueType, f"{column}.value"), kind.valueContainsNull)
-        return pa.map_(_arrow(kind.keyType, f"{column}.key"), value)
+        value = _field("value", _arrow(kind.valueType, f"{column}.value"), kind.valueContainsNull)
+        key = _arrow(kind.keyType, f"{column}.key")
+        if pa.types.is_null(key):
+            raise InvalidInput(
+                f"column {column} is a map whose keys have no type; use cast(map() as ...)"
+            )
+        return pa.map_(key, value)
     if isinstance(kind, st.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     # Not by isinstance: a char is a kind of string, and would lose its length.

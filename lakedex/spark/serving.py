@@ -16,7 +16,8 @@ from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
-from lakedex.spark.read_spec import ReadSpec
+from lakedex.spark.read_spec import SWITCHES, ReadSpec
+from lakedex.spark.row_change_reading import CHANGE_SCHEMA
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.streams import STREAM_NAME, Streams
 from lakedex.storage.address import StorageAddress
@@ -51,8 +52,8 @@ class Tables(Protocol):
     def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A statement of plain Spark SQL."""
 
-    def take_write(self, plan: Any) -> str:  # noqa: ANN401 - JVM objects
-        """A DataFrame that is written into a table by its name."""
+    def take_write(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """A DataFrame that is written into a table by its name, or a statement of a script."""
 
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
         """TIMESTAMP AS OF and its like."""
@@ -100,14 +101,14 @@ class TableServer:
             raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
         spec = ReadSpec.of(path, options)
         try:
-            pin = self._pins.newest(spec, self._tables.address(path))
+            pin = self._pins.newest(spec, self._tables.address(spec.path))
         except TableNotFound:
             if not given:
                 raise
             # CREATE TABLE asks before the table is there.
             return f"{spec}\n{given}\n0"
-        schema = spark_schema(pin.snapshot.schema).json()
-        return f"{spec}\n{schema}\n{sum(pin.sizes)}"
+        schema = CHANGE_SCHEMA if spec.tells_rows else spark_schema(pin.snapshot.schema)
+        return f"{spec}\n{schema.json()}\n{sum(pin.sizes)}"
 
     def pin(self, message: str) -> str:
         """A snapshot for all parts of a query."""
@@ -175,8 +176,8 @@ class TableServer:
         """What we make of a statement that Spark's parser came upon; nothing, if not ours."""
         return self._tables.take_statement(str(message[1]), message[2])
 
-    def write(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
-        """The name of a write that we took from Spark's analyzer; nothing, if not ours."""
+    def write(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """What we make of a plan that Spark's analyzer came upon; nothing, if not ours."""
         return self._tables.take_write(message[1])
 
     def travel(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
@@ -200,7 +201,10 @@ class TableServer:
         return self._pins.find(message.split("\n", 2)[1], self._tables.address)
 
     def _report(self, pin: Pin, message: str) -> Report:
-        return prune(pin, message.split("\n", 2)[2], str(self._spark.conf.get(_ZONE)))
+        settings = self._spark.conf
+        asks_indexes = all(str(settings.get(name, "true")).lower() != "false" for name in SWITCHES)
+        zone = str(settings.get(_ZONE))
+        return prune(pin, message.split("\n", 2)[2], zone, asks_indexes=asks_indexes)
 
     def _planned(self, message: str) -> tuple[Pin, Report]:
         pin = self._pin_of(message)

@@ -250,14 +250,17 @@ class SparkTable(TableViews):
             reader = reader.option("as.of.instant", as_of)
         return reader.load(self._address.url)
 
-    def changes(self, begin: str, end: str | None = None) -> DataFrame:
+    def changes(self, begin: str, end: str | None = None, *, cdc: bool = False) -> DataFrame:
         """The rows written by commits after `begin` and up to `end`, in their newest version.
 
         Args:
             begin: An instant, or `earliest`.
             end: An instant; all that is committed when Spark runs, unless told.
+            cdc: Tell instead what commits did to rows: `op`, `ts_ms`, `before`, `after`.
         """
         reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
+        if cdc:
+            reader = reader.option("hoodie.datasource.query.incremental.format", "cdc")
         reader = reader.option("hoodie.datasource.read.begin.instanttime", begin)
         if end is not None:
             reader = reader.option("hoodie.datasource.read.end.instanttime", end)

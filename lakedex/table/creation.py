@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lakedex.config import TableConfig, format_properties, keys
+from lakedex.config.checksum import with_checksum
 from lakedex.errors import AlreadyExists, InvalidInput
 from lakedex.filegroup import parse_data_file
 from lakedex.storage import Storage
@@ -37,7 +38,7 @@ def create_table(storage: Storage, spec: TableSpec) -> TableConfig:
     kept = resolved.kept
     now = datetime.now(UTC)
     comment = f"Updated at {now:%Y-%m-%dT%H:%M:%S.%f}Z\n{now:%a %b %d %H:%M:%S} UTC {now:%Y}"
-    text = format_properties(resolved.config.raw, comment=comment)
+    text = format_properties(with_checksum(resolved.config.raw), comment=comment)
     try:
         propose_own_properties(storage, kept)
         storage.create(PROPERTIES_PATH, text.encode("ascii"))

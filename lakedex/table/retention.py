@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakedex.errors import InvalidInput
-from lakedex.timeline import Action, PlanKind, Timeline, instant_key, read_plan
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput, UnsafePath
+from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, instant_key, read_plan
+from lakedex.timeline.clean_plan import CleanPlan
 
 
 def check_retained(full: Timeline, view: Timeline) -> None:
@@ -45,7 +46,7 @@ def _newest_write(view: Timeline) -> str | None:
 
 
 def _retained_by_cleans(timeline: Timeline) -> Iterator[str]:
-    """For each clean, the earliest instant that it left readable; the last one counts most."""
+    """For each clean, the earliest instant that it left readable, begun ones too."""
     cleans = [each for each in timeline.completed() if each.action is Action.CLEAN]
     found = [(each.requested_time, timeline.read(each)) for each in cleans]
     if not cleans:
@@ -59,6 +60,21 @@ def _retained_by_cleans(timeline: Timeline) -> Iterator[str]:
         retained = _retained(data, requested_time) if data else None
         if retained:
             yield retained
+    for clean in timeline.pending_of(Action.CLEAN):
+        if clean.state is State.INFLIGHT:
+            yield from _about_to_be_retained(timeline, clean.requested_time)
+
+
+def _about_to_be_retained(timeline: Timeline, time: str) -> Iterator[str]:
+    """What a clean that was begun leaves: some of its files may be gone already."""
+    try:
+        data = timeline.read(Instant(time, Action.CLEAN, State.REQUESTED))
+        plan = CleanPlan.decode(data, path=f"clean {time}")
+    except (CorruptFile, FileMissing, UnsafePath):
+        return  # nobody can carry it out
+    retained = plan.last_completed if plan.earliest is None else plan.earliest.requested_time
+    if retained and not plan.is_empty:
+        yield retained
 
 
 def _retained(data: bytes, path: str) -> str | None:

@@ -14,6 +14,7 @@ from lakedex.errors import FileMissing, LakedexError
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
 from lakedex.index.answer import IndexedTable
+from lakedex.index.bitmap.definitions import bitmap_expressions
 from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
@@ -173,7 +174,7 @@ class Snapshot:
     def expression_named(self, name: str, time_zone: str) -> Expr | None:
         """The bound expression of an index that a query names; None for all else."""
         zones = partial(getattr, self, "expression_zones")
-        known = self.readable_definitions or {}
+        known = {**bitmap_expressions(self.config), **(self.readable_definitions or {})}
         return expression_named(name, self.schema, known, zones, time_zone)
 
     def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:

@@ -15,7 +15,7 @@ from lakedex.config.keygen_type import (
     parse_key_generator,
 )
 from lakedex.config.merge_mode import payload_mode
-from lakedex.config.option_check import check_option_names, is_write_option
+from lakedex.config.option_check import check_option_names, is_write_option, option_texts
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
 from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
@@ -87,7 +87,7 @@ class TableSpec:
         partition_by = _columns(self.partition_by)
         for name in ordering:
             _check_ordering(schema, name)
-        given = _texts(self.properties)
+        given = option_texts(self.properties)
         check_option_names(given)
         props = self._identity(schema)
         if record_key:
@@ -117,7 +117,7 @@ class TableSpec:
 
     def _identity(self, schema: pa.Schema) -> dict[str, str]:
         """The properties that every table has, with the values of Hudi 1.2.0."""
-        kind = _TYPES.get(self.table_type.lower())
+        kind = _TYPES.get(str(self.table_type).lower())
         if kind is None:
             raise InvalidInput(f"table_type {self.table_type!r} must be 'cow' or 'mor'")
         avro_name = _avro_name(self.name)
@@ -150,19 +150,6 @@ class ResolvedSpec:
     """What every later write goes by: the options above, and others that were given."""
 
 
-def _texts(properties: Mapping[str, object]) -> dict[str, str]:
-    """The properties as text; true, false and numbers may be given as such."""
-    texts: dict[str, str] = {}
-    for name, value in properties.items():
-        if isinstance(value, bool):
-            texts[name] = "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            texts[name] = str(value)
-        else:
-            raise InvalidInput(f"property {name!r} must be text, not {type(value).__name__}")
-    return texts
-
-
 def _check_name(name: str, what: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _MOST_NAME_CHARS:
         raise InvalidInput(
@@ -172,7 +159,9 @@ def _check_name(name: str, what: str) -> None:
 
 def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
     """One name, a comma list, or a list of names."""
-    given = names.split(",") if isinstance(names, str) else list(names)
+    given: object = names.split(",") if isinstance(names, str) else names
+    if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
+        raise InvalidInput(f"columns are told by a name or a list of names, not by {names!r}")
     columns = [name.strip() for name in given]
     if columns == [""]:
         return ()

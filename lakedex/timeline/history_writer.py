@@ -24,6 +24,7 @@ from lakedex.timeline.instant_time import instant_key
 from lakedex.timeline.lsm_history import (
     HistoryFile,
     LsmHistory,
+    history_file,
     history_version,
     parse_manifest,
 )
@@ -142,9 +143,39 @@ def remove_old_versions(storage: Storage, folder: str) -> None:
             storage.delete(info.path)
 
 
-def _publish(storage: Storage, folder: str, files: Sequence[HistoryFile]) -> None:
+def restore_manifest(storage: Storage, folder: str) -> None:
+    """Name the files of a history again where its manifest is damaged; the table's lock is held.
+
+    A file all of whose instants are in files of higher levels was merged into these.
+
+    Raises:
+        CorruptFile: a file cannot be read, so that it is not known what it held.
+    """
+    newest, found = 0, []
+    for info in storage.list(folder):
+        name = split(info.path)[1]
+        number = name.removeprefix(_MANIFEST)
+        file = history_file(folder, name, info.size_bytes)
+        if file is not None:
+            found.append(file)
+        elif name.startswith(_MANIFEST) and number.isdecimal():
+            newest = max(newest, int(number))
+    kept: list[HistoryFile] = []
+    known: set[str] = set()
+    for file in sorted(found, key=lambda file: (-file.level, file.first)):
+        times = {*_read(storage, file)["instantTime"].to_pylist()}
+        if not times <= known:
+            kept.append(file)
+            known |= times
+    _publish(storage, folder, kept, newest + 1)
+
+
+def _publish(
+    storage: Storage, folder: str, files: Sequence[HistoryFile], number: int | None = None
+) -> None:
     """Make a version that names these files the newest one."""
-    number = (history_version(storage, folder) or 0) + 1
+    if number is None:
+        number = (history_version(storage, folder) or 0) + 1
     entries = [
         {"fileName": split(file.path)[1], "fileLen": file.size_bytes}
         for file in sorted(files, key=lambda file: file.path)

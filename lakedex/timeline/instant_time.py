@@ -19,6 +19,7 @@ MILLIS_DIGITS = 17
 _END_OF_SECOND = "999"
 _FORMAT = "%Y%m%d%H%M%S"
 _DIGITS = re.compile(r"[0-9]{14}|[0-9]{17,26}")
+_BEGINNING = re.compile(r"[0-9]{8}|[0-9]{10}|[0-9]{12}")
 _DATE_TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:?\d{2})?)?",
     re.ASCII,
@@ -106,8 +107,12 @@ def parse_query_time(text: str, zone: TimelineZone) -> str:
     Takes instant times, `2026-11-15`, `2026-11-15 18:30:05`, `2026-11-15 18:30:05.287`, with `T`
     for the blank, and with a zone after the time. A time without a zone is in the timeline's
     zone. As in Hudi a date is its first millisecond, and a second without milliseconds its last.
+    The first digits of an instant time, down to the day, the hour or the minute, are the first
+    millisecond of that too.
 
     Example:
+        >>> parse_query_time("202611151830", TimelineZone.UTC)
+        '20261115183000000'
         >>> parse_query_time("2026-11-15 18:30:05", TimelineZone.UTC)
         '20261115183005999'
         >>> parse_query_time("2026-11-15T20:30:05.287+02:00", TimelineZone.UTC)
@@ -121,6 +126,8 @@ def parse_query_time(text: str, zone: TimelineZone) -> str:
     stripped = text.strip()
     if is_instant_time(stripped):
         return instant_key(stripped)
+    if _BEGINNING.fullmatch(stripped) and _parse(stripped.ljust(MILLIS_DIGITS, "0")) is not None:
+        return stripped.ljust(MILLIS_DIGITS, "0")
     match = _DATE_TIME.fullmatch(stripped)
     if match is None:
         raise InvalidInput(

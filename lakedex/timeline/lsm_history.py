@@ -11,7 +11,7 @@ the folder for a while, so the folder is never listed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -170,11 +170,24 @@ def parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, ..
     for entry in entries:
         name = entry.get("fileName") if isinstance(entry, dict) else None
         size = entry.get("fileLen") if isinstance(entry, dict) else None
-        match = _FILE_NAME.fullmatch(name) if isinstance(name, str) else None
-        if match is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        file = history_file(folder, name, 0) if isinstance(name, str) else None
+        if file is None or not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise CorruptFile(path, 0, expected="a file and its length", actual=repr(entry)[:80])
-        files.append(HistoryFile(f"{folder}/{name}", size, match[1], match[2], int(match[3])))
+        files.append(replace(file, size_bytes=size))
     return tuple(files)
+
+
+def history_file(folder: str, name: str, size_bytes: int) -> HistoryFile | None:
+    """The file of that name, None where it is no file of archived instants.
+
+    Example:
+        >>> history_file("history", "001_009_0.parquet", 7).last
+        '009'
+    """
+    match = _FILE_NAME.fullmatch(name)
+    if match is None:
+        return None
+    return HistoryFile(f"{folder}/{name}", size_bytes, match[1], match[2], int(match[3]))
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from lakedex.config import keys
-from lakedex.config.checksum import checksum_matches, table_checksum
+from lakedex.config.checksum import checksum_matches, with_checksum
 from lakedex.config.own_partitions import split_partitions
 from lakedex.config.properties_text import (
     decode_properties,
@@ -96,8 +96,9 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
             props[key] = value
     if keys.METADATA_PARTITIONS in changes:
         _list_own_partitions(props)
-    name = props.get(keys.TABLE_NAME, "")
-    props[keys.TABLE_CHECKSUM] = str(table_checksum(name, props.get(keys.DATABASE_NAME)))
+    if keys.METADATA_PARTITIONS_INFLIGHT in changes:
+        _list_own_builds(props)
+    props = with_checksum(props)
     config = TableConfig.from_properties(props, PROPERTIES_PATH)
     text = format_properties(props, comment=_comment())
     storage.replace(PROPERTIES_PATH, text.encode("ascii"), if_version=version)
@@ -112,6 +113,15 @@ def _list_own_partitions(props: dict[str, str]) -> None:
         props[keys.METADATA_PARTITIONS] = ",".join(shared)
         # An empty list stays: it says that there may be definitions of such indexes.
         props[keys.OWN_METADATA_PARTITIONS] = ",".join(own)
+
+
+def _list_own_builds(props: dict[str, str]) -> None:
+    """The same for those in the making: Hudi would write to whatever stands in its list."""
+    shared, own = split_partitions(props.get(keys.METADATA_PARTITIONS_INFLIGHT, "").split(","))
+    props.pop(keys.OWN_METADATA_PARTITIONS_INFLIGHT, None)
+    if own:
+        props[keys.METADATA_PARTITIONS_INFLIGHT] = ",".join(shared)
+        props[keys.OWN_METADATA_PARTITIONS_INFLIGHT] = ",".join(own)
 
 
 def _recover(storage: Storage) -> None:
@@ -173,7 +183,7 @@ def _checked(data: bytes, path: str) -> dict[str, str]:
             path,
             0,
             expected=f"the checksum of {props.get(keys.TABLE_NAME, '')!r}",
-            actual=f"{keys.TABLE_CHECKSUM}={props[keys.TABLE_CHECKSUM]}",
+            actual=f"{keys.TABLE_CHECKSUM}={props.get(keys.TABLE_CHECKSUM, '')}",
         )
     return props
 

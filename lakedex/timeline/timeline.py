@@ -210,12 +210,17 @@ class Timeline:
         return view
 
     def between(
-        self, begin: str | None, end: str | None = None, *, archived: bool = True
+        self,
+        begin: str | None,
+        end: str | None = None,
+        *,
+        archived: bool = True,
+        as_requested: bool = False,
     ) -> tuple[Instant, ...]:
         """Completed writes after `begin` and up to `end`, archived ones too, in that order.
 
-        By completion time in layout 2, by requested time in layout 1. `None` (or Hudi's
-        `earliest`, `000`) is from the start, or up to the newest.
+        By completion time in layout 2, by requested time in layout 1 or `as_requested`. `None`
+        (or Hudi's `earliest`, `000`) is from the start, or up to the newest.
 
         Raises:
             InvalidInput: a text is not a time, or the end lies before the beginning.
@@ -228,7 +233,10 @@ class Timeline:
         old = self._archived_writes(low) if archived else []
         found = {instant.requested_time: instant for instant in old}
         found |= {instant.requested_time: instant for instant in self.write_instants()}
-        keyed = sorted((self.change_time(instant), instant) for instant in found.values())
+        keyed = sorted(
+            (instant_key(each.requested_time) if as_requested else self.change_time(each), each)
+            for each in found.values()
+        )
         return tuple(
             instant
             for key, instant in keyed

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 
 from lakedex.config import TableConfig, keys
+from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
 from lakedex.index.definition_files import load_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.secondary.composite import is_stamped, stamped
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
@@ -68,6 +70,7 @@ def discard_build(table: LockedTable, build: IndexBuild) -> None:
     left = {name: each for name, each in known.items() if name not in own}
     if config.index_defs_path is not None and left != known:
         write_definitions(table.storage, config, left)
+    _forget_own(table.storage, config, own, left)
     end_runs(table.storage, build)
     for name in own:
         remove_partition_of(table.storage, name)
@@ -91,11 +94,21 @@ def publish_build(table: LockedTable, build: IndexBuild) -> None:
 
 
 def add_definitions(table: LockedTable, build: IndexBuild) -> None:
-    """Put the definitions of a build beside those of the table."""
+    """Put the definitions of a build beside those of the table.
+
+    Every write that is there by now told the build what it changed.
+    """
     config = load_table_config(table.storage)
     known = _known_definitions(table.storage, config)
-    if build.definitions:
-        path = write_definitions(table.storage, config, known | build.definitions)
+    made = {
+        name: stamped(each, table.timeline()) if is_stamped(each) else each
+        for name, each in build.definitions.items()
+    }
+    if made:
+        if any(map(is_own_partition, made)) and keys.OWN_METADATA_PARTITIONS not in config.raw:
+            # From here on their file is looked for, by whoever has to take this back too.
+            config = update_properties(table.storage, {keys.OWN_METADATA_PARTITIONS: ""})
+        path = write_definitions(table.storage, config, known | made)
         if config.index_defs_path is None:
             update_properties(table.storage, {keys.INDEX_DEFS_PATH: path})
 
@@ -128,6 +141,17 @@ def _forget(storage: Storage, build: IndexBuild) -> None:
     """Remove what lies beside the table; while the writer is named there, others go on with it."""
     storage.delete(heartbeat_path(build.instant))
     forget(storage, build.instant)
+
+
+def _forget_own(
+    storage: Storage, config: TableConfig, gone: list[str], left: dict[str, IndexDefinition]
+) -> None:
+    """Where a table has no index any more that lakedex alone knows, nothing tells of one."""
+    if not any(map(is_own_partition, gone)) or config.own_metadata_partitions:
+        return
+    if keys.OWN_METADATA_PARTITIONS in config.raw and not any(map(is_own_partition, left)):
+        storage.delete(keys.OWN_INDEX_DEFS_PATH)
+        update_properties(storage, {keys.OWN_METADATA_PARTITIONS: None})
 
 
 def _other_builds(table: LockedTable, build: IndexBuild) -> list[IndexBuild]:

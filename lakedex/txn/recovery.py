@@ -81,15 +81,19 @@ def recover(table: LockedTable) -> tuple[str, ...]:
     saved = [
         each
         for each in timeline.pending_of(Action.SAVEPOINT)
-        if each.requested_time in left.life.writers
+        if each.requested_time in left.life.writers or not _is_alive(table, left, each)
     ]
     for savepoint in saved:
-        remove_instant(table.storage, table.config, savepoint.requested_time, Action.SAVEPOINT)
-        forget(table.storage, savepoint.requested_time)
+        time = savepoint.requested_time
+        remove_instant(table.storage, table.config, time, Action.SAVEPOINT)
+        # One without a writer was deleted by half, or begun after others had swept its writer away.
+        if time in left.life.writers:
+            forget(table.storage, time)
     cleared = clear_builds(table, timeline, left.life)
     forget_lost_indexes(table)
     if rollbacks or restores or saved or cleared:
-        timeline = table.timeline()
+        # Of a run that was just taken back the plan may be left, and nobody is at work on that.
+        left, timeline = _Leftovers.load(table), table.timeline()
     undone = [
         instant
         for instant in timeline.pending_of(*_WRITES, *_SERVICES)

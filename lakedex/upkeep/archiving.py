@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import TableConfig
-from lakedex.config.option_check import check_option_names
+from lakedex.config.option_check import check_option_names, option_texts
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
@@ -79,9 +79,10 @@ def archive_table(
         InvalidInput: an option is wrong.
         UnsupportedFeature: the table has a version that is only read.
     """
-    check_option_names(options or {})
+    given = option_texts(options or {})
+    check_option_names(given)
     storage, chosen = address.open(), patience or TransactionOptions()
-    settings = {**read_own_properties(storage), **dict(options or {})}
+    settings = {**read_own_properties(storage), **given}
     archiving, cleaning = ArchivingOptions.resolve(settings), CleaningOptions.resolve(settings)
     with open_lock(storage, chosen.lock) as lock:
         table = locked_table(storage, lock, chosen.heartbeat)

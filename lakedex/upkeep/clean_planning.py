@@ -20,7 +20,8 @@ from lakedex.index.metadata_table.records import partition_key
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
 from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan
-from lakedex.upkeep.needed_files import Place, needed_files
+from lakedex.upkeep.needed_files import needed_files
+from lakedex.upkeep.overtaking import Place
 from lakedex.upkeep.retained import Look, clean_outcome, earliest_retained, last_clean
 
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)

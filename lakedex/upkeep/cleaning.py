@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig
-from lakedex.config.option_check import check_option_names
+from lakedex.config.option_check import check_option_names, option_texts
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import latest_slices, parse_data_file
@@ -28,14 +28,18 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, Instant, State, Timeline, file_name
-from lakedex.timeline.clean_plan import CleanPlan, clean_metadata
+from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan, clean_metadata
 from lakedex.txn.begin import locked_table
+from lakedex.txn.bitmap_builders import remove_dead_bitmaps
+from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.lock import open_lock
+from lakedex.txn.places import writer_path
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.clean_planning import listed, plan_clean
+from lakedex.upkeep.needed_files import needed_files
 from lakedex.upkeep.retained import Look, is_clean_due
 
 _METAFILE = ".hoodie_partition_metadata"
@@ -84,9 +88,10 @@ def clean_table(
         UnsupportedFeature: the table has a version that is only read.
         CommitConflict: other writers held the lock all the time.
     """
-    check_option_names(options or {})
+    given = option_texts(options or {})
+    check_option_names(given)
     kept = read_own_properties(address.open())
-    chosen = CleaningOptions.resolve({**kept, **dict(options or {})})
+    chosen = CleaningOptions.resolve({**kept, **given})
     return clean(address, chosen, patience or TransactionOptions())
 
 
@@ -100,12 +105,15 @@ def clean(
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
         recover(table)
+        remove_dead_bitmaps(storage, table.config)
         snapshot = Snapshot.open(storage)
         instant, plan = _schedule(table, snapshot, options)
         if instant is None:
             return result
         if plan.count <= _FEW_FILES:
-            # Sooner done than the lock is taken once more.
+            # Sooner done than the lock is taken once more. Where the plan came late others did not
+            # see it, and may need what it names: then the next clean looks again.
+            table.check()
             _begin(storage, table.config, instant)
             removed = _delete(storage, plan.files)
             return _joined(result, _complete(address, table, instant, plan, removed, begun))
@@ -135,7 +143,15 @@ def _schedule(
         return None, plan
     instant = table.next_time()
     requested = Instant(instant, Action.CLEAN, State.REQUESTED)
-    write_once(storage, table.config, requested, plan.encode(storage.root))
+    # Who takes the lock while this stands still sees that the time is claimed.
+    claim = Heartbeat(storage, instant, table.heartbeat)
+    claim.start()
+    try:
+        table.check()
+        write_once(storage, table.config, requested, plan.encode(storage.root))
+    finally:
+        claim.stop()
+    storage.delete(writer_path(instant))
     return instant, plan
 
 
@@ -169,6 +185,8 @@ def _run(address: StorageAddress, instant: str, patience: TransactionOptions) ->
         plan = read_clean_plan(snapshot.timeline, instant)
     except (CorruptFile, FileMissing, UnsafePath) as error:
         return _give_up(address, instant, patience, str(error))
+    saved = ",".join(sorted(snapshot.timeline.savepoints()))
+    plan = replace(plan, extra={**plan.extra, SAVEPOINTS_KEY: saved} if saved else plan.extra)
     _begin(storage, snapshot.config, instant)
     removed = _delete(storage, _safe(snapshot, plan))
     with open_lock(storage, patience.lock) as lock:
@@ -226,10 +244,15 @@ def _give_up(
 
 
 def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
-    """The files of a plan that may go: data files of completed writes that no reader sees now."""
+    """The files of a plan that may go: data files of completed writes that no reader sees now.
+
+    Nor does a savepoint keep them, or a plan name them, that was made after this one.
+    """
+    there = listed(snapshot, plan.files.keys())
+    needed = needed_files(snapshot, there)
     read = {
         (partition, name)
-        for partition, files in listed(snapshot, plan.files.keys()).items()
+        for partition, files in there.items()
         for current in latest_slices(partition, files, snapshot.visibility)
         for name in current.file_names
     }
@@ -241,8 +264,8 @@ def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
             is_inside = parsed is not None and partition.partition("/")[0] != _META_FOLDER
             if parsed is None or not is_inside:
                 log.warning("passing over %r of the clean plan: it is no data file", name[:200])
-            elif (partition, name) in read:
-                log.warning("passing over %s/%s of the clean plan: it is read", partition, name)
+            elif (partition, name) in read or (partition, name) in needed:
+                log.warning("passing over %s/%s of the clean plan: it is needed", partition, name)
             elif snapshot.timeline.is_committed_write(parsed.instant_time):
                 kept.append(name)
         if kept:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lakedex.filegroup import Visibility, latest_slices
+from lakedex.filegroup import latest_slices
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, PlanKind, Timeline, read_plan
+from lakedex.upkeep.overtaking import Place, as_completed, is_overtaken
 
 Files = Mapping[str, Iterable[tuple[str, int]]]
-Place = tuple[str, str]
-"""Partition path and file name."""
 
 
 def needed_files(snapshot: Snapshot, files: Files) -> frozenset[Place]:
@@ -20,7 +19,7 @@ def needed_files(snapshot: Snapshot, files: Files) -> frozenset[Place]:
     for savepoint in timeline.savepoints():
         found |= set(_saved(timeline, savepoint))
         # Other engines may name base files only; what a reader needs is told by the timeline.
-        found |= set(_seen(snapshot, savepoint, files))
+        found |= files_kept(snapshot, savepoint, files)
     return frozenset(found)
 
 
@@ -47,12 +46,20 @@ def _saved(timeline: Timeline, savepoint: str) -> Iterable[Place]:
                 yield from ((partition, name) for name in entry["savepointDataFile"])
 
 
-def _seen(snapshot: Snapshot, savepoint: str, files: Files) -> Iterable[Place]:
-    visibility = _as_of(snapshot, savepoint)
-    for partition, listed in files.items():
-        for current in latest_slices(partition, listed, visibility):
-            yield from ((partition, name) for name in current.file_names)
+def files_kept(snapshot: Snapshot, savepoint: str, files: Files) -> set[Place]:
+    """The files, among some, of the table as of a commit, and as it was when that completed.
 
-
-def _as_of(snapshot: Snapshot, savepoint: str) -> Visibility:
-    return snapshot.at(savepoint).visibility
+    Raises:
+        InvalidInput: the files of the commit were cleaned.
+    """
+    views = [snapshot.at(savepoint).visibility]
+    target = snapshot.timeline.find(savepoint)
+    if target is not None and is_overtaken(snapshot.timeline, target):
+        views.append(as_completed(snapshot, target))
+    return {
+        (partition, name)
+        for visibility in views
+        for partition, listed in files.items()
+        for current in latest_slices(partition, listed, visibility)
+        for name in current.file_names
+    }

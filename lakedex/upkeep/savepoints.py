@@ -1,7 +1,8 @@
 """Savepoints: a commit whose files no clean removes, so that the table can be restored to it.
 
 T.savepoint.inflight   empty; T is the time of the commit
-T_C.savepoint          HoodieSavepointMetadata: the files of the table as of T, by partition
+T_C.savepoint          HoodieSavepointMetadata: the files of the table as of T, by partition, and
+                       those of the table as it was when T completed
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.retention import is_retained
 from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, read_plan, write_plan
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import Heartbeat
@@ -24,6 +26,9 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
+from lakedex.upkeep.cleaning import run_pending_cleans
+from lakedex.upkeep.needed_files import files_kept
+from lakedex.upkeep.overtaking import newest_completed, require_whole
 
 log = logging.getLogger("lakedex")
 
@@ -66,17 +71,22 @@ def create_savepoint(
 
     Raises:
         InvalidInput: there is no such commit, its files were cleaned, or it has a savepoint.
+        CommitConflict: another process is about to remove files.
     """
     storage, chosen = address.open(), patience or TransactionOptions()
+    # What a clean is about to remove cannot be kept any more.
+    run_pending_cleans(address, chosen)
     with open_lock(storage, chosen.lock) as lock:
         table = locked_table(storage, lock, chosen.heartbeat)
         recover(table)
         snapshot = Snapshot.open(storage)
-        time_of = _commit(snapshot.timeline, instant)
+        _check_no_clean(snapshot.timeline)
+        target = _commit(snapshot.timeline, instant)
+        time_of = target.requested_time
+        require_whole(snapshot, target)
         files: dict[str, list[str]] = defaultdict(list)
-        # This refuses a commit whose files were cleaned.
-        for current in snapshot.at(time_of).slices:
-            files[current.partition] += current.file_names
+        for partition, name in sorted(files_kept(snapshot, time_of, snapshot.listing.files)):
+            files[partition].append(name)
         _write(table, time_of, _encoded(files, user, comments))
     log.info("savepoint %s of %s", time_of, storage.root)
     return Savepoint(time_of, user, comments, sum(map(len, files.values())))
@@ -126,6 +136,7 @@ def _write(table: LockedTable, time_of: str, data: bytes) -> None:
     writer = Heartbeat(table.storage, time_of, table.heartbeat)
     writer.start()
     try:
+        table.check()
         pending = Instant(time_of, Action.SAVEPOINT, State.INFLIGHT)
         write_once(table.storage, table.config, pending, b"")
         done = Instant(time_of, Action.SAVEPOINT, State.COMPLETED, table.next_time())
@@ -135,9 +146,11 @@ def _write(table: LockedTable, time_of: str, data: bytes) -> None:
     table.storage.delete(writer_path(time_of))
 
 
-def _commit(timeline: Timeline, instant: str | None) -> str:
+def _commit(timeline: Timeline, instant: str | None) -> Instant:
     if instant is None:
-        newest = timeline.last_completed
+        newest = newest_completed(timeline)
+        if newest is not None and not is_retained(timeline, newest.requested_time):
+            newest = timeline.last_completed  # the other was planned long ago, and run just now
         if newest is None:
             raise InvalidInput("a table without commits has nothing to keep")
         instant = newest.requested_time
@@ -146,7 +159,13 @@ def _commit(timeline: Timeline, instant: str | None) -> str:
         raise InvalidInput(f"{instant!r} is no completed commit of the active timeline")
     if instant in timeline.savepoints():
         raise InvalidInput(f"the commit {instant} has a savepoint already")
-    return instant
+    return found
+
+
+def _check_no_clean(timeline: Timeline) -> None:
+    """Refuse beside a clean that was planned since; it removes files without the lock."""
+    for clean in timeline.pending_of(Action.CLEAN):
+        raise CommitConflict(f"the clean {clean.requested_time} goes on: wait until it has ended")
 
 
 def _encoded(files: dict[str, list[str]], user: str, comments: str) -> bytes:

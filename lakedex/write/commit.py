@@ -133,7 +133,12 @@ def commit_outcome(
                 **_said_of_keys(scope, outcome),
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),
-                **covering_note(outcome.plan.secondary, outcome.plan.new_secondary, scope.timeline),
+                **covering_note(
+                    outcome.plan.secondary,
+                    outcome.plan.new_secondary,
+                    scope.timeline,
+                    scope.snapshot.definitions,
+                ),
                 **composite_note(
                     outcome.plan.secondary,
                     outcome.plan.new_secondary,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.automatic import automatic_keys, key_stamp
@@ -49,6 +50,8 @@ class Intake:
     """What columns hold in rows that leave them out."""
     ordering: tuple[str, ...] = ()
     """The columns that say which version of a record is the newest."""
+    longest_key: int | None = None
+    """How many bytes of a key the table's indexes can hold; None where there is no limit."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def _with_keys(intake: Intake, piece: pa.Table, given_keys: pa.Array | None) -> 
     if marks is not None:
         removed = pc.or_(removed, marks)
     leading = [
-        intake.keys.keys(piece) if given_keys is None else given_keys,
+        _checked(intake, intake.keys.keys(piece)) if given_keys is None else given_keys,
         _partition_paths(intake, piece, count),
         removed,
     ]
@@ -138,6 +141,21 @@ def _with_keys(intake: Intake, piece: pa.Table, given_keys: pa.Array | None) -> 
     # Deletes leave required columns empty, so nothing is required on the way.
     fields = [*LEADING, *(column.with_nullable(nullable=True) for column in intake.columns)]
     return pa.Table.from_arrays([*leading, *own], schema=pa.schema(fields))
+
+
+def _checked(intake: Intake, keys: pa.Array) -> pa.Array:
+    """The keys, none of them longer than an index can hold."""
+    if intake.longest_key is None:
+        return keys
+    sizes = pc.binary_length(keys)
+    at = pc.index(pc.greater(sizes, intake.longest_key), value=True).as_py()
+    if at >= 0:
+        names = ", ".join(intake.keys.key_fields)
+        raise InvalidInput(
+            f"record key column {names}: the value in row {at} makes a key of {sizes[at]} bytes, "
+            f"and the record index holds at most {intake.longest_key}"
+        )
+    return keys
 
 
 def _partition_paths(intake: Intake, piece: pa.Table, count: int) -> pa.Array:

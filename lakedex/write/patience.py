@@ -13,11 +13,13 @@ _LEAST_RENEWALS = 2
 def transaction_options(settings: LockSettings) -> TransactionOptions:
     """How patient a writer is, by the options of a write."""
     lease = float(settings.validity_s)
+    pause = settings.retry_wait_ms
     return TransactionOptions(
         lock=LockOptions(
             wait_seconds=settings.wait_ms / 1000,
             lease_seconds=lease,
             renew_seconds=min(float(settings.renewal_s), lease / _LEAST_RENEWALS),
+            poll_seconds=LockOptions().poll_seconds if pause is None else pause / 1000,
         ),
         heartbeat=HeartbeatOptions(
             interval_seconds=settings.heartbeat_ms / 1000,

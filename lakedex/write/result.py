@@ -20,12 +20,18 @@ class WriteResult:
     operation: str
     instant: str | None
     inserted: int = 0
+    """Rows of keys that were not there; of a record that moves, also the one in its new place."""
     updated: int = 0
+    """Newer versions of records. In log files also those that lose by their ordering value: only
+    a reader finds that out."""
     deleted: int = 0
+    """Records that were there and are gone, also from the old place of one that moves; what goes
+    with whole file groups is not counted, see `file_groups_replaced`."""
     files: int = 0
     file_groups_replaced: int = 0
     bytes_written: int = 0
     rows_in: int = 0
+    """Rows as they came, each copy of a key for itself."""
     index_hits: int = 0
     """How many of the incoming keys were in the table."""
     index_lookups: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakedex.errors import CorruptFile
 from lakedex.format.parquet import read_footer
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline
@@ -16,11 +17,11 @@ def row_bytes(timeline: Timeline, rows: int, spilled_bytes: int) -> float:
     Spilled rows are compressed as rows in files are, if not as well, so they tell enough.
     """
     for instant in reversed(timeline.write_instants()[-_COMMITS:]):
-        stats = [
-            stat
-            for stat in timeline.commit_metadata(instant).stats()
-            if stat.num_writes and stat.file_size_bytes and not stat.log_files
-        ]
+        try:
+            written = timeline.commit_metadata(instant).stats()
+        except CorruptFile:
+            continue  # `verify` names it; a guess can do without
+        stats = [s for s in written if s.num_writes and s.file_size_bytes and not s.log_files]
         size = sum(stat.file_size_bytes or 0 for stat in stats)
         if size >= _ENOUGH_BYTES:
             return size / sum(stat.num_writes or 0 for stat in stats)

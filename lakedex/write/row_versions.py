@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup.delete_marks import marked_deleted
+from lakedex.filegroup.ordering import raw_ordering
 
 
 def unversioned_deletes(rows: pa.Table, ordering: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -30,7 +31,12 @@ def unversioned_deletes(rows: pa.Table, ordering: Sequence[str]) -> npt.NDArray[
         InvalidInput: a row that is no such delete has no value in an ordering column.
     """
     deletes = np.zeros(rows.num_rows, dtype=np.bool_)
-    missing = {name: rows[name].is_null().to_numpy() for name in ordering if rows[name].null_count}
+    found = zip(ordering, raw_ordering(rows, ordering), strict=True)
+    missing = {
+        name: values.is_null().to_numpy(zero_copy_only=False)
+        for name, values in found
+        if values.null_count
+    }
     if not missing:
         return deletes
     if len(missing) == len(ordering):

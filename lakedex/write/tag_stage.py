@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.spill import Segment, SpillWriter, read_segments
+from lakedex.format.spill import Segment, SpillWriter
+from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
 from lakedex.write.tag.duplicates import deduplicate
+from lakedex.write.tag.portions import PORTION_BYTES, portions_of
 from lakedex.write.tag.tag_plan import TagPlan
 
 
@@ -48,22 +50,35 @@ def tag_stage(task: TagTask) -> TagAnswer:
     """Tag the rows of some buckets; the worker of the second stage."""
     storage = task.facts.address.open()
     writer = SpillWriter(storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}")
+    parts: list[TaggedPart] = []
     tagged: list[pa.Table] = []
-    looked_up = found = 0
-    for bucket, segments in task.buckets:
-        rows = read_segments(storage, segments)
-        if rows is None:
-            continue
+    looked_up = found = held = 0
+    for bucket, stored in _portions(task, storage, writer):
+        rows = stored
         if task.reduce:
             ordering = task.facts.read_context().ordering_fields
             rows = deduplicate(rows, ordering, per_partition=task.per_partition)
         looked_up += rows.num_rows
         rows = _tag(task, bucket, rows)
         found += pc.sum(rows[LIVE]).as_py() or 0
+        if held + rows.nbytes > PORTION_BYTES and tagged:
+            parts += put_out(writer, pa.concat_tables(tagged))
+            tagged, held = [], 0
         tagged.append(rows)
-    parts = tuple(put_out(writer, pa.concat_tables(tagged))) if tagged else ()
+        held += rows.nbytes
+    if tagged:
+        parts += put_out(writer, pa.concat_tables(tagged))
     writer.finish()
-    return TagAnswer(parts, looked_up, found)
+    return TagAnswer(tuple(parts), looked_up, found)
+
+
+def _portions(
+    task: TagTask, storage: Storage, writer: SpillWriter
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of all buckets, each time with the number of their bucket."""
+    for bucket, segments in task.buckets:
+        for rows in portions_of(storage, writer, segments):
+            yield bucket, rows
 
 
 def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:

@@ -19,6 +19,7 @@ from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.filegroup.context import DELETED_FLAG
+from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import Segment
 from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
@@ -148,6 +149,7 @@ def take_rows(
         and target.options.insert_duplicates is InsertDuplicates.NONE,
         defaults=stored.defaults,
         ordering=_ordering(config),
+        longest_key=MAX_KEY_BYTES if plan.has_record_index else None,
     )
     answers: list[TakenIn] = source.run("read the rows", partial(take_in, intake))
     by_bucket: list[list[Segment]] = [[] for _ in range(buckets)]

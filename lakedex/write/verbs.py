@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from lakedex.config import write_option_names as names_of
-from lakedex.config.option_check import CONFLICT_RETRIES
+from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
@@ -56,7 +56,7 @@ class TableWriter:
         self._after_commit = after_commit
         self._address = address
         self._engine = engine or LocalEngine()
-        self._options = dict(options or {})
+        self._options = option_texts(options or {})
         self._batch = batch
 
     @property
@@ -177,11 +177,21 @@ class TableWriter:
         """
         if self._batch is not None and self._batch.is_written(self.snapshot().timeline):
             return WriteResult(operation.name, None)
+        self._check_operation(operation)
         target = self.target()
         result = run_write(target, operation, rows, partitions=partitions, seen=seen)
         if self._after_commit is not None and result.instant is not None:
             self._after_commit(self, target)
         return result
+
+    def _check_operation(self, operation: Operation) -> None:
+        """Refuse the option of Hudi's writers that asks for another operation than the verb."""
+        asked = self._options.get(names_of.OPERATION, operation.name).strip()
+        if asked.upper() != operation.name:
+            raise InvalidInput(
+                f"{names_of.OPERATION}={asked[:80]!r} is another operation than "
+                f"{operation.name.lower()}; call the verb that is meant"
+            )
 
     def change_columns(self, change: Change) -> WriteResult:
         """Rename, drop, add, move or retype columns; no file is written.

@@ -6,12 +6,18 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 
+import lakedex
 from lakedex.errors import InvalidInput
+from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
 from tests.interop.handing_over import (
+    INDEXES,
     SCHEMA,
     TYPES,
     assert_holds,
     by_hudi,
+    by_lakedex,
     hudi_writes,
     in_table,
     make_table,
@@ -77,3 +83,33 @@ def test_hudi_goes_on_after_every_copy_of_a_key_was_deleted(spark, tmp_path, kin
     assert_holds(spark, path, merged(rows(0, 8, 1), without=["k003"]))
     writer_of(path).delete(source(rows(0, 1, 1)))
     assert_holds(spark, path, merged(rows(0, 8, 1), without=["k000", "k003"]))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_hudi_compares_versions_inside_a_struct_as_well(spark, tmp_path, kind):
+    path, inner = str(tmp_path / "t"), pa.struct([("ver", pa.int64())])
+    schema = pa.schema([("id", pa.string()), ("p", pa.string()), ("s", pa.string()), ("at", inner)])
+    spec = TableSpec("t", schema, "id", "at.ver", "p", kind, INDEXES)
+    create_table(StorageAddress.of(path).open(), spec)
+
+    def versions(ver: int, *keys: str) -> pa.Table:
+        told = [{"id": k, "p": "p", "s": f"{k}{ver}", "at": {"ver": ver}} for k in keys]
+        return pa.Table.from_pylist(told, schema)
+
+    def agree(*expected: str) -> None:
+        wanted = [(text[0], text) for text in expected]
+        assert by_lakedex(path, columns=("id", "s")) == wanted
+        assert by_hudi(spark, path, columns=("id", "s")) == wanted
+
+    writer = writer_of(path)
+    writer.upsert(source(versions(5, "a", "b")))
+    writer.upsert(source(versions(4, "a")))
+    writer.upsert(source(versions(6, "b")))
+    agree("a5", "b6")
+    ordering = {"hoodie.datasource.write.precombine.field": "at.ver"}
+    hudi_writes(spark, path, versions(7, "a"), tmp_path, **ordering)
+    hudi_writes(spark, path, versions(3, "b", "c"), tmp_path, **ordering)
+    agree("a7", "b6", "c3")
+    writer.upsert(source(versions(6, "a", "c")))
+    agree("a7", "b6", "c6")
+    assert lakedex.open(path).verify().ok

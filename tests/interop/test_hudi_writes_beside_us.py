@@ -1,6 +1,6 @@
 """A JVM writer with the same lock file writes beside lakedex, and no row is lost.
 
-Races of two engines take their time; LAKEDEX_RACES=1 lets them run.
+Races of two engines take their time; LAKEDEX_RACES sets how many rounds they go.
 """
 
 from __future__ import annotations
@@ -42,10 +42,8 @@ LOCKED = {
     "hoodie.write.lock.wait_time_ms_between_retry": "200",
     "hoodie.write.lock.num_retries": "150",
 }
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("LAKEDEX_RACES"), reason="races run with LAKEDEX_RACES=1"
-)
-ROUNDS = 3
+ROUNDS = int(os.environ.get("LAKEDEX_RACES", "1"))
+TURNS_A_ROUND = 3
 ATTEMPTS = 8
 PAUSE_S = 0.5
 JVM_CONFLICTS = ("HoodieWriteConflictException", "HoodieLockException")
@@ -56,7 +54,7 @@ def test_a_jvm_writer_takes_part(spark, tmp_path, kind):
     path = str(tmp_path / "t")
     make_table(path, kind).upsert(source(rows(0, 40, 1)))
     theirs = [turn_of(each, partitions=(0, 1)) for each in range(ROUNDS)]
-    mine = [turn_of(each, partitions=(2, 3)) for each in range(3 * ROUNDS)]
+    mine = [turn_of(each, partitions=(2, 3)) for each in range(TURNS_A_ROUND * ROUNDS)]
     lost: list[str] = []
 
     def hudi_turns() -> None:

@@ -12,6 +12,7 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.written import CommitChanges
+from lakedex.services.clustering.scheduling import planned_groups
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat
 from lakedex.timeline.committed import CommittedInstants
@@ -36,7 +37,7 @@ from tests.simulation.tables import (
 )
 from tests.simulation.world import Actor, World
 
-_PATIENCE = TransactionOptions(LockOptions(poll_seconds=2.0))
+PATIENCE = TransactionOptions(LockOptions(poll_seconds=2.0))
 """As in life, but for the pause between two looks at a lock: each costs the simulation time."""
 _PARTITIONS = ("p=a", "p=b")
 
@@ -67,14 +68,27 @@ class Writing:
             except StorageError as error:
                 self.world.note(f"gives up: {error}")
 
+    def cluster(self, planned: str) -> None:
+        """Run a clustering that pends: all that its plan names becomes one file group."""
+        address: Any = SimAddress(self.storage)
+        action = Action.CLUSTERING
+        with Transaction.resume(address, planned, action=action, options=PATIENCE) as transaction:
+            snapshot = transaction.snapshot
+            plan = snapshot.timeline.requested_replace(planned).clustering
+            assert plan is not None
+            taken = [part for group in planned_groups(snapshot, plan) for part in group.slices]
+            partition = taken[0].partition if taken else _PARTITIONS[0]
+            self._finish(transaction, taken, partition, is_merge=True)
+        self.model.told_done.add(planned)
+
     def _begin(self) -> Transaction:
         self._is_merge = self.world.dice.random() < 0.2
         action = Action.REPLACECOMMIT if self._is_merge else Action.COMMIT
         address: Any = SimAddress(self.storage)
-        return Transaction.begin(address, action=action, operation="UPSERT", options=_PATIENCE)
+        return Transaction.begin(address, action=action, operation="UPSERT", options=PATIENCE)
 
     def _write(self, transaction: Transaction) -> None:
-        dice, instant, snapshot = self.world.dice, transaction.instant, transaction.snapshot
+        dice, snapshot = self.world.dice, transaction.snapshot
         parts = [part for part in snapshot.slices if part.base is not None]
         taken: list[FileSlice] = []
         if self._is_merge:
@@ -84,7 +98,13 @@ class Writing:
             # Mostly the same one: that is where writers meet.
             taken = [parts[0] if dice.random() < 0.7 else dice.choice(parts)]
         partition = taken[0].partition if taken else dice.choice(_PARTITIONS)
-        is_same = len(taken) == 1 and not self._is_merge
+        self._finish(transaction, taken, partition, is_merge=self._is_merge)
+
+    def _finish(
+        self, transaction: Transaction, taken: list[FileSlice], partition: str, *, is_merge: bool
+    ) -> None:
+        dice, instant, snapshot = self.world.dice, transaction.instant, transaction.snapshot
+        is_same = len(taken) == 1 and not is_merge
         file_id = taken[0].file_id if is_same else f"{dice.getrandbits(64):016x}-0"
         group = GroupWork(
             partition=partition,
@@ -97,7 +117,9 @@ class Writing:
         )
         key = f"{instant}-{file_id}"
         data = encode(raised([read_slice(self.storage, part) for part in taken], key))
-        replaced = () if is_same else tuple(part.file_id for part in taken)
+        replaced: dict[str, list[str]] = {}
+        for part in () if is_same else taken:
+            replaced.setdefault(part.partition, []).append(part.file_id)
         before = frozenset(part.id for part in taken)
         self.model.effects[instant] = Effect(before, FileSliceId(partition, file_id), key)
         transaction.start_writing()
@@ -109,10 +131,14 @@ class Writing:
         publisher = Publisher(facts, self.storage)
         size = publisher.publish(group, data)
         publisher.finish()
+        # A rollback tells by these whether what the write took the place of is still there.
+        base = taken[0].base if is_same else None
         stat = WriteStat(
             file_id=file_id,
             path=group.path_of(group.file_name),
             partition_path=partition,
+            prev_commit=taken[0].base_instant if is_same else "null",
+            prev_base_file=None if base is None else base.name,
             file_size_bytes=size,
             num_writes=1,
         )
@@ -123,7 +149,7 @@ class Writing:
             return CommitMetadata(
                 {partition: (stat,)},
                 operation_type="UPSERT",
-                replaced_file_ids={partition: replaced} if replaced else {},
+                replaced_file_ids={path: tuple(ids) for path, ids in replaced.items()},
             )
 
         transaction.commit(prepare, touched={part.id for part in taken})
@@ -137,7 +163,7 @@ def clean_often(world: World, storage: SimStorage, times: int) -> None:
         versions = world.dice.random() < 0.5
         policy = CleaningPolicy.VERSIONS if versions else CleaningPolicy.COMMITS
         try:
-            clean(address, CleaningOptions(policy=policy, commits=1, versions=1), _PATIENCE)
+            clean(address, CleaningOptions(policy=policy, commits=1, versions=1), PATIENCE)
         except (CommitConflict, StorageError) as error:
             world.note(f"a clean gives up: {error}")
 

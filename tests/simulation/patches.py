@@ -12,10 +12,10 @@ from typing import Any
 from unittest import mock
 
 from lakedex.timeline import properties_file
-from lakedex.txn import heartbeat, rollback, rollback_files, store_clock, times
+from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_clock, times
 from lakedex.txn.lock import lease, watch
 from lakedex.txn.process import ProcessId
-from lakedex.upkeep import cleaning
+from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
 from tests.simulation.world import SimThread, World
 
 _POLL = 0.005
@@ -29,7 +29,9 @@ def living_in(world: World) -> Iterator[None]:
     stand_ins: list[tuple[Any, str, Any]] = [
         *((module, "time", clock) for module in (lease, watch, store_clock, times)),
         *((module, "threading", threads) for module in (lease, heartbeat, times)),
-        *((module, "time", clock) for module in (rollback, properties_file, cleaning)),
+        *((module, "time", clock) for module in (rollback, restoring, properties_file)),
+        *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),
+        (savepoints, "time", clock),
         (rollback_files, "ThreadPoolExecutor", _OneByOne),
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from lakedex.errors import AlreadyExists, FileMissing, StorageError, VersionMismatch
 from lakedex.storage.protocol import FileInfo
 from lakedex.storage.source import MemorySource
@@ -126,8 +128,8 @@ class SimStorage:
         """There are none."""
 
     def open_parquet_input(self, path: str, size: int | None = None) -> Any:
-        """No file of a simulation is Parquet."""
-        raise NotImplementedError(path)
+        """A file of the history; those with rows are not Parquet."""
+        return pa.BufferReader(self.read(path))
 
     def _folder(self, prefix: str) -> str:
         return f"{self._prefix}{prefix}/" if prefix else self._prefix

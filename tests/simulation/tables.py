@@ -19,7 +19,7 @@ from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
-from lakedex.timeline import load_table_config, update_properties
+from lakedex.timeline import Action, PlanKind, load_table_config, read_plan, update_properties
 from lakedex.txn.times import InstantClock
 from tests.simulation.patches import living_in
 from tests.simulation.store import Blob, Faults, SimStorage
@@ -57,6 +57,8 @@ class Model:
     effects: dict[str, Effect] = field(default_factory=dict)
     told_done: set[str] = field(default_factory=set)
     told_conflict: set[str] = field(default_factory=set)
+    to_roll_back: set[str] = field(default_factory=set)
+    """Completed writes that somebody was told to take back."""
 
     def rows(self, instants: list[str]) -> dict[FileSliceId, Counts]:
         """The table after these writes, in the order of their completion."""
@@ -97,9 +99,19 @@ def rows_of(snapshot: Snapshot) -> dict[FileSliceId, Counts]:
 
 
 def completed_of(snapshot: Snapshot) -> list[str]:
-    """The completed writes in the order of their completion."""
-    done = snapshot.timeline.write_instants()
-    return [i.requested_time for i in sorted(done, key=lambda i: i.completion_time or "")]
+    """The completed writes in the order of their completion, archived ones too."""
+    return [each.requested_time for each in snapshot.timeline.between(None)]
+
+
+def restored_of(snapshot: Snapshot) -> set[str]:
+    """The writes that restores took back."""
+    timeline = snapshot.timeline
+    found: set[str] = set()
+    for each in timeline.completed():
+        if each.action is Action.RESTORE:
+            record = read_plan(PlanKind.RESTORE_METADATA, timeline.read(each))
+            found.update(record["instantsToRollback"])
+    return found
 
 
 def data_files(blobs: dict[str, Blob]) -> Iterator[str]:

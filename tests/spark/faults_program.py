@@ -90,10 +90,10 @@ def upsert(lake, folder, rows, width):
 
 
 def delete(lake, folder, rows, width):
-    """A delete; the Python of a task is killed."""
+    """A delete; the Python of all tasks is killed."""
     table = lake.table(str(folder / "mor"))
     gone = small(lake.spark, 0, SMALL_ROWS // 3, 3)
-    with sabotage.in_mid_write(folder / "mor", sabotage.kill_the_worker) as seen:
+    with sabotage.in_mid_write(folder / "mor", sabotage.kill_all_workers) as seen:
         return answer(table.delete(gone), seen)
 
 

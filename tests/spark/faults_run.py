@@ -67,7 +67,7 @@ class Run:
 
 
 def run_with_trouble(
-    folder: Path, executor_python: str, rows: int, *steps: str, tries: int = 4
+    folder: Path, executor_python: str, rows: int, *steps: str, tries: int = 6
 ) -> Run:
     """Run the program until all its trouble came in the middle of things; that is luck."""
     for number in range(tries):

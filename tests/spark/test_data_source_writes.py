@@ -58,6 +58,17 @@ def test_delete(lake, tmp_path):
     assert set(versions(lake, path)) == {"k2", "k3", "k4"}
 
 
+def test_partitions_are_deleted_by_name_pattern_or_rows(lake, tmp_path):
+    path = str(tmp_path / "rides")
+    write(rides(lake.spark, 6, 1), path, "append")
+    delete = {"hoodie__datasource__write__operation": "delete_partition"}
+    write(rides(lake.spark, 1, 1), path, "append", **delete)
+    assert set(versions(lake, path)) == {"k1", "k2", "k4", "k5"}
+    named = {"hoodie__datasource__write__partitions__to__delete": "p1*"}
+    write(rides(lake.spark, 1, 1), path, "append", **delete, **named)
+    assert set(versions(lake, path)) == {"k2", "k5"}
+
+
 def test_modes(lake, tmp_path):
     path = str(tmp_path / "rides")
     write(rides(lake.spark, 5, 1), path, "overwrite")
@@ -68,14 +79,21 @@ def test_modes(lake, tmp_path):
     # The rows come from the table that they replace.
     write(lake.spark.read.format("hudi").load(path).filter("id = 'k3'"), path, "overwrite")
     assert versions(lake, path) == {"k3": 1}
+    with pytest.raises(Exception, match="to make another one in its place"):
+        write(rides(lake.spark, 1, 9).selectExpr("id", "part", "'a' AS ver"), path, "overwrite")
+    assert versions(lake, path) == {"k3": 1}
 
 
 def test_partition_by_of_the_writer(lake, tmp_path):
     path = str(tmp_path / "rides")
-    options = {k: v for k, v in OPTIONS.items() if "partitionpath" not in k}
-    writer = rides(lake.spark, 6, 1).write.format("hudi").options(**options)
-    writer.partitionBy("part").mode("append").save(path)
+    # Key, ordering and type by the names that SQL has for them.
+    options = {"primaryKey": "id", "preCombineField": "ver", "type": "mor"}
+    for version in (1, 2):
+        writer = rides(lake.spark, 6, version).write.format("hudi").options(**options)
+        writer.partitionBy("part").mode("append").save(path)
     assert {each.partition for each in lakedex.open(path).files()} == {"p0", "p1", "p2"}
+    assert set(versions(lake, path).values()) == {2}
+    assert lake.table(path).properties["hoodie.table.type"] == "MERGE_ON_READ"
 
 
 @pytest.mark.parametrize(

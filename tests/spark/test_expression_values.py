@@ -69,6 +69,15 @@ EXPRESSIONS = [
     "date_format(date_add(at, 1), 'yyyy/MM')", "trunc(day, 'month')", "date_trunc('hour', at)",
     "last_day(at)", "quarter(day)", "weekofyear(at)", "dayofweek(at)", "dayofyear(day)",
     "cast(n as string)", "cast(ds as date)", "cast(at as string)", "cast(n as bigint) * l",
+    "cast(c as int)", "cast(l as int)", "cast(d as int)", "cast(d as bigint)", "cast(n as boolean)",
+    "cast(l as timestamp)", "cast(at as bigint)", "cast(n as decimal(6, 1))",
+    # Moments and days as counts, and calls with words.
+    "timestamp_seconds(l)", "timestamp_millis(l)", "timestamp_micros(l)", "unix_seconds(at)",
+    "unix_millis(at)", "unix_micros(at)", "unix_date(day)",
+    "date_from_unix_date(n)", "date_format(timestamp_millis(l), 'yyyy-MM-dd HH')",
+    "extract(year from at)", "extract(dow from day)", "date_part('week', at)",
+    "trim(both '- ' from s)", "trim(trailing '1 ' from s)", "substring(s from 2 for 3)",
+    "date_trunc('month', day)", "date_trunc('hour', ds)",
     "abs(round(c, 1)) * 10", "upper(regexp_extract(s, '[a-z]+', 0))",
 ]  # fmt: skip
 DOUBTFUL = ["round(d)", "round(d, 1)", "n * n", "-n * 2", "d / n", "n % n", "split(s, '-')[1]"]

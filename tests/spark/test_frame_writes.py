@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as fn
 
+from lakedex.errors import InvalidDefinition
 from tests.spark.conftest import newest_only
 
 COLUMNS = "id int, name string, ts bigint, city string"
@@ -95,6 +96,26 @@ def test_what_no_parser_saw_is_a_statement_too(spark, table):
     assert [tuple(row) for row in found.collect()] == [(1, "z"), (3, "b")]
     with pytest.raises(Exception, match="no column 'nope'"):
         spark.sql("BEGIN UPDATE framed SET nope = 1; END").collect()
+
+
+@newest_only
+def test_a_script_makes_changes_and_drops_tables(lake, spark):
+    found = lake.sql(
+        "BEGIN CREATE TABLE scripted (id INT, v STRING) USING hudi TBLPROPERTIES (primaryKey='id');"
+        " INSERT INTO scripted VALUES (1, 'a'), (2, 'b'); ALTER TABLE scripted ADD COLUMNS (w INT);"
+        " UPDATE scripted SET w = 5 WHERE id = 1; CALL create_savepoint(table => 'scripted');"
+        " CREATE INDEX record_index ON scripted (id); SELECT id, v, w FROM scripted ORDER BY 1; END"
+    )
+    assert [tuple(row) for row in found.collect()] == [(1, "a", 5), (2, "b", None)]
+    table = lake.table("scripted")
+    assert table.schema.names[5:] == ["id", "v", "w"]
+    assert "record_index" in table.snapshot.config.metadata_partitions
+    assert spark.sql("CALL show_savepoints(table => 'scripted')").count() == 1
+    with pytest.raises(InvalidDefinition, match=r"unknown.*>>>nope"):
+        lake.sql("BEGIN CALL show_commits(table => 'scripted', nope => 1); END").collect()
+    lake.sql("BEGIN CREATE TABLE other_one (a INT) USING parquet; DROP TABLE other_one; END")
+    lake.sql("BEGIN DROP TABLE scripted; END")
+    assert not spark.catalog.tableExists("scripted")
 
 
 def test_caches_follow_writes_of_the_api(lake, spark, table):

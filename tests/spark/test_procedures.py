@@ -117,6 +117,7 @@ def test_wrong_calls_show_the_place(lake, call):
     (told,) = lake.sql("CALL help(cmd => 'show_timeline')").collect()
     assert "showArchived" in told["result"]
     assert "rollback_info" in told["result"]
+    assert lake.sql("CALL spark_catalog.system.help(cmd => 'help')").count() == 1
     (plan,) = lake.sql("EXPLAIN CALL show_commits(table => 'called')").collect()
     assert "CALL show_commits" in plan[0]
 

@@ -41,16 +41,18 @@ def rows(numbers: range, version: int) -> pa.Table:
 def shown(spark: Any, frame: Any) -> list[dict[str, str]]:
     """The metrics of our nodes, as the UI's store has them when the query is done."""
     store = spark._jsparkSession.sharedState().statusStore()
-    before = store.executionsCount()
+    # By number: the store forgets old ones, so that there are never more than a thousand.
+    before = store.executionsList().last().executionId()
     frame.collect()
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        if store.executionsCount() > before:
-            execution = store.executionsList().last()
-            if execution.completionTime().isDefined() and execution.metricValues() is not None:
-                break
+        execution = store.executionsList().last()
+        is_done = execution.completionTime().isDefined() and execution.metricValues() is not None
+        if execution.executionId() > before and is_done:
+            break
         time.sleep(0.05)
     number = execution.executionId()
+    assert number > before, "Spark's UI has not heard of the query"
     values = store.executionMetrics(number)
     found = []
     nodes = store.planGraph(number).allNodes().iterator()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.read_spec import ReadSpec
 
@@ -201,7 +201,7 @@ def test_unknown_query_types_are_named(lake, table):
 @pytest.mark.parametrize(
     ("option", "value"),
     [
-        ("hoodie.datasource.query.incremental.format", "cdc"),
+        ("hoodie.datasource.read.incr.filters", "id = 1"),
         ("hoodie.datasource.read.incr.path.glob", "/p1/*"),
     ],
 )
@@ -210,6 +210,13 @@ def test_changes_of_another_kind_are_refused(option, value):
     kind = {"hoodie.datasource.query.type": "incremental"}
     with pytest.raises(UnsupportedFeature, match=option):
         ReadSpec.of("/t", {**kind, **begin, option: value})
+
+
+def test_paths_and_options_of_older_scripts_are_read():
+    old = ReadSpec.of("/t/a/*/*/", {"hoodie.datasource.view.type": "READ_OPTIMIZED"})
+    assert (old.path, old.query_type) == ("/t/a", "read_optimized")
+    with pytest.raises(InvalidInput, match="is a pattern: load the table's own path"):
+        ReadSpec.of("/t/a/2024*/*", {})
 
 
 def test_another_session_is_told_to_attach(lake, table):

@@ -182,6 +182,8 @@ def test_a_record_index_is_resharded_and_goes_on(lake, spark, tmp_path):
     judge(table, model)
     with pytest.raises(InvalidInput, match="only the record_index can be resharded"):
         table.reshard_index("column_stats", 2)
+    with pytest.raises(InvalidInput, match="a whole number, not '2'"):
+        table.reshard_index("record_index", "2")
 
 
 def test_rows_in_arrow_are_written_too(lake, tmp_path):
@@ -193,15 +195,27 @@ def test_rows_in_arrow_are_written_too(lake, tmp_path):
 
 
 def test_wrong_rows_and_options_leave_no_trace(lake, spark, tmp_path):
-    table = lake.create_table("t", "id bigint, x string", path=tmp_path / "t", record_key="id")
-    table.upsert(spark.sql("select 1L id, 'a' x"))
+    columns = "id bigint, x string, tags array<int>"
+    with pytest.raises(InvalidInput, match="column y: the type void cannot be stored"):
+        lake.create_table("t", f"{columns}, y void", path=tmp_path / "t", record_key="id")
+    table = lake.create_table("t", columns, path=tmp_path / "t", record_key="id")
+    # What has no type takes that of its column; numbers and flags are options as well as text.
+    table.upsert(
+        spark.sql("select 1L id, null x, array() tags"),
+        options={"hoodie.parquet.max.file.size": 1 << 20, "hoodie.combine.before.upsert": True},
+    )
+    [row] = table.to_df().select("id", "x", "tags").collect()
+    assert tuple(row) == (1, None, [])
     before = sorted(path for path in (tmp_path / "t").rglob("*") if path.is_file())
     with pytest.raises(InvalidInput, match="id"):
-        table.upsert(spark.sql("select cast(null as bigint) id, 'a' x"))
+        table.upsert(spark.sql("select cast(null as bigint) id, 'a' x, array(1) tags"))
     with pytest.raises(InvalidInput, match="id"):
-        table.upsert(spark.sql("select 'b' x"))
+        table.upsert(spark.sql("select 'b' x, array(1) tags"))
+    with pytest.raises(InvalidInput, match="column y: the type void cannot be stored"):
+        table.upsert(spark.sql("select 2L id, 'b' x, array(1) tags, null y"))
+    good = spark.sql("select 2L id, 'b' x, array(1) tags")
     with pytest.raises(InvalidInput, match=r"hoodie\.no\.such\.thing"):
-        table.upsert(spark.sql("select 2L id, 'b' x"), options={"hoodie.no.such.thing": "1"})
+        table.upsert(good, options={"hoodie.no.such.thing": "1"})
     assert sorted(path for path in (tmp_path / "t").rglob("*") if path.is_file()) == before
     assert lakedex.open(tmp_path / "t").to_arrow().num_rows == 1
 

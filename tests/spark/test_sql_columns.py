@@ -67,6 +67,16 @@ def test_columns_change_and_rows_follow(lake, sql, table, setting):
         (2, 2, 2, "y", None, None, None),
         (3, None, None, None, None, 5, None),
     ]
+    sql(f"ALTER TABLE {table} ALTER COLUMN m TYPE DECIMAL(14, 2)")
+    sql(f"ALTER TABLE {table} ADD COLUMNS (day STRING)")
+    sql(f"UPDATE {table} SET day = '2024-02-29', ts = ts + 1 WHERE id = 1")
+    sql(f"ALTER TABLE {table} ALTER COLUMN day TYPE DATE")
+    found = sql(f"SELECT id, cast(day AS STRING) FROM {table} WHERE day > DATE'2024-01-01'")
+    assert values(found) == [(1, "2024-02-29")]
+    with pytest.raises(Exception, match="from decimal128"):
+        sql(f"ALTER TABLE {table} ALTER COLUMN m TYPE DECIMAL(9, 2)")
+    with pytest.raises(Exception, match=r"column s.bb of table .*: '(new|y)' has no place in it"):
+        sql(f"ALTER TABLE {table} ALTER COLUMN s.bb TYPE DATE")
     assert values(sql(f"SELECT id FROM {table} WHERE m < 5")) == [(2,)]
     assert values(sql(f"SELECT id FROM {table} WHERE c = 5")) == [(3,)]
     assert lake.table(table).verify().ok
@@ -126,6 +136,17 @@ def test_statements_that_ask_or_copy(lake, spark, sql, table):
     assert (copy.table_type, copy.partition_fields) == (source.table_type, source.partition_fields)
     sql(f"INSERT INTO {table}_like SELECT * FROM {table}")
     assert spark.table(f"{table}_like").count() == 2
+    sql(f"DROP TABLE {table}_like")
+    other = "primaryKey = 'id,n', type = 'cow', hoodie.table.name = 'no', "
+    other += "hoodie.table.cdc.enabled = 'true'"
+    spark.conf.set("hoodie.index.type", "GLOBAL_SIMPLE")
+    sql(f"CREATE TABLE {table}_like LIKE {table} USING hudi TBLPROPERTIES ({other})")
+    sql(f"INSERT INTO {table}_like SELECT * FROM {table}")
+    spark.conf.unset("hoodie.index.type")
+    assert lake.table(f"{table}_like").properties["hoodie.index.type"] == "GLOBAL_SIMPLE"
+    copy = lake.table(f"{table}_like").snapshot.config
+    assert (copy.record_key_fields, copy.name) == (("id", "n"), f"{table}_like")
+    assert (copy.table_type.value, copy.cdc_enabled) == ("COPY_ON_WRITE", False)
     sql(f"ANALYZE TABLE {table} COMPUTE STATISTICS")
     assert "Statistics" not in str(values(sql(f"DESCRIBE EXTENDED {table}")))
     sql(f"MSCK REPAIR TABLE {table}")

@@ -52,6 +52,9 @@ def events(lake, spark, tmp_path_factory):
     sql("CREATE INDEX yr ON events (year(to_date(from_unixtime(ts))) + month(at))")
     sql("CREATE INDEX half ON events USING column_stats(ts) OPTIONS (expr='round(ts / 2)')")
     sql("CREATE INDEX part ON events (split(concat(id, '/', name), '/')[1])")
+    sql("CREATE INDEX size ON events USING column_stats(ts) OPTIONS (EXPR='abs')")
+    sql("CREATE INDEX less ON events (ts-1)")
+    sql("CREATE INDEX joined ON events (id || '+' || name)")
     sql("CREATE INDEX digit ON events (regexp_extract(id, 'k([0-9])', 1))")
     sql("CREATE INDEX low ON events USING bloom_filters(name) OPTIONS (expr='lower')")
     return lake.table("events")
@@ -92,6 +95,9 @@ SHAPES = [
     ("year(to_date(from_unixtime(ts))) + month(at) = 2031", 0, 0),
     (f"round(ts / 2) = {FIRST / 2}D", 1, 1),
     ("split(concat(id, '/', name), '/')[1] = 'Bob'", 4, 1),
+    (f"abs(ts) = {FIRST}", 1, 1),
+    (f"ts - 1 = {FIRST - 1}", 1, 1),
+    ("id || '+' || name = 'k12+bob'", 1, 1),
     ("regexp_extract(id, 'k([0-9])') IN ('1', '3')", 8, 2),
     # traps: B61
     ("name = 'bob'", 4, 1),

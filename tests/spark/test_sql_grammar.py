@@ -30,6 +30,12 @@ def test_statements_are_read():
     assert call.arguments == ("t", -1, 2.5, True)
     assert call.named == {"x": None}
     assert parse_extra("CALL p()").arguments == ()
+    asked = parse_extra("SCHEDULE COMPACTION ON db.`a b` AT 20260102030405678")
+    assert (asked.verb, asked.name, asked.position) == ("call", "run_compaction", 23)
+    told = {"table": "db.`a b`", "op": "schedule", "timestamp": 20260102030405678}
+    assert asked.named == told
+    asked = parse_extra("show compaction on '/data/t' limit 3")
+    assert (asked.name, asked.named) == ("show_compaction", {"path": "/data/t", "limit": 3})
     for other in ("SELECT 1", "SHOW TABLES", "DROP TABLE t", "", "'never closed"):
         assert parse_extra(other) is None
 
@@ -49,6 +55,8 @@ def test_statements_are_read():
         ("CALL p(x => 1, 2)", 15, "after one with a name"),
         ("CALL p(lower('a'))", 7, "a text, a number, true, false or null"),
         ("CALL p(", 7, "a text, a number"),
+        ("RUN COMPACTION t", 15, "ON is expected"),
+        ("SHOW COMPACTION ON t AT 3", 21, "the statement should end"),
     ],
 )
 def test_a_complaint_points_at_the_place(text, position, message):

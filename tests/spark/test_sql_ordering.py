@@ -32,7 +32,7 @@ def files_of_minute(lake) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    "hint", ["ORDER BY idx_minute", "COALESCE(1), ORDER BY (idx_minute)", "order by idx_minute, id"]
+    "hint", ["ORDER BY idx_minute", "COALESCE(1), ORDER BY (idx_minute)", "order by IDX_minute, Id"]
 )
 def test_the_hint_lays_out_the_rows_of_an_insert(lake, spark, events, hint):
     hinted = SOURCE.replace("SELECT", f"SELECT /*+ {hint} */", 1)

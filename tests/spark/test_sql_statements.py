@@ -63,6 +63,21 @@ def test_a_script_runs_unchanged(lake, spark, sql, table):
     assert [row["id"] for row in old] == [1, 2, 3]
     text = f"hudi_table_changes('{table}', 'latest_state', '{first}')"
     assert {row["id"] for row in sql(f"SELECT id FROM {text}").collect()} == {2, 3}
+    text = f"hudi_table_changes('{table}', 'cdc', '{first}')"
+    names = [f"get_json_object({side}, '$.name')" for side in ("before", "after")]
+    told = sql(f"SELECT op, {', '.join(names)} FROM {text} WHERE op IN ('u', 'i', 'd')")
+    assert sorted(map(tuple, told.collect()), key=repr) == [
+        ("d", "a", None),
+        ("d", "four", None),
+        ("i", None, "four"),
+        ("u", "b", "b"),
+        ("u", "c", "new"),
+    ]
+    assert sql(f"SELECT count(*) n FROM {text}").collect()[0]["n"] == 5
+    sql(f"CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT op FROM {text} UNION ALL "
+        f"SELECT name FROM {table} TIMESTAMP AS OF '{first}'")  # fmt: skip
+    assert sql("SELECT op FROM kept").count() == 5 + 3, "views are read again from their text"
+    sql("DROP VIEW kept")
     both = sql(
         f"WITH old AS (SELECT id FROM {table} VERSION AS OF '{first}') "
         f"SELECT count(*) n FROM old WHERE id NOT IN (SELECT id FROM {table})"
@@ -83,12 +98,12 @@ def test_a_point_in_time_is_the_same_in_every_zone(sql, setting, table, zone):
 def test_inserts_find_their_columns(spark, sql, table):
     sql(f"INSERT INTO {table} (city, id, ts) VALUES ('w', 5, 1)")
     sql(f"INSERT INTO {table} BY NAME SELECT 1L AS ts, 'w' AS city, 6 AS id")
-    sql(f"INSERT INTO {table} PARTITION (city = 'v') SELECT 7, 'g', 7, 1")
+    sql(f"INSERT INTO {table} PARTITION (city = 'v') SELECT 7L ts, 7 AS ID, 7.0 price, 'g' name")
     sql(f"WITH s AS (SELECT 8 k) INSERT INTO {table} SELECT k, 'h', 8.0, 1, 'v' FROM s")
     assert rows_of(spark, table)[3:] == [
         (5, None, None, 1, "w"),
         (6, None, None, 1, "w"),
-        (7, "g", 7.0, 1, "v"),
+        (7, "g", 7.0, 7, "v"),
         (8, "h", 8.0, 1, "v"),
     ]
     sql(f"INSERT OVERWRITE {table} PARTITION (city = 'x') SELECT 9, 'i', 9.0, 1")
@@ -97,6 +112,24 @@ def test_inserts_find_their_columns(spark, sql, table):
     # The rows that are replaced are read first.
     sql(f"INSERT OVERWRITE {table} SELECT id + 10, name, price, ts, city FROM {table}")
     assert [row[0] for row in rows_of(spark, table)] == [13, 15, 16, 19]
+
+
+def test_the_highest_of_several_updates_counts(spark, sql, table):
+    """As in Hudi; where none is highest, it is an error, see below."""
+    source = (
+        "SELECT 1 id, 'low' name, 11L ts UNION ALL SELECT 1, 'high', 12L UNION ALL "
+        "SELECT 2, 'no', 9L"
+    )
+    sql(
+        f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = s.name, ts = s.ts"
+    )
+    assert rows_of(spark, table, "id, name, ts") == [(1, "high", 12), (2, "b", 10), (3, "c", 10)]
+    with pytest.raises(Exception, match="matched by several rows of the source"):
+        sql(
+            f"MERGE INTO {table} t USING ({source}) s ON t.id = s.id WHEN MATCHED AND "
+            "s.name = 'low' THEN DELETE WHEN MATCHED THEN UPDATE SET name = s.name, ts = s.ts"
+        )
 
 
 def test_rows_move_between_partitions(spark, sql, table):
@@ -110,7 +143,8 @@ def test_rows_move_between_partitions(spark, sql, table):
 
 def test_a_merge_that_reads_its_target(spark, sql, table):
     sql(
-        f"MERGE INTO {table} t USING (SELECT id + 1 AS id, name FROM {table}) s ON t.id = s.id "
+        f"MERGE INTO {table} t USING (SELECT id + 1 AS id, name, 1 twice, 2 twice FROM {table}) s "
+        "ON t.id = s.id "
         "WHEN MATCHED AND t.id = 2 THEN UPDATE SET name = concat(t.name, s.name) "
         "WHEN NOT MATCHED THEN INSERT (id, name, ts, city) VALUES (id, name, 1, 'new') "
         "WHEN NOT MATCHED BY SOURCE AND name = 'a' THEN UPDATE SET price = 100"
@@ -124,6 +158,12 @@ def test_a_merge_that_reads_its_target(spark, sql, table):
 
 
 WRONG = [
+    (
+        "MERGE INTO {} t USING (SELECT 1 id, 'n' name, 'm' NAME) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *",
+        InvalidDefinition,
+        r"several columns 'name'.*>>>\(?SELECT 1",
+    ),
     ("INSERT INTO {} VALUES (1, 2)", InvalidInput, "gives 2 columns for 5 of table"),
     ("INSERT INTO {} (id, nope) VALUES (1, 2)", InvalidInput, "has no column 'nope'"),
     ("INSERT INTO {} SELECT true, 'a', 1.0, 1, 'x'", InvalidInput, "boolean cannot be stored"),
@@ -141,14 +181,20 @@ WRONG = [
         "another value of its record key",
     ),
     (
+        "MERGE INTO {} t USING (SELECT 9 id) s ON t.id = s.id WHEN NOT MATCHED THEN "
+        "INSERT (name, ts) VALUES ('n', 1L)",
+        InvalidDefinition,
+        "no value for id, the table's record key.*>>>",
+    ),
+    (
         "SELECT id FROM {} TIMESTAMP AS OF 'never'",
         InvalidDefinition,
         "'never' is not a time.*>>>'never'",
     ),
     (
-        "SELECT * FROM hudi_table_changes('{}', 'cdc', 'earliest')",
-        UnsupportedFeature,
-        "only 'latest_state'",
+        "SELECT * FROM hudi_table_changes('{}', 'nonsense', 'earliest')",
+        InvalidInput,
+        "'latest_state' or 'cdc', not 'nonsense'",
     ),
 ]
 

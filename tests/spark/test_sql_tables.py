@@ -7,7 +7,7 @@ import logging
 import pytest
 from pyspark.errors import ParseException
 
-from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidDefinition, InvalidInput, TableNotFound, UnsupportedFeature
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def values(rows):
 
 def test_columns_and_names_change(lake, spark, sql, table):
     sql(f"ALTER TABLE {table} ADD COLUMNS (seats INT, note STRING)")
-    sql(f"INSERT INTO {table} (id, ts, city, seats) VALUES (4, 1, 'y', 7)")
+    sql(f"INSERT INTO {table} VALUES (4, 'd', 1, 7, NULL, 'y')")
     sql(f"ALTER TABLE {table} ALTER COLUMN seats TYPE BIGINT")
     sql(f"UPDATE {table} SET seats = 7000000000, ts = 11 WHERE id = 1")
     expected = [(1, 7_000_000_000, None), (2, None, None), (3, None, None), (4, 7, None)]
@@ -41,10 +41,12 @@ def test_columns_and_names_change(lake, spark, sql, table):
     sql(f"ALTER TABLE {table} DROP PARTITION (city = 'y')")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",)]
     sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('hoodie.parquet.small.file.limit' = '0')")
+    sql(f"ALTER TABLE {table} SET SERDEPROPERTIES ('hoodie.keep.max.commits' = '40')")
     sql(f"ALTER TABLE {table} RENAME TO {table}_2")
     renamed = lake.table(f"{table}_2")
     assert renamed.name == f"{table}_2"
     assert renamed.properties["hoodie.parquet.small.file.limit"] == "0"
+    assert renamed.properties["hoodie.keep.max.commits"] == "40"
     sql(f"TRUNCATE TABLE {table}_2")
     assert spark.table(f"{table}_2").count() == 0
 
@@ -116,16 +118,29 @@ def test_services_are_planned_and_run(lake, table, table_type):
     shown = f"CALL show_clustering(table => '{table}', show_involved_partition => true)"
     assert values(sql(shown)) == [(clustering, 2, "COMPLETED", "city=x,city=y")]
     sql(f"UPDATE {table} SET name = 'z' WHERE id = 1")
-    plan = f"CALL run_compaction(op => 'schedule', table => '{table}')"
+    plan = f"SCHEDULE COMPACTION ON {table}"
+    path = lake.table(table).path
+    told = "TBLPROPERTIES ('hoodie.query.as.ro.table' = 'true')"
+    part = f"CREATE TABLE {table}_2 USING hudi {told} LOCATION "
     if table_type == "cow":
         with pytest.raises(InvalidInput, match="copy-on-write"):
             sql(plan)
+        with pytest.raises(InvalidInput, match="is for merge-on-read tables"):
+            sql(f"{part}'{path}'")
         return
+    with pytest.raises(TableNotFound, match="no Hudi table at"):
+        sql(f"{part}'{path}_none'")
+    sql(f"{part}'{path}'")
+    part = f"SELECT name FROM {table}_2 WHERE id = 1"
+    assert values(lake.spark.sql(part)) == [("a",)], "only base files"
+    with pytest.raises(UnsupportedFeature, match="name the table itself"):
+        sql(f"DELETE FROM {table}_2")
     ((compaction, size, state),) = values(sql(plan))
     assert (size, state) == (1, "REQUESTED")
-    run = f"CALL run_compaction(op => 'execute', table => '{table}', instants => '{compaction}')"
+    run = f"RUN COMPACTION ON {table} AT {compaction}"
     assert values(sql(run)) == [(compaction, 1, "COMPLETED")]
-    assert values(sql(f"CALL show_compaction('{table}')")) == [(compaction, 1, "COMPLETED")]
+    assert values(sql(f"SHOW COMPACTION ON '{path}'")) == [(compaction, 1, "COMPLETED")]
+    assert values(lake.spark.sql(part)) == [("z",)]
     assert values(sql(f"CALL run_compaction('run', '{table}')")) == [], "there is nothing left"
     assert (1, "z") in values(sql(f"SELECT id, name FROM {table}"))
     with pytest.raises(InvalidDefinition, match="op is one of"):

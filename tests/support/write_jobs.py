@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
+from lakedex.services.inline import writer_with_services
 from lakedex.storage import local, local_files
 from lakedex.storage.address import StorageAddress
 from tests.support.history import Commit, History, create, write_history, writer_of
@@ -25,6 +27,11 @@ def make_table(shape: Shape, path: str) -> None:
 def write_one(shape: Shape, path: str, commit: Commit, options: dict[str, str]) -> None:
     """One write."""
     commit.write(shape, writer_of(StorageAddress.of(path), options))
+
+
+def write_and_serve(shape: Shape, path: str, commit: Commit, options: dict[str, str]) -> None:
+    """One write, and the services that are due after it."""
+    commit.write(shape, writer_with_services(StorageAddress.of(path), LocalEngine(1), options))
 
 
 def write_through_temps(

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from lakedex.expr.casting.dispatch import cast
+from lakedex.expr.casting.lossy import lost_in_cast
 
-__all__ = ["cast"]
+__all__ = ["cast", "lost_in_cast"]

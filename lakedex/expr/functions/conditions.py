@@ -1,16 +1,21 @@
-"""Functions that test or choose: contains, greatest, if and their kin."""
+"""Functions that test or choose: contains, greatest, if and their kin.
+
+`cast_fails(x, NULL)` is of the tree alone: whether ANSI mode fails to cast a number to the type of
+the NULL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import is_text
-from lakedex.expr.casting import cast
+from lakedex.expr.casting import cast, lost_in_cast
 from lakedex.expr.comparison import compare
 from lakedex.expr.functions.spec import Arguments, FunctionSpec, always
 from lakedex.expr.like import matches_like, parse_like
@@ -78,9 +83,15 @@ def _octet_length(arguments: Arguments) -> pa.Array:
     return pc.binary_length(octets).cast(pa.int32())
 
 
+def _cast_fails(arguments: Arguments) -> pa.Array:
+    return pa.array(lost_in_cast(arguments.array(0), arguments.values[1].type))
+
+
 _BOOLEAN = always(pa.bool_())
+CAST_FAILS: Final = "cast_fails"
 
 FUNCTIONS = (
+    FunctionSpec(CAST_FAILS, (2, 2), _BOOLEAN, _cast_fails),
     FunctionSpec("coalesce", (1, 255), _common_type, _coalesce),
     FunctionSpec("greatest", (2, 255), _common_type, _extreme(Op.GT)),
     FunctionSpec("least", (2, 255), _common_type, _extreme(Op.LT)),

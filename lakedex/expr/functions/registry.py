@@ -10,6 +10,7 @@ from lakedex.expr.functions import (
     clock,
     conditions,
     dates,
+    epochs,
     patterns,
     rounding,
     strings,
@@ -17,7 +18,7 @@ from lakedex.expr.functions import (
 )
 from lakedex.expr.functions.spec import FunctionSpec
 
-_MODULES = (arithmetic, clock, conditions, dates, patterns, rounding, strings, times)
+_MODULES = (arithmetic, clock, conditions, dates, epochs, patterns, rounding, strings, times)
 _FUNCTIONS: dict[str, FunctionSpec] = {
     spec.name: spec for module in _MODULES for spec in module.FUNCTIONS
 }

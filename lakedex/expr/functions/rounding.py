@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import array_of, numpy_values, valid_mask
-from lakedex.expr.casting import cast
+from lakedex.expr.casting import cast, lost_in_cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order
 
 _MOST_DIGITS = 15
@@ -44,6 +44,8 @@ def _whole(name: str, kernel: Callable[[np.ndarray], np.ndarray], mode: str) -> 
         numbers = array_of(
             kernel(numpy_values(array).astype(np.float64)), valid_mask(array), pa.float64()
         )
+        if arguments.certain and lost_in_cast(numbers, target).any():
+            raise UnsupportedFeature(f"{name} of a number that is no {target}")
         return cast(numbers, target)
 
     return FunctionSpec(name, (1, 1), _whole_type, evaluate, _order)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from lakedex.errors import UnsupportedFeature
 from lakedex.expr.arrays import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
@@ -22,9 +23,11 @@ from lakedex.expr.temporal.formatting import format_time
 from lakedex.expr.temporal.moments import ZONED, LocalTime, local_time, timestamp_micros
 from lakedex.expr.temporal.parsing import parse_time
 from lakedex.expr.temporal.pattern import sorts_as_time
-from lakedex.expr.temporal.zones import from_local, to_local
+from lakedex.expr.temporal.zones import LARGEST_SHIFT, from_local, to_local
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
+_LAST_MOMENT = np.iinfo(np.int64).max - 2 * LARGEST_SHIFT
+"""Whose wall-clock time fits into 64 bits in every zone."""
 
 _MICROS_PER_UNIT = {
     "microsecond": 1,
@@ -41,6 +44,11 @@ def _date_format(arguments: Arguments) -> pa.Array:
     pattern = arguments.constant_text(1)
     if pattern is None:
         return pa.nulls(arguments.length, pa.string())
+    time = arguments.array(0)
+    if pa.types.is_timestamp(time.type) and time.type.tz is None:
+        # It becomes a moment first, which is later where clocks skip the time.
+        zoned = cast(time, ZONED, time_zone=arguments.time_zone)
+        return format_time(local_time(zoned, arguments.time_zone), pattern)
     return format_time(arguments.time(0), pattern)
 
 
@@ -48,7 +56,7 @@ def _format_order(types: Sequence[pa.DataType], constants: Constants) -> Order |
     order = date_order(types, constants)
     if order is None or not isinstance(constants[1], str) or not sorts_as_time(constants[1]):
         return None
-    return Order(clock=order.clock, years=True)
+    return Order(clock=pa.types.is_timestamp(types[0]), years=True)
 
 
 def _from_unixtime(arguments: Arguments) -> pa.Array:
@@ -57,6 +65,8 @@ def _from_unixtime(arguments: Arguments) -> pa.Array:
         return pa.nulls(arguments.length, pa.string())
     seconds = cast(arguments.array(0), pa.int64(), time_zone=arguments.time_zone)
     instants = numpy_values(seconds) * MICROS_PER_SECOND
+    if arguments.certain and (np.abs(instants.astype(np.float64)) > _LAST_MOMENT).any():
+        raise UnsupportedFeature("a moment at the very end of time")
     local = LocalTime(to_local(instants, arguments.time_zone), valid_mask(seconds))
     return format_time(local, pattern)
 

@@ -42,6 +42,7 @@ def decode_records(
     ends: I64,
     *,
     columns: Collection[str] | None = None,
+    leading: bool = False,
     path: str,
     base_offset: int = 0,
 ) -> pa.RecordBatch:
@@ -53,6 +54,7 @@ def decode_records(
         starts: Where each record begins.
         ends: Where each record ends; it must end exactly there.
         columns: The fields to build; the others are only stepped over. None builds all.
+        leading: Whether to end behind the last of them: what follows is not looked at.
         path: The file to name in errors.
         base_offset: Where `data` begins in that file.
 
@@ -66,6 +68,7 @@ def decode_records(
     """
     first, last = _check_bounds(starts, ends, len(data))
     wanted = _wanted(schema, columns)
+    read = _leading(schema, wanted) if leading else schema
     kept = tuple(item for item in schema.fields if item.name in wanted)
     target = arrow_schema(AvroRecord(schema.name, schema.namespace, kept))
     source = open_source(data[first:last], path, base_offset + first)
@@ -73,8 +76,9 @@ def decode_records(
     for begin in range(0, max(len(starts), 1), _CHUNK_RECORDS):
         part = slice(begin, begin + _CHUNK_RECORDS)
         lanes = Lanes(source, starts[part] - first, ends[part] - first)
-        arrays = _fields(schema, lanes, Place(len(lanes)), wanted)
-        lanes.require(lanes.cur == lanes.end, "the end of the record", "more bytes")
+        arrays = _fields(read, lanes, Place(len(lanes)), wanted)
+        if not leading:
+            lanes.require(lanes.cur == lanes.end, "the end of the record", "more bytes")
         batches.append(_batch(arrays, target, len(lanes)))
     return batches[0] if len(batches) == 1 else _joined(batches)
 
@@ -98,6 +102,12 @@ def _wanted(schema: AvroRecord, columns: Collection[str] | None) -> frozenset[st
     if unknown:
         raise InvalidInput(f"the Avro schema {schema.full_name} has no field {unknown[0]}")
     return frozenset(columns)
+
+
+def _leading(schema: AvroRecord, wanted: Collection[str]) -> AvroRecord:
+    """The fields up to the last wanted one."""
+    last = max((at for at, item in enumerate(schema.fields, 1) if item.name in wanted), default=0)
+    return AvroRecord(schema.name, schema.namespace, schema.fields[:last])
 
 
 def _batch(arrays: list[pa.Array], target: pa.Schema, rows: int) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ An Avro number is a zigzag varint: seven bits a byte, lowest first, the high bit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,12 +52,36 @@ class Source:
             )
 
 
+def with_room(parts: Sequence[bytes]) -> U8:
+    """Bytes one after the other, with room behind them: no other copy is made to open them.
+
+    Example:
+        >>> with_room([b"ab", b"c"]).tobytes()
+        b'abc'
+    """
+    whole = np.frombuffer(b"".join([*parts, bytes(PADDING_BYTES)]), np.uint8)
+    return whole[: len(whole) - PADDING_BYTES]
+
+
 def open_source(data: U8, path: str, base_offset: int) -> Source:
-    """Copy the bytes with some padding, so that a word may be read at every position."""
-    padded = np.zeros(len(data) + PADDING_BYTES, np.uint8)
-    padded[: len(data)] = data
+    """The bytes with some padding, so that a word may be read at every position."""
+    padded = _padded(data)
     words: U64 = np.ndarray((len(data) + PADDING_BYTES - 7,), "<u8", padded.data, strides=(1,))
     return Source(padded, words, path, base_offset, cells_left=(1 << 26) + 64 * len(data))
+
+
+def _padded(data: U8) -> U8:
+    """The bytes with what follows them in their buffer, or a copy where that is too little."""
+    whole = data.base
+    if isinstance(whole, np.ndarray) and whole.dtype == np.uint8 and len(data):
+        start = data.ctypes.data - whole.ctypes.data
+        end = start + len(data) + PADDING_BYTES
+        in_one_piece = whole.flags.c_contiguous and data.flags.c_contiguous
+        if in_one_piece and end <= whole.size:
+            return whole.reshape(-1)[start:end]
+    padded = np.zeros(len(data) + PADDING_BYTES, np.uint8)
+    padded[: len(data)] = data
+    return padded
 
 
 class Lanes:

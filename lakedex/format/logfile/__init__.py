@@ -15,6 +15,7 @@ from lakedex.format.logfile.records import (
     count_records,
     decode_avro_block,
     decode_avro_blocks,
+    decode_matching,
     decode_parquet_block,
     hfile_of,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "decode_avro_block",
     "decode_avro_blocks",
     "decode_delete_block",
+    "decode_matching",
     "decode_parquet_block",
     "effective_blocks",
     "empty_init_block",

@@ -35,7 +35,7 @@ def length_prefixed_rules(data: npt.NDArray[np.uint8], end: int) -> ChainRules:
 
 
 def walk_prefixed(
-    content: bytes, sizes: Positions, counts: Positions
+    content: bytes | npt.NDArray[np.uint8], sizes: Positions, counts: Positions
 ) -> tuple[npt.NDArray[np.uint8], Positions, Positions] | None:
     r"""The records of many blocks that lie one after the other, walked in all blocks at once.
 

@@ -14,9 +14,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.format.avro import decode_records
+from lakedex.format.avro.lanes import with_room
 from lakedex.format.chains import walk_chain
 from lakedex.format.hfile import HFileReader
 from lakedex.format.logfile.block import LogBlock
@@ -75,15 +77,55 @@ def decode_avro_blocks(
         raise
 
 
+def decode_matching(
+    blocks: Sequence[LogBlock], *, key: str, wanted: pa.Array, columns: Sequence[str]
+) -> tuple[pa.RecordBatch, _Places]:
+    """Those records of Avro blocks of one schema whose text `key` is among some.
+
+    Of the others no more is read than the fields up to the key.
+
+    Returns:
+        The records, and their numbers among the records of all blocks.
+    """
+    schema = _parsed_schema(blocks[0].schema_text, blocks[0].path)
+    path = blocks[0].path
+    data, starts, ends = _records_of_many(blocks)
+    try:
+        keys = decode_records(schema, data, starts, ends, columns=[key], leading=True, path=path)
+        is_wanted = pc.is_in(keys.column(0), value_set=wanted)
+        numbers = np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
+        found = decode_records(
+            schema,
+            *_cut_out(data, starts[numbers], ends[numbers]),
+            columns=_known(schema, columns),
+            path=path,
+        )
+    except LakedexError:
+        # One by one the error names the file and the place.
+        for block in blocks:
+            decode_avro_block(block, columns=columns)
+        raise
+    return found, numbers
+
+
+def _cut_out(data: _Bytes, starts: _Places, ends: _Places) -> tuple[_Bytes, _Places, _Places]:
+    """Some records one after the other, without the bytes between them."""
+    lengths = ends - starts
+    stops = np.cumsum(lengths)
+    moved = np.repeat(starts - (stops - lengths), lengths)
+    return data[moved + np.arange(len(moved))], stops - lengths, stops
+
+
 def _records_of_many(blocks: Sequence[LogBlock]) -> tuple[_Bytes, _Places, _Places]:
     """The contents of blocks, one after the other, with the starts and ends of all records."""
     counts = np.array([count_records(block) for block in blocks], dtype=np.int64)
     if int(counts.sum()) >= _MANY_WALKERS * int(counts.max()):
         contents = [block.content.read(0, block.content.size) for block in blocks]
         sizes = np.array([len(content) for content in contents], dtype=np.int64)
-        walked = walk_prefixed(b"".join(contents), sizes, counts)
+        data = with_room(contents)
+        walked = walk_prefixed(data, sizes, counts)
         if walked is not None:
-            return walked
+            return data, *walked[1:]
     parts, starts, ends = [], [], []
     size = 0
     for block in blocks:

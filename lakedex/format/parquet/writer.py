@@ -4,6 +4,7 @@ Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int3
 are of version 1. A column that holds NaN has no statistics: Arrow would leave NaN out of the range,
 and Spark, to which NaN is the largest number, would then skip the row group. A float column with
 -0.0 has no dictionary: Spark looks for 0.0 in it bit by bit, and would skip the row group as well.
+Nor has a column whose values seldom repeat.
 
 One footer entry is Spark's own: its version. Spark 3 refuses dates before 1582 and times before
 1900 in files that do not name one, as they might be in the calendar of Spark 2.
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 from lakedex.errors import InvalidInput
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import keys
+from lakedex.format.parquet.repetition import seldom_repeats
 
 _WRITER_MODEL = "avro"
 _SPARK_OF_TODAYS_CALENDAR = "3.5.0"
@@ -59,7 +61,7 @@ def write_base_file(
             store_schema=False,
             store_decimal_as_integer=False,
             write_statistics=_columns_without(table, _may_hold_nan),
-            use_dictionary=_columns_without(table, _may_hold_negative_zero),
+            use_dictionary=_columns_without(table, _is_better_plain),
             metadata_collector=collected,
         )
         with writer:
@@ -75,13 +77,31 @@ def write_base_file(
 def _columns_without(
     table: pa.Table, is_unfit: Callable[[pa.DataType, pa.ChunkedArray], bool]
 ) -> bool | list[str]:
-    """The names of the columns that are fit; True for all of them."""
+    """The Parquet columns of those that are fit; True for all of them."""
     unfit = {
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
         if is_unfit(field.type, column)
     }
-    return [name for name in table.column_names if name not in unfit] if unfit else True
+    if not unfit:
+        return True
+    fit = [field for field in table.schema if field.name not in unfit]
+    return [path for field in fit for path in _leaf_paths(field.name, field.type)]
+
+
+def _leaf_paths(name: str, data_type: pa.DataType) -> Iterator[str]:
+    """What Parquet calls the columns that a field comes to."""
+    if pa.types.is_map(data_type):
+        inner = {"key_value.key": data_type.key_type, "key_value.value": data_type.item_type}
+    elif pa.types.is_struct(data_type):
+        inner = {field.name: field.type for field in data_type}
+    elif pa.types.is_nested(data_type):
+        inner = {"list.element": data_type.value_type}
+    else:
+        yield name
+        return
+    for path, inner_type in inner.items():
+        yield from _leaf_paths(f"{name}.{path}", inner_type)
 
 
 def _may_hold_nan(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
@@ -91,6 +111,10 @@ def _may_hold_nan(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
         return False
     inner = [data_type.field(number).type for number in range(data_type.num_fields)]
     return any(_has_floats(part) for part in inner)
+
+
+def _is_better_plain(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:
+    return seldom_repeats(column) or _may_hold_negative_zero(data_type, column)
 
 
 def _may_hold_negative_zero(data_type: pa.DataType, column: pa.ChunkedArray) -> bool:

@@ -12,14 +12,20 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig, keys
 from lakedex.config.folders import inside_table
-from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
+from lakedex.errors import LakedexError
+from lakedex.index.definitions import (
+    PINNED_ZONE,
+    IndexDefinition,
+    format_definitions,
+    parse_definitions,
+)
+from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.expression.target import ExpressionTarget
 
 KIND: Final = "bitmap"
 PREFIX: Final = "bitmap_index_"
 ROOT: Final = f"{keys.META_FOLDER}/.lakedex/{KIND}"
 _FOLDER = "lakedex.folder"
-_ZONE = "lakedex.zone"
 
 
 def bitmap_definitions(config: TableConfig) -> dict[str, IndexDefinition]:
@@ -38,6 +44,15 @@ def bitmap_definitions(config: TableConfig) -> dict[str, IndexDefinition]:
     return {} if not text else parse_definitions(text.encode(), path=keys.BITMAP_INDEXES)
 
 
+def bitmap_expressions(config: TableConfig) -> dict[str, IndexDefinition]:
+    """The bitmap indexes by what expression indexes of their names are called; for queries."""
+    try:
+        known = bitmap_definitions(config)
+    except LakedexError:
+        return {}  # no query fails by an index
+    return {EXPRESSION + name.removeprefix(PREFIX): each for name, each in known.items()}
+
+
 def bitmap_property(definitions: Mapping[str, IndexDefinition]) -> str | None:
     """The value of the property; None where there is no index left."""
     return json.dumps(json.loads(format_definitions(definitions))) if definitions else None
@@ -47,7 +62,7 @@ def new_definition(target: ExpressionTarget, name: str) -> IndexDefinition:
     """The definition of a new index on what an expression index would be on."""
     own = {_FOLDER: uuid.uuid4().hex}
     if target.zone is not None:
-        own[_ZONE] = target.zone
+        own[PINNED_ZONE] = target.zone
     known = target.definition
     return replace(known, name=PREFIX + name, index_type=KIND, options={**known.options, **own})
 
@@ -58,7 +73,7 @@ def bitmap_target(definition: IndexDefinition, schema: pa.Schema) -> ExpressionT
     Raises:
         IndexUnusable: it cannot be computed here.
     """
-    zone = definition.options.get(_ZONE, "")
+    zone = definition.options.get(PINNED_ZONE, "")
     return ExpressionTarget.of(definition, schema, {definition.name: zone}, "")
 
 

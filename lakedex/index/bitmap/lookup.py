@@ -26,6 +26,7 @@ from lakedex.index.bitmap.run import NUMBERS, VALUE, flat_numbers, read_groups
 from lakedex.index.bitmap.store import Coverage, coverage, list_runs, read_heads
 from lakedex.index.cost import Estimate, round_trip_seconds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expression.definition import FIELDS_CHANGED, is_of_fields
 from lakedex.index.file_bounds import positions
 from lakedex.storage.protocol import FileInfo
 
@@ -110,6 +111,8 @@ def _asked(name: str, question: Question) -> _Asked | str:
         return str(error)
     if target.zone not in (None, table.time_zone):
         return f"it was built in the time zone {target.zone}, which is not that of the query"
+    if table.read.history is not None and is_of_fields(target.expression):
+        return FIELDS_CHANGED
     used: set[Expr] = set()
     nothing = {target.expression: _unknown(bound_type(target.expression))}
     may_match(question.predicate, nothing, 1, time_zone=table.time_zone, used=used)

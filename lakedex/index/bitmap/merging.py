@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from lakedex.errors import CorruptFile
 from lakedex.index.bitmap.noting import write_run
 from lakedex.index.bitmap.run import (
     FILES,
@@ -21,6 +23,7 @@ from lakedex.index.bitmap.run import (
     encode_run,
     flat_numbers,
     read_groups,
+    read_head,
 )
 from lakedex.index.bitmap.store import list_runs, name_of, read_heads
 from lakedex.index.definitions import IndexDefinition
@@ -62,6 +65,29 @@ def merge_runs(
             storage.delete(run.path)
 
 
+def forget_files(
+    storage: Storage, definition: IndexDefinition, is_kept: Callable[[str, str], bool]
+) -> None:
+    """Take what is said of some files out of an index; the caller holds the table's lock.
+
+    Runs that speak of one of them are written anew without it. A run that cannot be read goes.
+    """
+    heads = []
+    for run in list_runs(storage, definition):
+        try:
+            head = read_head(storage, run.path, run.size_bytes)
+            pairs_of(storage, head)
+        except CorruptFile:
+            storage.delete(run.path)
+        else:
+            heads.append(head)
+    replaced = {name for head in heads for name in head.replaces}
+    for head in heads:
+        name = name_of(head.path)
+        if name not in replaced and not _kept(head, is_kept).all():
+            write_run(storage, definition, _merged(storage, [head], head.type, is_kept, [name]))
+
+
 def pairs_of(storage: Storage, head: RunHead) -> tuple[pa.Array, Ints]:
     """All values of a run, each as often as there are files that hold it, and those files."""
     if not len(head.groups):
@@ -83,17 +109,7 @@ def _merged(
     files, values, numbers = [FILES.empty_table()], [pa.array([], value_type)], [np.zeros(0, int)]
     before = 0
     for head in heads:
-        kept = np.array(
-            [
-                is_kept(partition, name)
-                for partition, name in zip(
-                    head.files["partition"].to_pylist(),
-                    head.files["name"].to_pylist(),
-                    strict=True,
-                )
-            ],
-            dtype=np.bool_,
-        )
+        kept = _kept(head, is_kept)
         own_values, own_numbers = pairs_of(storage, head)
         chosen = np.flatnonzero(kept[own_numbers])
         numbers.append(before + np.cumsum(kept)[own_numbers[chosen]] - 1)
@@ -106,3 +122,9 @@ def _merged(
         pa.concat_tables(files).combine_chunks(),
         names,
     )
+
+
+def _kept(head: RunHead, is_kept: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
+    """Which files of a run are kept."""
+    named = (head.files[name].to_pylist() for name in ("partition", "name"))
+    return np.array([is_kept(*place) for place in zip(*named, strict=True)], dtype=np.bool_)

@@ -20,7 +20,7 @@ from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.answer import IndexedTable, Question
 from lakedex.index.expression.definition import depends_on_zone
 from lakedex.index.expression.implied import implied
-from lakedex.index.expression.substitute import with_nulls_of_whole
+from lakedex.index.expression.substitute import with_nulls_of_whole, without_failures
 from lakedex.index.file_bounds import Notes
 from lakedex.index.metadata_table.stat_bounds import zone_note
 
@@ -44,7 +44,8 @@ def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
     table = question.table
     is_zoned = depends_on_zone(expression)
     found = []
-    direct = with_nulls_of_whole(question.predicate, expression)
+    predicate = without_failures(question.predicate, expression)
+    direct = with_nulls_of_whole(predicate, expression)
     if _is_asked_for(expression, direct, table.time_zone):
         zone = table.time_zone
         found.append(Ask(direct, zone, _notes(table, zone) if is_zoned else None))

@@ -6,11 +6,13 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError
 from lakedex.expr.bind import bind, bound_type
-from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of
+from lakedex.expr.functions import canonical_name
+from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.own import EXPRESSION_TEXT, own_expression, stored_tree
 
 BLOOM_FLAVOUR = "bloom_filters"
+FIELDS_CHANGED = "it is on a field of a column, and columns of this table were renamed or dropped"
 _IDENTITY = "identity"
 _ARGUMENT_OPTIONS = ("format", "days", "pos", "len", "pattern", "idx", "replacement", "trimString")
 """The options that are arguments of the function, in the order of its parameters."""
@@ -79,12 +81,17 @@ def depends_on_zone(expression: Expr) -> bool:
     while pending:
         node = pending.pop()
         match node:
-            case Call(name) if name in _ZONED_FUNCTIONS:
+            case Call(name) if name in _ZONED_FUNCTIONS or _is_of_moments(node):
                 return True
             case Column(_, kind) | Cast(_, kind) if kind is not None and _is_moment(kind):
                 return True
         pending.extend(children_of(node))
     return False
+
+
+def is_of_fields(expression: Expr) -> bool:
+    """Whether fields within columns are asked for, which other engines may drop and add again."""
+    return any(len(column.path) > 1 for column in columns_of(expression))
 
 
 def expression_text(definition: IndexDefinition) -> str:
@@ -97,6 +104,16 @@ def expression_text(definition: IndexDefinition) -> str:
     if definition.is_own:
         return definition.options.get(EXPRESSION_TEXT, "")
     return f"{definition.function}({', '.join(definition.source_fields)})"
+
+
+def _is_of_moments(call: Call) -> bool:
+    """Whether a call gives a moment, or makes one of its argument: all texts of times do."""
+    try:
+        if canonical_name(call.function) == "date_format":
+            return bool(pa.types.is_timestamp(bound_type(call.arguments[0])))
+        return _is_moment(bound_type(call))
+    except LakedexError:
+        return True
 
 
 def _is_moment(kind: pa.DataType) -> bool:

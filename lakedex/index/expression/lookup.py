@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.expr.arrays import is_text
 from lakedex.expr.bind import bound_type
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.carried import carry
@@ -30,12 +31,18 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.asking import Ask, asks_of, implied_in, zone_is_told
 from lakedex.index.expression.definition import (
     BLOOM_FLAVOUR,
+    FIELDS_CHANGED,
     depends_on_zone,
     expression_text,
     indexed_expression,
+    is_of_fields,
 )
 from lakedex.index.expression.partition_level import partitions_left
-from lakedex.index.expression.substitute import EXPRESSION_PATH, with_expression_as_column
+from lakedex.index.expression.substitute import (
+    EXPRESSION_PATH,
+    with_expression_as_column,
+    without_failures,
+)
 from lakedex.index.expression.target import PREFIX
 from lakedex.index.file_bounds import bounds_seconds, slice_bounds
 
@@ -88,7 +95,11 @@ def _indexed(name: str, question: Question) -> tuple[IndexDefinition, Expr] | st
     if not table.is_live(name):
         return NOT_LIVE
     expression = indexed_expression(definition, table.read.schema, table.time_zone)
-    return expression if isinstance(expression, str) else (definition, expression)
+    if isinstance(expression, str):
+        return expression
+    if definition.is_own and table.read.history is not None and is_of_fields(expression):
+        return FIELDS_CHANGED
+    return definition, expression
 
 
 def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
@@ -100,21 +111,30 @@ def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
 
 def _filter_values(name: str, expression: Expr, question: Question) -> list[str] | str:
     """The values that the expression must have, where filters know such values."""
-    asked = points(with_expression_as_column(question.predicate, expression), EXPRESSION_PATH)
+    predicate = without_failures(question.predicate, expression)
+    asked = points(with_expression_as_column(predicate, expression), EXPRESSION_PATH)
     if asked is None:
         told = implied_in(name, expression, question, question.table.time_zone)
         if told is not None:
             asked = points(with_expression_as_column(told, expression), EXPRESSION_PATH)
     if asked is None:
         return "the predicate has no = or IN on its expression, nor on its column"
-    if depends_on_zone(expression) and not zone_is_told(question.table):
+    if depends_on_zone(expression) and not _filters_are_of_zone(name, question.table):
         return _zone_reason()
-    values = [literal.value for literal in asked]
-    if not all(isinstance(value, str) and value for value in values):
-        return "filters know neither null nor empty nor other values than text"
-    if not is_portable(expression) and not all(str(value).isascii() for value in values):
+    kind = str if is_text(bound_type(expression)) else int
+    values = [str(each.value) if type(each.value) is kind else "" for each in asked]
+    if not all(values):
+        return "filters know neither null nor empty nor other values than texts and whole numbers"
+    if not is_portable(expression) and not all(value.isascii() for value in values):
         return "engines do not agree on upper and lower case of all characters"
-    return [str(value) for value in values]
+    return values
+
+
+def _filters_are_of_zone(name: str, table: IndexedTable) -> bool:
+    """Whether filters are of the query's zone: none says by itself in which it was made."""
+    if table.definitions[name].is_own:
+        return table.zones().get(name) == table.time_zone
+    return zone_is_told(table)
 
 
 def _not_asked_for(expression: Expr) -> str:

@@ -3,8 +3,24 @@
 from __future__ import annotations
 
 from lakedex.expr.functions import canonical_name
+from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.may_match import expression_key
-from lakedex.expr.tree import And, Call, Cast, Column, Compare, Expr, In, IsNull, Or, children_of
+from lakedex.expr.tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Or,
+    all_of,
+    any_of,
+    children_of,
+)
+from lakedex.expr.truth import FALSE
 
 _MAY_SKIP_NULLS = frozenset(["coalesce", "greatest", "least", "if"])
 EXPRESSION_PATH = ("", "expression")
@@ -34,6 +50,46 @@ def with_nulls_of_whole(predicate: Expr, expression: Expr) -> Expr:
     """
     parts = {expression_key(part) for part in _passing_nulls_on(expression)}
     return _weakened(predicate, expression, parts) if parts else predicate
+
+
+def without_failures(predicate: Expr, expression: Expr) -> Expr:
+    """The predicate without the doubt whether casts within the expression fail.
+
+    For entries that are only made where none of them does.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> fare, kind = Column(("fare",), pa.float64()), pa.int32()
+        >>> fails = Call(CAST_FAILS, (fare, Literal(None, kind)))
+        >>> without_failures(Or((IsNull(fare), fails)), Cast(fare, kind)) == IsNull(fare)
+        True
+    """
+    casts = {expression_key(node) for node in _casts_within(expression)}
+    return _without(predicate, casts) if casts else predicate
+
+
+def _casts_within(expression: Expr) -> list[Cast]:
+    found: list[Cast] = []
+    pending: list[Expr] = [expression]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Cast):
+            found.append(node)
+        pending.extend(children_of(node))
+    return found
+
+
+def _without(node: Expr, casts: set[object]) -> Expr:
+    match node:
+        case And(children):
+            return all_of([_without(child, casts) for child in children])
+        case Or(children):
+            kept = [_without(child, casts) for child in children]
+            return any_of([child for child in kept if child != FALSE] or [FALSE])
+        case Call(name, (child, Literal(_, kind))) if name == CAST_FAILS and kind is not None:
+            return FALSE if expression_key(Cast(child, kind)) in casts else node
+        case _:
+            return node
 
 
 def _passing_nulls_on(expression: Expr) -> list[Expr]:

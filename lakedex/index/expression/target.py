@@ -72,11 +72,11 @@ class ExpressionTarget:
         Raises:
             UnsupportedFeature: It is not known what Spark gives for one of them.
         """
-        for name in self.sources:
-            _check_in_range(rows[name])
-        found = evaluate(
-            self.expression, rows, time_zone=self.zone or _ANY_ZONE, certain=self.definition.is_own
-        )
+        for column in columns_of(self.expression):
+            first, *inner = column.path
+            _check_in_range(pc.struct_field(rows[first], inner) if inner else rows[first])
+        zone = self.zone or _ANY_ZONE
+        found = evaluate(self.expression, rows, time_zone=zone, certain=True)
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
     @classmethod

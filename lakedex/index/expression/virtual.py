@@ -25,7 +25,7 @@ from lakedex.expr.tree import (
     Unknown,
     columns_of,
 )
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import PINNED_ZONE, IndexDefinition
 from lakedex.index.expression.definition import depends_on_zone, indexed_expression
 from lakedex.index.expression.target import PREFIX, given_name
 
@@ -79,14 +79,18 @@ def expression_named(
     wanted = name.lower()
     if wanted in (field.name.lower() for field in schema):
         return None
-    names = {given_name(each).lower(): each for each in definitions if each.startswith(PREFIX)}
-    index = names.get(wanted)
-    if index is None:
+    named = {each: given_name(each) for each in definitions if each.startswith(PREFIX)}
+    alike = [each for each, given in named.items() if given.lower() == wanted]
+    exact = [each for each in alike if named[each] == name]
+    if not alike:
         return None
+    if len(exact or alike) > 1:
+        raise InvalidInput(f"{name} may be each of the indexes {', '.join(alike)}")
+    index = (exact or alike)[0]
     expression = indexed_expression(definitions[index], schema, time_zone)
     if isinstance(expression, str):
         raise IndexUnusable(f"the index {name} cannot stand in a predicate: {expression}")
-    zone = zones().get(index, time_zone)
+    zone = definitions[index].options.get(PINNED_ZONE) or zones().get(index, time_zone)
     if depends_on_zone(expression) and zone != time_zone:
         raise InvalidInput(
             f"the index {name} is computed in the time zone {zone} and the query is in "

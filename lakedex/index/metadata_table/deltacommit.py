@@ -139,7 +139,7 @@ def commit_changes(
                 )
                 files += _written(engine, job, write_pairs, pairs.notes, few=FEW_PAIRS)
         else:
-            change = maker.change_of(name)
+            change = changes.made[name] if name in changes.made else maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)
     completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
     said = _said_of_exact(store, completed, exact, before, files)

@@ -31,6 +31,7 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
         [column],
         note=note,
         always_typed=True,
+        anew=statistics if changes.replaces_ranges else (),
     )
     if definition.is_own:
         # Other engines write files of a partition without a word to this index.

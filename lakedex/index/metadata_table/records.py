@@ -93,11 +93,10 @@ class RecordMaker:
         return files_change(changes.added, changes.removed, changes.dropped_partitions)
 
     def _column_stats(self) -> Change:
+        changes = self.changes
+        anew = changes.statistics if changes.replaces_ranges else changes.whole_columns
         return column_stats_change(
-            self.changes.statistics,
-            self.changes.removed,
-            self.stat_columns,
-            anew=self.changes.whole_columns,
+            changes.statistics, changes.removed, self.stat_columns, anew=anew
         )
 
     def _partition_stats(self) -> Change:

@@ -8,6 +8,7 @@ starts anew, with tight bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,8 +43,8 @@ def column_stats_change(
     file without rows the type of the others: Hudi cannot merge two types in expression indexes.
     """
     ends = _EndOfKeys()
-    parts = [
-        _encoded(
+    ranges = [
+        _ranges(
             column,
             stats,
             [ends.of(*place) for place in _places(stats)],
@@ -55,6 +56,7 @@ def column_stats_change(
         for column, stats in statistics.items()
         if len(stats)
     ]
+    parts = _encoded(RecordType.COLUMN_STATS, ranges)
     gone = [ends.of(partition, name) for partition, files in removed.items() for name in files]
     if gone:
         known = dict.fromkeys((*columns, *statistics))
@@ -83,7 +85,7 @@ def partition_stats_change(
     cannot merge a record without a type.
     """
     anew = set(overwritten)
-    parts: list[Change] = []
+    ranges: list[_Ranges] = []
     written: set[tuple[str, str]] = set()
     for column, stats in statistics.items():
         if not len(stats):
@@ -94,7 +96,7 @@ def partition_stats_change(
         paths = summed["partition"].to_pylist()
         ends = [end_of(path) for path in paths]
         tight = [path in anew for path in paths]
-        parts.append(_encoded(column, summed, ends, RecordType.PARTITION_STATS, tight, note))
+        ranges.append(_ranges(column, summed, ends, RecordType.PARTITION_STATS, tight, note))
         written.update((column, path) for path in paths)
     # Of a partition that starts anew no older range may stay, not even of a column it lacks now.
     gone = [
@@ -103,8 +105,8 @@ def partition_stats_change(
         for column in dict.fromkeys((*columns, *statistics))
         if (column, path) not in written
     ]
-    parts.append(Change(deletes=pa.array(gone, pa.string())))
-    return Change.joined(parts)
+    deletes = Change(deletes=pa.array(gone, pa.string()))
+    return Change.joined([*_encoded(RecordType.PARTITION_STATS, ranges), deletes])
 
 
 class _EndOfKeys:
@@ -129,7 +131,7 @@ def anything_change(retyped: Mapping[str, pa.DataType], partitions: Sequence[str
 
     Readers cannot put ranges of two types together; these take the place of the older ones.
     """
-    parts = []
+    ranges = []
     for column, kind in retyped.items():
         low, high = outermost(kind)
         count = len(partitions)
@@ -146,8 +148,8 @@ def anything_change(retyped: Mapping[str, pa.DataType], partitions: Sequence[str
         )
         ends = [partition_id(path) for path in partitions]
         tight = [True] * count
-        parts.append(_encoded(column, stats, ends, RecordType.PARTITION_STATS, tight))
-    return Change.joined(parts)
+        ranges.append(_ranges(column, stats, ends, RecordType.PARTITION_STATS, tight))
+    return Change.joined(_encoded(RecordType.PARTITION_STATS, ranges))
 
 
 def _by_partition(stats: pa.Table, *, one_null: bool) -> pa.Table:
@@ -180,7 +182,14 @@ def _by_partition(stats: pa.Table, *, one_null: bool) -> pa.Table:
     return pa.table(found | sums_of).filter(has_rows)
 
 
-def _encoded(
+class _Ranges(NamedTuple):
+    """The ranges of one column, not yet encoded."""
+
+    keys: list[str]
+    payload: pa.StructArray
+
+
+def _ranges(
     column: str,
     stats: pa.Table,
     ends: Sequence[str],
@@ -189,18 +198,32 @@ def _encoded(
     note: str | None = None,
     *,
     always_typed: bool = False,
-) -> Change:
-    count = len(stats)
+) -> _Ranges:
     start = name_id(column)
-    keys = pa.array([start + end for end in ends], pa.string())
-    batch = pa.record_batch(
-        {
-            "key": pa.repeat("", count),
-            "type": pa.repeat(pa.scalar(kind.value, pa.int32()), count),
-            STATS_PAYLOAD: _payload(column, stats, kind, tight, note, always_typed=always_typed),
-        }
-    )
-    return Change(keys, encode_records(METADATA_RECORD, batch).as_binary())
+    payload = _payload(column, stats, kind, tight, note, always_typed=always_typed)
+    return _Ranges([start + end for end in ends], payload)
+
+
+def _encoded(kind: RecordType, ranges: Iterable[_Ranges]) -> list[Change]:
+    """Columns whose bounds are stored alike are encoded together.
+
+    A commit has few files and many columns, and encoding costs by the call, not by the record.
+    """
+    alike: dict[pa.DataType, list[_Ranges]] = {}
+    for each in ranges:
+        alike.setdefault(each.payload.type, []).append(each)
+    changes = []
+    for group in alike.values():
+        keys = pa.array([key for each in group for key in each.keys], pa.string())
+        batch = pa.record_batch(
+            {
+                "key": pa.repeat("", len(keys)),
+                "type": pa.repeat(pa.scalar(kind.value, pa.int32()), len(keys)),
+                STATS_PAYLOAD: pa.concat_arrays([each.payload for each in group]),
+            }
+        )
+        changes.append(Change(keys, encode_records(METADATA_RECORD, batch).as_binary()))
+    return changes
 
 
 def _payload(

@@ -19,9 +19,14 @@ from lakedex.timeline import Timeline, newest_change, newest_note
 _RIGHT = "lakedex.secondary.composite"
 
 
+def is_stamped(definition: IndexDefinition) -> bool:
+    """Whether a definition names the write that its index was built after."""
+    return definition.is_composite or definition.is_covering
+
+
 def stamped(definition: IndexDefinition, timeline: Timeline) -> IndexDefinition:
     """The definition of an index that is about to be built from what is committed now."""
-    if not definition.is_composite:
+    if not is_stamped(definition):
         return definition
     options = {**definition.options, BUILT_AFTER: newest_change(timeline)}
     return replace(definition, options=options)

@@ -10,17 +10,25 @@ not covered by the index. Commits of lakedex say which indexes they kept up, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lakedex.config import TableType
 from lakedex.config.own_partitions import is_own_partition
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, read_slice
 from lakedex.index.answer import IndexedTable
+from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
 from lakedex.index.metadata_table.keys import secondary_keys
 from lakedex.index.placement import find_records
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.secondary.spelling import spelled
-from lakedex.timeline import CommitMetadata, Instant, Timeline, instant_key, newest_note
+from lakedex.timeline import (
+    CommitMetadata,
+    Instant,
+    Timeline,
+    instant_key,
+    newest_change,
+    newest_note,
+)
 
 _PREFIX = "secondary_index_"
 _COMPARABLE_BYTES = 64 << 20
@@ -39,7 +47,10 @@ def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
 
 
 def covering_note(
-    targets: Sequence[SecondaryTarget], new: Sequence[SecondaryTarget], timeline: Timeline
+    targets: Sequence[SecondaryTarget],
+    new: Sequence[SecondaryTarget],
+    timeline: Timeline,
+    definitions: Mapping[str, IndexDefinition],
 ) -> dict[str, str]:
     """What a commit says of the covering indexes whose entries all name the right file groups.
 
@@ -50,16 +61,30 @@ def covering_note(
         targets: The indexes that the commit keeps up to date.
         new: Those that it builds.
         timeline: The table's timeline just before the commit.
+        definitions: The table's index definitions at that time.
     """
     covering = [each.name for each in targets if each.covers]
-    kept = covering_noted(timeline).intersection(covering) if covering else frozenset()
+    noted = covering_noted(timeline, definitions) if covering else frozenset()
+    kept = noted.intersection(covering)
     right = sorted({*kept, *(each.name for each in new if each.covers)})
     return {_COVERING: ",".join(right)} if right else {}
 
 
-def covering_noted(timeline: Timeline) -> frozenset[str]:
-    """The covering indexes whose entries all name the right file groups, by the newest write."""
-    return frozenset((newest_note(timeline, _COVERING) or "").split(","))
+def covering_noted(
+    timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> frozenset[str]:
+    """The covering indexes whose entries all name the right file groups.
+
+    The newest write says so, or the index was built after it while writers went on.
+    """
+    noted = (newest_note(timeline, _COVERING) or "").split(",")
+    stamps = {
+        name: each.options[BUILT_AFTER]
+        for name, each in definitions.items()
+        if each.is_covering and BUILT_AFTER in each.options
+    }
+    newest = newest_change(timeline) if stamps else ""
+    return frozenset([*noted, *(name for name, stamp in stamps.items() if stamp == newest)])
 
 
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:

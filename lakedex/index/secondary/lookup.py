@@ -215,7 +215,7 @@ def _covers(table: IndexedTable, name: str) -> bool:
     known = f"{name}_covers"
     if known not in table.kept:
         asked = table.definitions[name].is_covering
-        table.kept[known] = asked and name in covering_noted(table.timeline)
+        table.kept[known] = asked and name in covering_noted(table.timeline, table.definitions)
     covers: bool = table.kept[known]
     return covers
 

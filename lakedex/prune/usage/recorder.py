@@ -43,6 +43,7 @@ class _Recorder:
         """Start anew: a forked process must not write what its parent counted."""
         self._pending: dict[str, _Pending] = {}
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def count(self, storage: Storage, report: Report) -> None:
@@ -61,26 +62,34 @@ class _Recorder:
                 )
                 self._thread.start()
 
-    def counted(self, root: str) -> TableUsage:
-        usage = TableUsage()
-        with self._lock:
-            if root in self._pending:
-                usage.add(self._pending[root].usage)
-        return usage
+    def usage(self, storage: Storage) -> TableUsage:
+        """What is kept and what was counted since; who asks waits for a write that is under way."""
+        with self._writing:
+            usage = stored_usage(storage)
+            with self._lock:
+                if storage.root in self._pending:
+                    usage.add(self._pending[storage.root].usage)
+            return usage
 
     def flush(self, *, now: float | None = None) -> None:
         """Write what is due, or all."""
         with self._lock:
             due = [root for root, each in self._pending.items() if now is None or each.due <= now]
-            ready = [self._pending.pop(root) for root in due]
-        for each in ready:
-            beside_table = now is not None or not is_remote(each.storage.root)
-            try:
-                kept = keep_usage(each.storage, each.usage, beside_table=beside_table)
-            except (LakedexError, OSError):
-                continue  # Counting must never be in the way.
-            if not kept:
-                self._count_again(each)
+        for root in due:
+            with self._writing:
+                self._write(root, beside_table=now is not None or not is_remote(root))
+
+    def _write(self, root: str, *, beside_table: bool) -> None:
+        with self._lock:
+            ready = self._pending.pop(root, None)
+        if ready is None:
+            return
+        try:
+            kept = keep_usage(ready.storage, ready.usage, beside_table=beside_table)
+        except (LakedexError, OSError):
+            return  # Counting must never be in the way.
+        if not kept:
+            self._count_again(ready)
 
     def _count_again(self, lost: _Pending) -> None:
         with self._lock:
@@ -107,9 +116,7 @@ def count_scan(storage: Storage, report: Report) -> None:
 
 def usage_of(storage: Storage) -> TableUsage:
     """All that is known of a table's use: what is kept, and what this process has counted since."""
-    usage = stored_usage(storage)
-    usage.add(_recorder.counted(storage.root))
-    return usage
+    return _recorder.usage(storage)
 
 
 def flush() -> None:

@@ -52,6 +52,7 @@ class Asked:
         """
         layout = target.options.layout
         layout.require_kept_meta()
+        layout.clustering_scope.require_known_classes()
         order = table_order(
             snapshot,
             target,
@@ -62,8 +63,7 @@ class Asked:
             raise InvalidInput(f"where is a SQL condition as text, not {where!r}")
         selection = Selection(
             where=where,
-            partitions=layout.clustering_partitions,
-            most_bytes=layout.clustering_most_bytes,
+            scope=layout.clustering_scope,
             time_zone=time_zone,
         )
         return cls(order, selection)

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakedex.config.clustering_scope import ClusteringScope
 from lakedex.errors import InvalidInput
 from lakedex.expr import bind_predicate, evaluate, parse_predicate
 from lakedex.expr.tree import columns_of
 from lakedex.filegroup import FileSlice, partition_layout
+from lakedex.services.clustering.limits import chosen_partitions, within_limits
 from lakedex.table import Snapshot
 from lakedex.txn.conflicts import pending_groups
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to cluster; without limits all of a table."""
+    """What to cluster."""
 
+    scope: ClusteringScope
     where: str | None = None
     """A SQL condition on partition columns."""
-    partitions: tuple[str, ...] = ()
-    """Paths of partitions; none means all."""
-    most_bytes: int | None = None
-    """Only smaller file slices are taken."""
     time_zone: str = "UTC"
 
     def slices(self, snapshot: Snapshot) -> dict[str, tuple[FileSlice, ...]]:
@@ -37,24 +35,17 @@ class Selection:
             InvalidInput: there is no such partition, or the condition is about something else.
         """
         closed = pending_groups(snapshot.timeline)
-        wanted = self._wanted(snapshot, sorted({each.partition for each in snapshot.slices}))
-        found: dict[str, list[FileSlice]] = defaultdict(list)
-        for each in snapshot.slices:
-            is_small = self.most_bytes is None or each.size_bytes < self.most_bytes
-            if each.partition in wanted and is_small and each.id not in closed:
-                found[each.partition].append(each)
-        return {partition: tuple(slices) for partition, slices in found.items()}
-
-    def _wanted(self, snapshot: Snapshot, present: Sequence[str]) -> set[str]:
-        wanted = set(present)
-        for partition in self.partitions:
-            if partition not in wanted:
-                raise InvalidInput(f"the table has no partition {partition!r}")
-        if self.partitions:
-            wanted.intersection_update(self.partitions)
+        present = sorted({each.partition for each in snapshot.slices})
+        wanted = chosen_partitions(present, self.scope)
         if self.where is not None:
-            wanted.intersection_update(_matching(snapshot, present, self.where, self.time_zone))
-        return wanted
+            fitting = {*_matching(snapshot, present, self.where, self.time_zone)}
+            wanted = [partition for partition in wanted if partition in fitting]
+        found: dict[str, list[FileSlice]] = {partition: [] for partition in wanted}
+        for each in snapshot.slices:
+            is_small = each.size_bytes < self.scope.most_bytes
+            if each.partition in found and is_small and each.id not in closed:
+                found[each.partition].append(each)
+        return within_limits(found, self.scope)
 
 
 def _matching(

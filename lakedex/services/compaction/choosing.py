@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from lakedex.config.scheduling_options import CompactionStrategy, SchedulingOptions
+from lakedex.config.write_option_names import COMPACTION_PATTERN
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.services.partition_patterns import matching_paths
 from lakedex.timeline import CompactionOperation
 
 LOG_FILES, LOG_BYTES, IO_MB = "TOTAL_LOG_FILES", "TOTAL_LOG_FILES_SIZE", "TOTAL_IO_MB"
@@ -49,7 +52,7 @@ def operation_of(current: FileSlice, file_bytes: int) -> CompactionOperation:
 def choose(
     operations: Sequence[CompactionOperation], options: SchedulingOptions
 ) -> tuple[CompactionOperation, ...]:
-    """The operations that a strategy takes, in its order.
+    """The operations that strategies take, one after the other, in the order of the last.
 
     Example:
         >>> small, large = (
@@ -59,19 +62,35 @@ def choose(
         >>> [each.file_id for each in choose([small, large], options)]
         ['large']
     """
-    strategy = options.strategy
+    for strategy in options.strategies:
+        operations = _chosen(operations, strategy, options)
+    return tuple(operations)
+
+
+def _chosen(
+    operations: Sequence[CompactionOperation],
+    strategy: CompactionStrategy,
+    options: SchedulingOptions,
+) -> list[CompactionOperation]:
     if strategy is CompactionStrategy.UNBOUNDED:
-        return tuple(operations)
+        return list(operations)
+    if strategy is CompactionStrategy.PARTITION_PATTERN:
+        if not options.partition_pattern:
+            raise InvalidInput(f"{strategy.value} needs {COMPACTION_PATTERN.name}")
+        paths = sorted({each.partition_path for each in operations})
+        pattern, option = options.partition_pattern, COMPACTION_PATTERN.name
+        wanted = set(matching_paths(paths, pattern, option=option))
+        return [each for each in operations if each.partition_path in wanted]
     if strategy is CompactionStrategy.DAY_BASED:
         days = sorted({each.partition_path for each in operations}, reverse=True)
         newest = days[: options.day_partitions]
         taken = [each for each in operations if each.partition_path in newest]
-        return tuple(sorted(taken, key=lambda each: newest.index(each.partition_path)))
+        return sorted(taken, key=lambda each: newest.index(each.partition_path))
     if strategy is CompactionStrategy.LOG_FILE_SIZE:
         operations = _largest_first(operations, LOG_BYTES, options.log_size_threshold)
     elif strategy is CompactionStrategy.LOG_FILE_COUNT:
         operations = _largest_first(operations, LOG_FILES, options.log_count_threshold)
-    return tuple(_bounded(operations, options.target_io_mb))
+    return list(_bounded(operations, options.target_io_mb))
 
 
 def _largest_first(

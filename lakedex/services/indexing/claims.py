@@ -135,6 +135,9 @@ def put_down(claim: Claim) -> None:
                 forget(table.storage, claim.build.instant)
         elif table.timeline().is_pending(claim.build.instant):
             discard_build(table, claim.build)
+        else:
+            # What this run said of itself after the build was dropped.
+            forget(table.storage, claim.build.instant)
 
 
 def give_up(claim: Claim) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
-from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.format.spill import SpillWriter
+from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.hashing import java_hashes
@@ -21,13 +22,14 @@ from lakedex.index.secondary.composite import kept_note
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_sure
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
+from lakedex.services.repairing.file_records import is_by_file, right_records
 from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
-from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata
 from lakedex.txn.begin import write_action
-from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
+from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.taking import Target
 
 FILES = Kind.FILES.value
 RECORD_INDEX = Kind.RECORD_INDEX.value
@@ -37,6 +39,10 @@ _COLUMNS = ("schema", "latest_schema")
 
 def is_repairable(problem: Problem, pairs: Collection[str] = ()) -> bool:
     """Whether an entry can be put right by itself; `pairs` are indexes by `plain_secondary`."""
+    if problem.index.startswith(BITMAP):
+        return False  # it has no commits
+    if problem.entries:
+        return is_by_file(problem.index)
     if problem.kind not in (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE):
         return False
     if problem.index == FILES:
@@ -63,41 +69,38 @@ def plain_secondary(snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def repair_entries(
-    address: StorageAddress,
-    engine: Engine,
-    problems: Sequence[Problem],
-    patience: TransactionOptions,
-    *,
-    seen: str | None,
-) -> None:
+def repair_entries(target: Target, problems: Sequence[Problem], *, seen: str | None) -> None:
     """Write the entries that are missing or wrong, and delete those that are stale.
 
     Args:
-        address: Where the table lies.
-        engine: Runs the workers that write the record index.
+        target: The table.
         problems: What is to be put right, as `is_repairable` says.
-        patience: How long to wait for other writers.
         seen: The newest completed instant when the problems were found.
 
     Raises:
         CommitConflict: the table has changed since; nothing was changed.
     """
-    storage = address.open()
+    address = target.address
+    action = write_action(address.open())
     with Transaction.begin(
-        address, action=write_action(storage), operation=_OPERATION, options=patience
+        address, action=action, operation=_OPERATION, options=target.patience
     ) as transaction:
         snapshot = transaction.snapshot
         newest = snapshot.timeline.last_completed
         if (None if newest is None else newest.requested_time) != seen:
             raise CommitConflict("the table was written while it was verified; repair it again")
         transaction.start_writing()
-        changes = _changes(snapshot, transaction.scratch, problems)
+        by_file = [problem for problem in problems if problem.entries]
+        single = [problem for problem in problems if not problem.entries]
+        made = right_records(target, snapshot, transaction.scratch, by_file)
+        changes = replace(_changes(snapshot, transaction.scratch, single), made=made)
 
         def prepare(scope: CommitScope) -> CommitMetadata:
             if scope.concurrent:
                 raise CommitConflict("the table was written while it was repaired; try again")
-            commit_changes(address, engine, transaction.instant, changes, next_time=scope.next_time)
+            commit_changes(
+                address, target.engine, transaction.instant, changes, next_time=scope.next_time
+            )
             said = _said_of_columns(snapshot) | kept_note(snapshot.timeline, snapshot.definitions)
             return CommitMetadata({}, said, operation_type=_OPERATION)
 

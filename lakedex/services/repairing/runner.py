@@ -1,8 +1,7 @@
 """Verifies every index, puts wrong entries right, and builds anew what cannot be read.
 
-Entries of the file listing, of the record index and of secondary indexes are put right one by one,
-as long as verifying told all of them. An index with more problems than that, any other index that
-is wrong, and one that cannot be read, is built anew from the data; a metadata table without a
+Entries are put right one by one, as long as verifying told all of them. An index with more problems
+than that, and one that cannot be read, is built anew from the data; a metadata table without a
 readable file listing goes as a whole. The data itself is never changed.
 """
 
@@ -21,7 +20,7 @@ from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.secondary.pairs import PREFIX
-from lakedex.services.bitmap_creating import rebuild_bitmap_index
+from lakedex.services.bitmap_creating import mend_bitmap_index, rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.definitions import (
@@ -36,9 +35,12 @@ from lakedex.services.repairing.entries import (
     repair_entries,
 )
 from lakedex.services.repairing.report import RepairReport
+from lakedex.services.repairing.timeline_files import mend_timeline
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.services.verifying.data_pass import DATA
-from lakedex.services.verifying.report import ProblemKind
+from lakedex.services.verifying.report import Problem, ProblemKind
+from lakedex.services.verifying.runner import TIMELINE
+from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
 from lakedex.timeline import update_properties
 from lakedex.txn.metadata_undoing import drop_metadata
@@ -66,13 +68,17 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     """
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
+    if any(problem.index == TIMELINE for problem in before.problems):
+        if mend_timeline(writer.address):
+            return replace(repair_table(writer, indexes), before=before)
+        _check_needed(writer.snapshot())
     if snapshot.readable_definitions is None:
         lost = restore_definitions(writer.address)
         left = None if indexes is None else [name for name in indexes if name not in lost]
         return replace(repair_table(writer, left), before=before, dropped=lost)
     behind = _behind(snapshot, indexes)
     is_whole = is_metadata_whole(snapshot.storage)
-    if before.ok and is_whole and not behind:
+    if not _of_indexes(before) and is_whole and not behind:
         return RepairReport(before, before)
     if snapshot.metadata is None or not is_whole or not _is_listing_repairable(before):
         return _without_metadata(writer, snapshot, before)
@@ -85,13 +91,17 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
         found = verify(snapshot, indexes)
     pairs = plain_secondary(snapshot)
     wrong = sorted({*_to_rebuild(found, pairs), *behind})
-    others = {problem.index for problem in found.problems}.difference(wrong, {FILES})
+    others = {problem.index for problem in _of_indexes(found)}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
+    mended = _mend_bitmaps(writer, found)
+    repaired.update(mended)
+    wrong = [name for name in wrong if name not in mended]
     for name in wrong:
         _rebuild(writer, name)
     after = verify(writer.snapshot(), indexes)
     # An entry in a file group that is not its own is not reached by its key.
-    astray = sorted({*_to_rebuild(after)} & pairs)
+    again = {p.index for p in _of_indexes(after) if p.entries or p.index.startswith(BITMAP)}
+    astray = sorted({*_to_rebuild(after)} & pairs | again.intersection(repaired))
     for name in astray:
         _rebuild(writer, name)
     if astray:
@@ -99,6 +109,19 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
         after = verify(writer.snapshot(), indexes)
     log.info("repaired %s: %s, built anew: %s", snapshot.config.name, dict(repaired), wrong)
     return RepairReport(before, after, repaired, tuple(wrong))
+
+
+def _of_indexes(report: VerifyReport) -> list[Problem]:
+    """The problems that can be put right: what a commit said is known to nobody else."""
+    return [problem for problem in report.problems if problem.index != TIMELINE]
+
+
+def _check_needed(snapshot: Snapshot) -> None:
+    """Raise where that cannot be read without which nobody knows the rows or their columns."""
+    check_timeline(snapshot)
+    newest = snapshot.timeline.last_completed
+    if newest is not None:
+        snapshot.timeline.commit_metadata(newest)
 
 
 def _behind(snapshot: Snapshot, indexes: Sequence[str] | None) -> set[str]:
@@ -120,14 +143,25 @@ def _put_right(
     if single:
         target, newest = writer.target(), snapshot.timeline.last_completed
         seen = None if newest is None else newest.requested_time
-        repair_entries(target.address, target.engine, single, target.patience, seen=seen)
+        repair_entries(target, single, seen=seen)
     return Counter(problem.index for problem in single)
+
+
+def _mend_bitmaps(writer: TableWriter, report: VerifyReport) -> Counter[str]:
+    """Let bitmap indexes read the files again that they are wrong about; how much that was."""
+    found: dict[str, list[Problem]] = {}
+    for problem in report.problems:
+        if problem.index.startswith(BITMAP) and problem.index not in report.untold:
+            found.setdefault(problem.index, []).append(problem)
+    for name, problems in found.items():
+        mend_bitmap_index(writer, name, {path for each in problems for path in each.entries})
+    return Counter({name: len(problems) for name, problems in found.items()})
 
 
 def _to_rebuild(report: VerifyReport, pairs: Collection[str] = ()) -> list[str]:
     """The indexes that are too wrong, or of a kind that is not put right entry by entry."""
-    found = {*report.untold} - {DATA}
-    for problem in report.problems:
+    found = {*report.untold} - {DATA, TIMELINE}
+    for problem in _of_indexes(report):
         is_of_data = problem.kind is ProblemKind.DUPLICATE or problem.index == DATA
         if not is_of_data and not is_repairable(problem, pairs):
             found.add(problem.index)

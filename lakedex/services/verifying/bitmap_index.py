@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import LakedexError
+from lakedex.filegroup import FileSliceId
 from lakedex.index.bitmap.definitions import bitmap_definitions, bitmap_target, source_columns
 from lakedex.index.bitmap.merging import pairs_of
 from lakedex.index.bitmap.run import Ints
@@ -74,9 +75,10 @@ class BitmapCheck(Check):
         paths = self.subject.file_paths()
 
         def tell(kind: ProblemKind, wrong: Ints, detail: str) -> None:
-            def describe(at: int) -> tuple[str, str]:
+            def describe(at: int) -> tuple[str, str, FileSliceId, tuple[str, ...]]:
                 owner, code = divmod(int(wrong[at]), distinct)
-                return str(both.dictionary[code].as_py()), f"{detail}: {paths[owner]}"
+                value, path = str(both.dictionary[code].as_py()), paths[owner]
+                return value, f"{detail}: {path}", self.subject.slice_of(owner), (path,)
 
             self.subject.findings.add_all(self.name, kind, range(len(wrong)), describe)
 

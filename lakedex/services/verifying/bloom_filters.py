@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import UnsupportedFeature
+from lakedex.filegroup import FileSliceId
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.services.verifying.check import Check, FileRows, Subject
@@ -26,9 +28,13 @@ class FilterCheck(Check):
     values_of: Callable[[pa.Table], pa.Array | pa.ChunkedArray] = field(kw_only=True)
     """The texts that filters are about; null and empty ones are in no filter."""
     stale_is_note: bool = field(default=False, kw_only=True)
+    may_lack_filters: bool = field(default=False, kw_only=True)
+    """Whether lakedex alone makes the filters, so that files of other engines have none."""
     _open_filters: dict[int, tuple[int, BloomFilter | None]] = field(default_factory=dict)
     """For each thread the file that it shows, and the filter of that."""
     _without: set[int] = field(default_factory=set)
+    _untold: set[int] = field(default_factory=set)
+    """Files that need no filter: without the column, or with values that nothing is known of."""
     _lacking: dict[int, tuple[int, str]] = field(default_factory=dict)
     """How many values the filter of a file lacks, and one of them."""
 
@@ -41,9 +47,15 @@ class FilterCheck(Check):
         if part.file_number != shown:
             found = self._filter_of(part.file_number)
             self._open_filters[thread] = part.file_number, found
+        if not part.lacking.isdisjoint(self.file_columns):
+            self._untold.add(part.file_number)
+        try:
+            values = self.values_of(part.rows)
+        except UnsupportedFeature:
+            self._untold.add(part.file_number)
+            return
         if found is None:
             return
-        values = self.values_of(part.rows)
         flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         lacking = np.flatnonzero(~found.contains(flat))
         if len(lacking):
@@ -53,11 +65,16 @@ class FilterCheck(Check):
     def finish(self) -> None:
         """Tell filters that lack values, files without filter, and filters without file."""
         paths = self.subject.file_paths()
-        for number in sorted(self._without):
-            self.problem(ProblemKind.MISSING, paths[number], "the file has no filter")
+        without = sorted(self._without - self._untold)
+        if self.may_lack_filters and without:
+            self.note(f"{len(without)} files of other engines have no filter: they are read")
+            without = []
+        for number in without:
+            detail = "the file has no filter"
+            self.problem(ProblemKind.MISSING, paths[number], detail, *self._about(number))
         for number, (count, example) in sorted(self._lacking.items()):
             detail = f"its filter lacks {count} values of the file, such as {example!r}"
-            self.problem(ProblemKind.WRONG, paths[number], detail)
+            self.problem(ProblemKind.WRONG, paths[number], detail, *self._about(number))
         keys = live_keys(self.subject.metadata, self.name)
         self.count(len(keys))
         listed = self.subject.listed_tails()
@@ -72,7 +89,11 @@ class FilterCheck(Check):
             self.note(f"{len(keys)} filters of files that were removed are left; none is used")
             return
         for key in keys:
-            self.problem(ProblemKind.STALE, key, "the table has no file with this filter")
+            detail = "the table has no file with this filter"
+            self.problem(ProblemKind.STALE, key, detail, None, (key,))
+
+    def _about(self, number: int) -> tuple[FileSliceId, tuple[str]]:
+        return self.subject.slice_of(number), (self.subject.key_tail(number),)
 
     def _filter_of(self, file_number: int) -> BloomFilter | None:
         key = self.subject.files.key_tails.slice(file_number, 1)

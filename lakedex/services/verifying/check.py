@@ -77,6 +77,14 @@ class Subject:
         """The partition of every file of the slices, by file number."""
         return [each.partition for each in self.slices for _ in each.file_names]
 
+    def slice_of(self, file_number: int) -> FileSliceId:
+        """The slice that a file is of."""
+        return self.slices[int(self.files.slice_of[file_number])].id
+
+    def key_tail(self, file_number: int) -> str:
+        """How index keys of a file end."""
+        return str(self.files.key_tails[file_number])
+
     def listed_tails(self) -> pa.Array:
         """How index keys of all files of the table end, those outside the slices included."""
         tails = []
@@ -95,6 +103,8 @@ class FileRows:
     is_log: bool
     rows: pa.Table
     """The rows in the newest schema, with the `file_columns` that checks asked for."""
+    lacking: frozenset[str] = frozenset()
+    """Those of the columns that the file itself has not: they are null in the rows."""
 
 
 @dataclass(slots=True)
@@ -133,9 +143,16 @@ class Check:
         for each in found:
             self.subject.findings.take(each)
 
-    def problem(self, kind: ProblemKind, key: str, detail: str) -> None:
+    def problem(
+        self,
+        kind: ProblemKind,
+        key: str,
+        detail: str,
+        place: FileSliceId | None = None,
+        entries: tuple[str, ...] = (),
+    ) -> None:
         """Tell one problem of this index."""
-        self.subject.findings.add(self.name, kind, key, detail)
+        self.subject.findings.add(self.name, kind, key, detail, place, entries)
 
     def note(self, text: str) -> None:
         """Tell an oddity of this index."""

@@ -41,7 +41,7 @@ def indexed_columns(name: str, subject: Subject, defined: Sequence[str]) -> Inde
             told.add(column)
         else:
             detail = f"its key is not that of the column {column!r}"
-            subject.findings.add(name, ProblemKind.WRONG, key, detail)
+            subject.findings.add(name, ProblemKind.WRONG, key, detail, None, (key,))
     return IndexedColumns(tuple(sorted(told)), len(keys))
 
 

@@ -48,7 +48,12 @@ class ColumnStatsCheck(Check):
             self.name,
             ProblemKind.STALE,
             range(len(gone)),
-            lambda row: (f"{column} in {names[row]}", "the table has no such file"),
+            lambda row: (
+                f"{column} in {names[row]}",
+                "the table has no such file",
+                None,
+                (str(gone["key"][row]),),
+            ),
         )
 
 

@@ -164,9 +164,18 @@ class _DataPass:
                 statistics.add(stored.file_number, name, values)
         if self._file_checks:
             rows = self._conformed(stored, self._file_columns, partition)
-            part = FileRows(slice_number, stored.file_number, stored.is_log, rows)
+            lacking = self._lacking(stored)
+            part = FileRows(slice_number, stored.file_number, stored.is_log, rows, lacking)
             for check in self._file_checks:
                 check.guarded(partial(check.see_file, part))
+
+    def _lacking(self, stored: _Stored) -> frozenset[str]:
+        """The columns that a file has not, or that was another one under the same name."""
+        names = set(stored.rows.schema.names)
+        renamed = partial(self._context.stored_names, instant_time=stored.instant_time)
+        return frozenset(
+            name for name in self._file_columns if name not in names or renamed([name]) != [name]
+        )
 
     def _conformed(self, stored: _Stored, columns: list[str], partition: str) -> pa.Table:
         rows = pa.Table.from_batches([stored.rows])

@@ -49,14 +49,18 @@ class ExpressionRangeCheck(Check):
     """Whether lakedex alone keeps it, and without entries of partitions."""
     _untold: set[int] = field(default_factory=set)
     """Files with values that the expression cannot be computed for."""
+    _without_column: set[int] = field(default_factory=set)
+    """Files that need no entry, as they are from before the column came."""
     _results: FileStatistics = field(default_factory=FileStatistics)
     _sources: FileStatistics = field(default_factory=FileStatistics)
 
     def see_file(self, part: FileRows) -> None:
         """Compute the expression over some rows of a file."""
         self._results.add_rows(part.file_number, part.rows.num_rows)
+        if not part.lacking.isdisjoint(self.file_columns):
+            self._without_column.add(part.file_number)
         try:
-            values = evaluate(self.expression, part.rows, time_zone=self.zone, certain=self.is_own)
+            values = evaluate(self.expression, part.rows, time_zone=self.zone, certain=True)
         except UnsupportedFeature:
             self._untold.add(part.file_number)
             return
@@ -80,6 +84,8 @@ class ExpressionRangeCheck(Check):
             entries.compare(self.column, self.label, by_file, actual)
             if not self.is_own:
                 compare_partitions(self, self.label, by_partition, actual, self._partition_key)
+        for number in self._without_column:
+            entries.without.pop(number, None)
         if self.is_own and entries.without:
             self.note(f"{len(entries.without)} files of other engines have no entry: they are read")
             entries.without.clear()
@@ -122,16 +128,21 @@ def start(name: str, subject: Subject) -> Check:
     definition = subject.definitions.get(name)
     if definition is None:
         raise IndexUnusable("it has no definition")
-    expression = indexed_expression(definition, subject.snapshot.schema, subject.time_zone)
+    kept = read_own_properties(subject.snapshot.storage).get(zone_setting(name))
+    zone = kept or subject.time_zone
+    expression = indexed_expression(definition, subject.snapshot.schema, zone)
     if isinstance(expression, str):
         raise IndexUnusable(expression)
     columns = frozenset(source_names(columns_of(expression)))
-    kept = read_own_properties(subject.snapshot.storage).get(zone_setting(name))
     zoned = depends_on_zone(expression)
     if definition.index_type == _BLOOM_FLAVOUR:
-        values_of = partial(_texts, expression, subject.time_zone)
         return FilterCheck(
-            name, subject, file_columns=columns, values_of=values_of, stale_is_note=True
+            name,
+            subject,
+            file_columns=columns,
+            values_of=partial(_texts, expression, zone),
+            stale_is_note=True,
+            may_lack_filters=definition.is_own,
         )
     return ExpressionRangeCheck(
         name,
@@ -140,11 +151,11 @@ def start(name: str, subject: Subject) -> Check:
         column=definition.source_fields[0],
         label=expression_text(definition),
         expression=expression,
-        zone=kept or subject.time_zone,
+        zone=zone,
         zone_is_guessed=zoned and kept is None,
         is_own=definition.is_own,
     )
 
 
 def _texts(expression: Expr, zone: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-    return evaluate(expression, rows, time_zone=zone).cast(pa.string())
+    return evaluate(expression, rows, time_zone=zone, certain=True).cast(pa.string())

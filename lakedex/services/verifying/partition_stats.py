@@ -49,7 +49,12 @@ class PartitionStatsCheck(Check):
             self.name,
             ProblemKind.STALE,
             range(len(gone)),
-            lambda row: (f"{column} in {names[row]}", "the table has no such partition"),
+            lambda row: (
+                f"{column} in {names[row]}",
+                "the table has no such partition",
+                None,
+                (str(gone["key"][row]),),
+            ),
         )
 
 

@@ -10,8 +10,12 @@ from typing import Any, TypeAlias
 
 from lakedex.filegroup import FileSliceId
 
-Told: TypeAlias = tuple[str, str] | tuple[str, str, FileSliceId]
-"""Key and detail of a problem, and perhaps its place."""
+Told: TypeAlias = (
+    tuple[str, str]
+    | tuple[str, str, FileSliceId]
+    | tuple[str, str, FileSliceId | None, tuple[str, ...]]
+)
+"""Key and detail of a problem, perhaps its place, and perhaps the entries that it is about."""
 MAX_PROBLEMS = 1_000
 """So many problems of one index are told in full; the rest is counted."""
 
@@ -43,7 +47,11 @@ class Problem:
     """The record key, file or partition that it is about."""
     detail: str
     place: FileSliceId | None = None
-    """Where the row of a key is, or where its stale entry points to."""
+    """Where the row of a key is, or where its stale entry points to; the slice of a file that an
+    entry is about, or its partition alone."""
+    entries: tuple[str, ...] = ()
+    """Of an index of files or partitions, the keys of the records that are wrong or missing; of a
+    bitmap index the path of the file."""
 
     def as_dict(self) -> dict[str, str]:
         """The problem as plain values, for JSON."""
@@ -122,11 +130,12 @@ class Findings:
         key: str,
         detail: str,
         place: FileSliceId | None = None,
+        entries: tuple[str, ...] = (),
     ) -> None:
         """Tell one problem, or count it when there are many already."""
         told = self.problems.setdefault(index, [])
         if len(told) < MAX_PROBLEMS:
-            told.append(Problem(index, kind, key, detail, place))
+            told.append(Problem(index, kind, key, detail, place, entries))
         else:
             self.untold[index] += 1
 
@@ -150,7 +159,7 @@ class Findings:
         """Tell what was found apart, after all that was told before."""
         for problems in other.problems.values():
             for each in problems:
-                self.add(each.index, each.kind, each.key, each.detail, each.place)
+                self.add(each.index, each.kind, each.key, each.detail, each.place, each.entries)
         self.untold.update(other.untold)
         self.checked.update(other.checked)
         self.notes += other.notes

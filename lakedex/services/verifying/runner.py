@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from lakedex.engine import LocalEngine
-from lakedex.errors import InvalidInput, LakedexError
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput, LakedexError
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.secondary.composite import composites_behind
@@ -19,9 +20,12 @@ from lakedex.services.verifying.entries import astray_groups
 from lakedex.services.verifying.progress import Listener, Progress
 from lakedex.services.verifying.registry import KINDS
 from lakedex.services.verifying.report import Findings, ProblemKind, VerifyReport
+from lakedex.services.verifying.timeline_files import check_timeline, unreadable_files
 from lakedex.table import Snapshot
 
 _METADATA = "metadata table"
+TIMELINE: Final = "timeline"
+"""What problems are of that lie neither in an index nor in the data."""
 
 
 def verify(
@@ -48,6 +52,30 @@ def verify(
     if not snapshot.is_latest:
         raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
     findings = Findings()
+    try:
+        check_timeline(snapshot)
+    except (CorruptFile, FileMissing) as error:
+        # Without it nobody knows what the data is.
+        findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, str(error))
+        return findings.report()
+    for problem in unreadable_files(snapshot):
+        findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, problem)
+    try:
+        return _verify_indexes(snapshot, indexes, findings, time_zone, listener, threads)
+    except (CorruptFile, FileMissing):
+        if not findings.problems:
+            raise
+        return findings.report()  # what was asked for is among what cannot be read
+
+
+def _verify_indexes(
+    snapshot: Snapshot,
+    indexes: Sequence[str] | None,
+    findings: Findings,
+    time_zone: str,
+    listener: Listener | None,
+    threads: int | None,
+) -> VerifyReport:
     window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
     bitmaps = bitmap_index.bitmap_names(snapshot)
     names = _chosen(snapshot, indexes, [*bitmaps, *([] if window is None else [WINDOWED])])

@@ -168,7 +168,8 @@ def start(name: str, subject: Subject) -> Check:
         columns=columns,
         spelling_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
-        covers=definition.is_covering and name in covering_noted(subject.snapshot.timeline),
+        covers=definition.is_covering
+        and name in covering_noted(subject.snapshot.timeline, subject.snapshot.definitions),
         group_count=group_count,
         rows=RowKeys(group_count),
     )

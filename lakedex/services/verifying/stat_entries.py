@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.services.verifying.check import Check
@@ -33,8 +34,8 @@ class FileEntries:
     statistics: FileStatistics
     paths: list[str] = field(init=False)
     with_entries: set[int] = field(default_factory=set)
-    without: dict[int, list[str]] = field(default_factory=dict)
-    """The columns of each file that have no entry."""
+    without: dict[int, dict[str, str]] = field(default_factory=dict)
+    """The columns of each file that have no entry, by what they are called in words."""
     with_long_text: dict[str, list[int]] = field(default_factory=dict)
     """The files of each column whose entries leave out long texts, as Hudi's do."""
 
@@ -48,7 +49,7 @@ class FileEntries:
         found = place.is_valid().to_numpy(zero_copy_only=False)
         for number in actual.files[~found].tolist():
             if self.statistics.row_count(number):
-                self.without.setdefault(number, []).append(label)
+                self.without.setdefault(number, {})[label] = column
         self.with_entries.update(actual.files[found].tolist())
         rows = np.flatnonzero(found)
         known = actual.at(rows)
@@ -65,6 +66,7 @@ class FileEntries:
             lambda row: (
                 f"{label} in {self.paths[known.files[row]]}",
                 describe_bounds(stats, row, known),
+                *self._about(known.files[row], column),
             ),
         )
 
@@ -86,6 +88,7 @@ class FileEntries:
             lambda row: (
                 f"{label} in {self.paths[others[row]]}",
                 f"it tells of {rows[row]} rows of a column that the file does not have",
+                *self._about(others[row], column),
             ),
         )
 
@@ -100,11 +103,20 @@ class FileEntries:
         for number, columns in sorted(self.without.items()):
             path = self.paths[number]
             if number not in self.with_entries:
-                self.check.problem(ProblemKind.MISSING, path, "the file has no entry at all")
+                about = self._about(number, *columns.values())
+                detail = "the file has no entry at all"
+                self.check.problem(ProblemKind.MISSING, path, detail, *about)
                 continue
-            for column in columns:
+            for label, column in columns.items():
                 detail = "the file has entries of other columns, but none of this"
-                self.check.problem(ProblemKind.MISSING, f"{column} in {path}", detail)
+                about = self._about(number, column)
+                self.check.problem(ProblemKind.MISSING, f"{label} in {path}", detail, *about)
+
+    def _about(self, number: int, *columns: str) -> tuple[FileSliceId, tuple[str, ...]]:
+        """The slice of a file, and the keys of its entries of some columns."""
+        subject = self.check.subject
+        tail = subject.key_tail(number)
+        return subject.slice_of(number), tuple(name_id(column) + tail for column in columns)
 
     def _are_bases(self, files: npt.NDArray[np.int64]) -> _Mask:
         names = (self.paths[number].rpartition("/")[2] for number in files.tolist())
@@ -135,10 +147,18 @@ def compare_partitions(
     stats = records[STATS_PAYLOAD].combine_chunks().take(place)
     judged = found & (actual.longest <= _OMITTED_BEYOND_BYTES)
     wrong = excluded(stats, actual) & judged
-    _tell_once(check, ProblemKind.WRONG, label, own, wrong, lambda row: _says(stats, row, actual))
+    _tell_once(
+        check, ProblemKind.WRONG, label, own, wrong, key_of, lambda row: _says(stats, row, actual)
+    )
     has_rows = actual.value_count > 0
     _tell_once(
-        check, ProblemKind.MISSING, label, own, ~found & has_rows, lambda _: "it has no entry"
+        check,
+        ProblemKind.MISSING,
+        label,
+        own,
+        ~found & has_rows,
+        key_of,
+        lambda _: "it has no entry",
     )
 
 
@@ -152,6 +172,7 @@ def _tell_once(
     label: str,
     partitions: list[str],
     mask: _Mask,
+    key_of: Callable[[str], str],
     detail: Callable[[int], str],
 ) -> None:
     """One problem for each partition, whatever number of its files shows it."""
@@ -162,5 +183,10 @@ def _tell_once(
         check.name,
         kind,
         first.values(),
-        lambda row: (f"{label} in partition {partitions[row]!r}", detail(row)),
+        lambda row: (
+            f"{label} in partition {partitions[row]!r}",
+            detail(row),
+            FileSliceId(partitions[row], ""),
+            (key_of(partitions[row]),),
+        ),
     )

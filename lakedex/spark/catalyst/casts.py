@@ -1,9 +1,9 @@
 """Casts that mean the same in Spark and here, by the mode in which Spark does them.
 
 Between most types a cast cannot fail, and the mode is of no account. Where it can, LEGACY gives
-null or a changed number, as the tree's own cast does. ANSI raises an error instead: for text the
-failing rows are named, so that their files are kept and the error is still seen; other casts that
-ANSI may refuse are not translated, nor are those of TRY, unless they give null as LEGACY does.
+null or a changed number, as the tree's own cast does. ANSI raises an error instead: the failing
+rows are named, so that their files are kept and the error is still seen. Casts of TRY are not
+translated, unless they give null as LEGACY does.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakedex.expr.coercion import Family, family
+from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql_type import type_name
-from lakedex.expr.tree import And, Cast, Expr, IsNotNull, IsNull
+from lakedex.expr.tree import And, Call, Cast, Expr, IsNotNull, IsNull, Literal
 from lakedex.spark.catalyst.spark_types import arrow_type
 from lakedex.spark.catalyst.terms import NotUnderstood, Surroundings, Term, plain_type
 from lakedex.spark.catalyst.wire import FilterNode
@@ -75,6 +76,9 @@ def cast(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
         return Term(result, target, child.failures + _text_failures(node, child.expr, result))
     if families in _MAY_FAIL and node.mode == "LEGACY":
         return Term(result, target, child.failures)
+    if families in _MAY_FAIL and node.mode == "ANSI":
+        lost = Call(CAST_FAILS, (child.expr, Literal(None, target)))
+        return Term(result, target, (*child.failures, lost))
     told = "" if node.mode == "LEGACY" else f" in {node.mode.lower()} mode"
     raise NotUnderstood(f"cast {type_name(source).lower()} to {node.type_name}{told}")
 

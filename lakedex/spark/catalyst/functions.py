@@ -122,6 +122,18 @@ def _seconds(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> l
     return given[:1]
 
 
+def _of_moment(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
+    if family(types[0]) is not Family.TIMESTAMP:
+        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+    return given
+
+
+def _of_whole(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
+    if family(types[0]) is not Family.INTEGER:
+        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+    return given
+
+
 def _constant(node: FilterNode, expr: Expr) -> None:
     if not isinstance(expr, Literal) or expr.value is None:
         raise NotUnderstood(f"function {node.kind} with a format that is no constant")
@@ -217,11 +229,25 @@ _DATES = {
     "DateDiff": "datediff",
     "LastDay": "last_day",
 }
+_MOMENTS = {
+    "SecondsToTimestamp": "timestamp_seconds",
+    "MillisToTimestamp": "timestamp_millis",
+    "MicrosToTimestamp": "timestamp_micros",
+    "DateFromUnixDate": "date_from_unix_date",
+}
+_COUNTS = {
+    "UnixSeconds": "unix_seconds",
+    "UnixMillis": "unix_millis",
+    "UnixMicros": "unix_micros",
+}
 
 FUNCTIONS: Mapping[str, Rule] = {
     **{kind: _rule(name, _numbers) for kind, name in _NUMBERS.items()},
     **{kind: _rule(name, _texts) for kind, name in _TEXTS.items()},
     **{kind: _rule(name, _of_date) for kind, name in _DATES.items()},
+    **{kind: _rule(name, _of_whole) for kind, name in _MOMENTS.items()},
+    **{kind: _rule(name, _of_moment) for kind, name in _COUNTS.items()},
+    "UnixDate": _rule("unix_date", _as_given),
     "StringTrim": _rule("trim", _trimmed),
     "StringTrimLeft": _rule("ltrim", _trimmed),
     "StringTrimRight": _rule("rtrim", _trimmed),

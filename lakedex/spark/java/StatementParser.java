@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 
 /**
@@ -28,12 +29,15 @@ public final class StatementParser implements InvocationHandler {
     "CreateTableLike", "CreateTableLikeCommand", "AnalyzeTable", "AnalyzeColumn",
     "CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "DropTable",
     "AddColumns", "AlterColumn", "AlterColumns", "RenameColumn", "DropColumns", "ReplaceColumns",
-    "SetTableProperties", "UnsetTableProperties", "SetTableLocation", "RenameTable",
+    "SetTableProperties", "SetTableSerDeProperties", "UnsetTableProperties", "SetTableLocation",
+    "RenameTable",
     "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
     "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
     "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
     "DropIndex", "Call", "ExplainCommand"
   }));
+
+  private static final TreeNodeTag LEFT_TO_SPARK = new TreeNodeTag("lakedex.left_to_spark");
 
   private final ParserInterface parser;
   private final String session;
@@ -98,8 +102,10 @@ public final class StatementParser implements InvocationHandler {
   }
 
   public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
-    boolean parses = method.getName().startsWith("parsePlan")
-        && arguments != null && arguments[0] instanceof String;
+    // The texts of views are read as queries.
+    boolean parses =
+        (method.getName().startsWith("parsePlan") || method.getName().equals("parseQuery"))
+            && arguments != null && arguments[0] instanceof String;
     try {
       Object parsed = method.invoke(parser, arguments);
       return parses ? taken((String) arguments[0], (LogicalPlan) parsed) : parsed;
@@ -118,7 +124,20 @@ public final class StatementParser implements InvocationHandler {
       return plan;
     }
     LogicalPlan own = asked(text, plan);
-    return own == null ? plan : own;
+    return own == null ? leftToSpark(plan) : own;
+  }
+
+  /** A statement that Spark shall run as it is; the analyzer does not ask about it again. */
+  public static LogicalPlan leftToSpark(LogicalPlan plan) {
+    plan.setTagValue(LEFT_TO_SPARK, Boolean.TRUE);
+    return plan;
+  }
+
+  /** Whether a statement came by no parser of ours, as those of a script do. */
+  static boolean isUnseen(LogicalPlan plan) {
+    return KINDS.contains(plan.getClass().getSimpleName())
+        && plan.origin().sqlText().isDefined()
+        && plan.getTagValue(LEFT_TO_SPARK).isEmpty();
   }
 
   /** Whether a plan is a statement that may concern a table of ours. */

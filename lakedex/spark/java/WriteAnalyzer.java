@@ -59,7 +59,7 @@ public final class WriteAnalyzer extends Analyzer {
 
   public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
     LogicalPlan own = null;
-    if (KINDS.contains(plan.getClass().getName())) {
+    if (KINDS.contains(plan.getClass().getName()) || StatementParser.isUnseen(plan)) {
       own = StatementParser.command(
           session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
     }

@@ -14,9 +14,9 @@ from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.saving import spelled_out
 from lakedex.spark.sql import columns
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.creating import spelled_out
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import matching_partitions, partition_paths
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
@@ -76,8 +76,12 @@ def _values(spec: Node) -> dict[str, str]:
 
 
 def _set_properties(context: Context, statement: Statement, named: NamedTable) -> None:
+    plan, pairs = statement.plan, member(statement.plan, "properties")
+    if pairs is None:
+        # Scripts for Hudi say write options as SERDEPROPERTIES too; a serde is Spark's to refuse.
+        pairs = optional(plan.serdeProperties())
     table = context.open(named)
-    given = spelled_out(mapped(statement.plan.properties()))
+    given = spelled_out({} if pairs is None else mapped(pairs))
     folders = {name: given.pop(name) for name in LAYOUT_PROPERTIES if name in given}
     check_option_names(given)
     fixed = [name for name in given if not is_write_option(name) and name in table.properties]
@@ -124,7 +128,7 @@ def _rename(context: Context, statement: Statement, named: NamedTable) -> None:
 def _truncate(context: Context, _statement: Statement, named: NamedTable) -> None:
     table = context.open(named)
     empty = context.spark.createDataFrame([], own_columns(table))
-    writer = table.writer(context.write_options())
+    writer = table.writer(context.write_options(table))
     writer.run(kinds.INSERT_OVERWRITE_TABLE, DataFrameSource(empty))
     context.refresh(named)
 
@@ -168,6 +172,7 @@ _CHANGES: dict[str, Change] = {
     **dict.fromkeys(columns.HANDLED, columns.change_columns),
     "UnsetTableProperties": _unset_properties,
     "SetTableProperties": _set_properties,
+    "SetTableSerDeProperties": _set_properties,
     "RenameTable": _rename,
     "TruncateTable": _truncate,
     "TruncatePartition": _drop_partitions,

@@ -23,6 +23,7 @@ from lakedex.spark.sql.copies import (
 from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.other_views import check_whole
 from lakedex.spark.sql.plans import kind, name_parts, optional, quoted, relation_under
 from lakedex.spark.sql.targets import Target, assigned_values
 from lakedex.spark.table import SparkTable
@@ -47,6 +48,7 @@ def _prepared(context: Context, statement: Statement, run: Run, verb: str) -> Pr
     named = context.names.find(name_parts(relation_under(statement.plan.table())))
     if named is None:
         return None
+    check_whole(named, verb)
     return Prepared(
         partial(run, context, statement, named),
         title=f"{verb} {named.shown}: the rows of this query are changed by one commit",
@@ -79,7 +81,7 @@ def _delete(context: Context, statement: Statement, named: NamedTable) -> None:
         wanted = {name.partition(".")[0] for name in fields}
         names = [f"`{name}`" for name in own_columns(table).names if name in wanted]
         keys = rows.select(*key_column(table), *names)
-        writer = table.writer(context.write_options())
+        writer = table.writer(context.write_options(table))
         writer.run(kinds.DELETE, DataFrameSource(keys), seen=seen)
     context.refresh(named)
 
@@ -93,7 +95,7 @@ def _put_anew(
 ) -> None:
     """Put rows in the place of all that is in the partitions of some changed rows."""
     names = [f"`{name}`" for name in own_columns(table).names]
-    writer = table.writer(context.write_options())
+    writer = table.writer(context.write_options(table))
     if not table.snapshot.config.is_partitioned:
         writer.run(kinds.INSERT_OVERWRITE_TABLE, DataFrameSource(rows.select(*names)), seen=seen)
         return
@@ -116,7 +118,7 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     rows = every.filter(condition)
     changed = with_values(context, rows, columns, values)
     new = [f"{quoted(_NEW + name)} AS {quoted(name)}" for name in columns.names]
-    writer = table.writer(context.write_options())
+    writer = table.writer(context.write_options(table))
     if has_copies(table, rows):
         others = every.filter(~fn.coalesce(condition, fn.expr("false")))
         if set(values) & set(table.snapshot.config.partition_fields):

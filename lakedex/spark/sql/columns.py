@@ -19,20 +19,23 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.column_changes import (
     Place,
     add_column,
-    becomes_text,
+    allow_null,
     drop_column,
     move_column,
     rename_column,
     retype_column,
 )
+from lakedex.schema.conversions import is_convertible
 from lakedex.schema.reconcile import reconcile
 from lakedex.spark.schemas import arrow_schema, spark_schema
 from lakedex.spark.sql.context import Context, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed, member, optional
+from lakedex.spark.sql.retyping import check_values
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.target import StoredSchema
 
 _BY_HISTORY = "hoodie.schema.on.read.enable"
 Step = Callable[[pa.Schema], pa.Schema]
@@ -46,6 +49,8 @@ class _Changes:
     needs_history: str = ""
     """What of it only a history can tell."""
     comments: dict[str, str] = field(default_factory=dict)
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    """What is to be looked at before anything is changed."""
     renamed: dict[str, str] = field(default_factory=dict)
     """Top-level columns by their new names, with the old ones."""
 
@@ -63,8 +68,10 @@ def change_columns(context: Context, statement: Statement, named: NamedTable) ->
 
 
 def _commit(context: Context, table: SparkTable, changes: _Changes) -> None:
-    writer = table.writer(context.write_options())
+    writer = table.writer(context.write_options(table))
     if table.snapshot.history is not None or _is_switched_on(context, table):
+        for check in changes.checks:
+            check()
         writer.change_columns(partial(_stepped, changes.steps))
         return
     if changes.needs_history:
@@ -147,15 +154,16 @@ def _altered(statement: Statement, table: SparkTable) -> _Changes:
         path = _path(statement, spec.column(), table)
         if _told(spec, "newDefaultExpression", "setDefaultExpression") is not None:
             raise UnsupportedFeature("a default of a column of a Hudi table")
-        if (nullable := _told(spec, "newNullability", "nullable")) is not None and not nullable:
-            raise UnsupportedFeature("ALTER COLUMN ... SET NOT NULL")
+        _take_nullability(changes, table, path, _told(spec, "newNullability", "nullable"))
         dtype = _told(spec, "newDataType", "dataType")
         if dtype is not None:
             wanted = _arrow_type(dtype)
             _check_key_type(table, path, wanted)
-            if becomes_text(_type_at(table, path), wanted):
-                _check_free_of_roles(table, path, "made text")
-                changes.needs_history = "ALTER COLUMN ... TYPE STRING"
+            old = _type_at(table, path)
+            if is_convertible(old, wanted):
+                _check_free_of_roles(table, path, "converted")
+                changes.needs_history = f"ALTER COLUMN ... TYPE of {old} to {wanted}"
+                changes.checks.append(partial(check_values, table, path, old, wanted))
             changes.steps.append(partial(retype_column, path=path, dtype=wanted))
         comment = _told(spec, "newComment", "comment")
         if comment is not None:
@@ -167,6 +175,19 @@ def _altered(statement: Statement, table: SparkTable) -> _Changes:
             changes.needs_history = "ALTER COLUMN ... FIRST or AFTER"
             changes.steps.append(partial(move_column, path=path, place=place))
     return changes
+
+
+def _take_nullability(
+    changes: _Changes, table: SparkTable, path: list[str], nullable: Node
+) -> None:
+    """SET NOT NULL and DROP NOT NULL; nothing where neither is said."""
+    if nullable is not None and not nullable:
+        raise UnsupportedFeature("ALTER COLUMN ... SET NOT NULL")
+    columns = StoredSchema.of(table.snapshot).columns
+    # Of fields inside of others it is not kept that they are never null.
+    if nullable and len(path) == 1 and not columns.field(path[0]).nullable:
+        changes.needs_history = "ALTER COLUMN ... DROP NOT NULL"
+        changes.steps.append(partial(allow_null, path=path))
 
 
 def _told(spec: Node, *names: str) -> Node:

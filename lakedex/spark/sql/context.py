@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from lakedex.config.metadata_options import without_drops
 from lakedex.config.option_check import is_write_option
 from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.errors import InvalidDefinition
@@ -91,13 +92,15 @@ class Context:
         """The table that a name stands for."""
         return self.lake.table_at(named.path)
 
-    def write_options(self) -> dict[str, str]:
-        """The write options that the session's settings say.
+    def write_options(self, table: SparkTable | None = None) -> dict[str, str]:
+        """The write options that the session's settings say, as far as they suit a table.
 
         Columns that a statement does not name are null, as everywhere in SQL.
         """
         settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
         given = {name: str(value) for name, value in settings.items() if is_write_option(name)}
+        if table is not None and given:
+            given = without_drops(table.snapshot.config, given)
         return {**given, NULL_FOR_MISSING.name: "true"}
 
     def refresh(self, named: NamedTable) -> None:

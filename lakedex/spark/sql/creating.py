@@ -13,26 +13,27 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
-from lakedex.spark.saving import described
+from lakedex.spark.saving import TYPE_NAMES, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.names import NamedTable, location
+from lakedex.spark.sql.other_views import check_base, keep_for_readers
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
 
-_SHORT_NAMES = {
-    "primarykey": "hoodie.datasource.write.recordkey.field",
-    "precombinefield": "hoodie.datasource.write.precombine.field",
-    "orderingfields": "hoodie.datasource.write.ordering.fields",
-    "type": "hoodie.datasource.write.table.type",
-    "payloadclass": "hoodie.datasource.write.payload.class",
-    "recordmergemode": "hoodie.write.record.merge.mode",
-    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
-}
-_OWN_PREFIXES = ("hoodie.", "lakedex.")
+_OF_THE_SESSION = (
+    "hoodie.index.type",
+    "hoodie.metadata.record.index.enable",
+    "hoodie.metadata.global.record.level.index.enable",
+    "hoodie.metadata.record.level.index.enable",
+)
+"""How writers find records, which cannot change with every write."""
+_OF_THE_STATEMENT = (keys.TABLE_NAME, keys.DATABASE_NAME)
+"""What the statement itself says; as in Hudi its properties cannot say otherwise."""
 
 
 def create(context: Context, statement: Statement) -> Prepared | None:
@@ -132,7 +133,7 @@ def _create_as_select(context: Context, statement: Statement) -> None:
         return
     named = context.names.find(name_parts(plan.name()))
     try:
-        table.bulk_insert(rows, options=context.write_options())
+        table.bulk_insert(rows, options=context.write_options(table))
     except BaseException:
         if named is not None:
             managed = str(named.entry.tableType().name()) == "MANAGED"
@@ -164,14 +165,18 @@ def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
     """The table of a catalog entry: the one that lies there, or a new one."""
     path = location(entry)
     told_here = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
-    properties = {**more, **told_here}
+    for name in _OF_THE_STATEMENT:
+        told_here.pop(name, None)
+    properties = {**_settled_by_session(context), **_left_of(more, told_here), **told_here}
     told = described(properties)
     try:
         table = context.lake.table_at(path)
     except TableNotFound:
-        pass
+        check_base(told_here, None, path)
     else:
         _check_same(table, told.record_key)
+        check_base(told_here, table, path)
+        keep_for_readers(context, entry, told_here)
         return table
     struct = StructType.fromJson(json.loads(entry.schema().json()))
     columns = StructType([field for field in struct if field.name not in META_COLUMNS])
@@ -189,6 +194,24 @@ def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
     return context.lake.make_table(path, spec)
 
 
+def _settled_by_session(context: Context) -> dict[str, str]:
+    """What a table is made with once and for all, as the session says it."""
+    given = context.write_options()
+    return {name: given[name] for name in _OF_THE_SESSION if name in given}
+
+
+def _left_of(more: Mapping[str, str], told_here: Mapping[str, str]) -> dict[str, str]:
+    """Properties of another table, without what the statement says under whichever name."""
+    told, left = described(told_here), dict(more)
+    if any(name in told_here for name in TYPE_NAMES):
+        left.pop(keys.TABLE_TYPE, None)
+    if told.record_key:
+        left.pop(keys.RECORD_KEY_FIELDS, None)
+    for name in keys.ORDERING_FIELD_NAMES if told.ordering else ():
+        left.pop(name, None)
+    return left
+
+
 def _check_same(table: SparkTable, record_key: list[str]) -> None:
     present = list(table.snapshot.config.record_key_fields)
     if record_key and record_key != present:
@@ -196,18 +219,3 @@ def _check_same(table: SparkTable, record_key: list[str]) -> None:
             f"the table at {table.path} has the record key {', '.join(present)}, not "
             f"{', '.join(record_key)}"
         )
-
-
-def spelled_out(properties: Mapping[str, str]) -> dict[str, str]:
-    """Hudi's properties of a statement under their full names; Spark's own are left out.
-
-    Example:
-        >>> spelled_out({"primaryKey": "id", "owner": "me"})
-        {'hoodie.datasource.write.recordkey.field': 'id'}
-    """
-    found = {}
-    for name, value in properties.items():
-        full = _SHORT_NAMES.get(name.lower(), name)
-        if full.startswith(_OWN_PREFIXES):
-            found[full] = str(value)
-    return found

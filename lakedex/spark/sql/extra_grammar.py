@@ -6,20 +6,25 @@ DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (expression)
     [[OPTIONS] (option = value, ...)]
 CALL [system .] procedure ( [name =>] literal, ... )
+{RUN | SCHEDULE} COMPACTION ON {table | 'path'} [AT instant]
+SHOW COMPACTION ON {table | 'path'} [LIMIT n]
 
 EXPLAIN may stand before each.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
+from lakedex.services.own_expressions import is_expression
 
 Literal = str | int | float | bool | None
 _SIGNS = frozenset("(+-*/%|&^:")
 """Without one of these no text is an expression of columns."""
+_QUOTED = re.compile("`[^`]*`")
 _EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -134,18 +139,23 @@ class _Reader:
         name = self._name("the name of an index")
         table = self._on_table()
         using = self._name("the kind of the index") if self._took("USING") else ""
+        opening = self._token.start
         self._need("(")
         first = self._token
         last = self._closing()
         content = self._text[first.start : last.start]
-        is_expression = not _SIGNS.isdisjoint(content)
+        has_signs = not _SIGNS.isdisjoint(_QUOTED.sub("", content))
         self._need(")")
         is_bare = self._token.keyword == "("
-        if first is last or not (is_expression or is_bare):
+        if first is last or not (has_signs or is_bare):
             raise complaint(self._text, first.start, "columns of an index are expected")
         settings = self._options() if self._took("OPTIONS") or is_bare else {}
         self._end()
-        columns = () if is_expression else tuple(each.strip(" `") for each in content.split(","))
+        columns = () if has_signs else tuple(each.strip(" `") for each in content.split(","))
+        expression = " " * first.start + content if has_signs else ""
+        if has_signs and not is_expression(content):
+            # What could be a name, such as n-1, shows by its parentheses that it is none.
+            expression = " " * opening + self._text[opening : last.start + 1]
         return Extra(
             "create index",
             name,
@@ -153,7 +163,7 @@ class _Reader:
             if_exists=if_missing,
             position=self._table_at,
             using=using,
-            expression=" " * first.start + content if is_expression else "",
+            expression=expression,
             columns=columns,
             settings=settings,
         )
@@ -192,6 +202,26 @@ class _Reader:
             named=named,
             named_places=named_places,
         )
+
+    def compaction(self) -> Extra:
+        """What release 0.9 of Hudi brought for compaction, as the procedures that do it."""
+        verb = self._token.keyword
+        self._at = 2
+        self._need("ON")
+        place = self._token.start
+        if self._token.kind is Kind.STRING:
+            named: dict[str, Literal] = {"path": self._literal()}
+        else:
+            named = {"table": ".".join(map(_spelled, self._table()))}
+        name = "show_compaction" if verb == "SHOW" else "run_compaction"
+        if verb != "SHOW":
+            named["op"] = verb.lower()
+        word, key = ("LIMIT", "limit") if verb == "SHOW" else ("AT", "timestamp")
+        if self._took(word):
+            named[key] = self._literal()
+        self._end()
+        places = dict.fromkeys(named, place)
+        return Extra("call", name, position=place, named=named, named_places=places)
 
     def _options(self) -> dict[str, str]:
         """Options in parentheses: names or texts, each with a value."""
@@ -294,10 +324,17 @@ class _Reader:
         return complaint(self._text, self._token.start, message)
 
 
+def _spelled(name: str) -> str:
+    return name if name.isidentifier() else "`" + name.replace("`", "``") + "`"
+
+
 _VERBS = {
     ("SHOW", "INDEXES"): _Reader.show,
     ("SHOW", "INDEX"): _Reader.show,
     ("REFRESH", "INDEX"): _Reader.refresh,
     ("DROP", "INDEX"): _Reader.drop,
     ("CREATE", "INDEX"): _Reader.create,
+    ("RUN", "COMPACTION"): _Reader.compaction,
+    ("SCHEDULE", "COMPACTION"): _Reader.compaction,
+    ("SHOW", "COMPACTION"): _Reader.compaction,
 }

@@ -13,7 +13,8 @@ from lakedex.spark.sql.explaining import explained
 from lakedex.spark.sql.extra_grammar import Extra, parse_extra
 from lakedex.spark.sql.names import NamedTable
 
-_SYSTEM = "system."
+_PREFIXES = ("spark_catalog.", "system.")
+"""What may stand before a procedure's name; as in Hudi it says nothing."""
 
 
 def prepare_extra(context: Context, text: str, *, is_parsed: bool) -> Prepared | None:
@@ -67,10 +68,12 @@ def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | N
 
 
 def _call(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prepared | None:
-    name = extra.name.removeprefix(_SYSTEM)
+    name = extra.name
+    for prefix in _PREFIXES:
+        name = name.removeprefix(prefix)
     procedure = PROCEDURES.get(name)
     if procedure is None:
-        if is_parsed and "." in name:
+        if is_parsed and ("." in name or context.names.is_elsewhere):
             return None
         if name in REFUSED:
             message = f"the procedure {name} is not there ({REFUSED[name]}),"

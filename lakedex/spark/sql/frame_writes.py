@@ -88,10 +88,11 @@ def _save_as_table(context: Context, plan: Node) -> Prepared | None:
 
 def _save(context: Context, named: NamedTable, query: Node, given: Mapping[str, str]) -> None:
     """The rows find their columns by name, and are upserted unless told, as `save` does."""
-    options = {**context.write_options(), **_options(given)}
+    table = context.open(named)
+    options = {**context.write_options(table), **_options(given)}
     operation = str(given.get(_OPERATION, "upsert")).lower()
     rows = without_meta_columns(context.plans.rows(query))
-    run_operation(context.open(named), operation, rows, options)
+    run_operation(table, operation, rows, options)
     context.refresh(named)
 
 

@@ -15,11 +15,22 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as sf
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.expr.functions import canonical_name
+from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.context import Context
-from lakedex.spark.sql.plans import Node, kind, listed, member, name_parts, quoted
+from lakedex.spark.sql.plans import (
+    Node,
+    kind,
+    listed,
+    member,
+    name_parts,
+    optional,
+    quoted,
+    with_parts,
+)
 from lakedex.table import Snapshot
 
 _ZONE = "spark.sql.session.timeZone"
@@ -28,6 +39,8 @@ _TRANSPARENT = frozenset(
 )
 """Plans that give the columns of what is below them."""
 _FACE = "LakeFace"
+_JOIN_CONDITION = 3
+_TRIMS = frozenset(["trim", "ltrim", "rtrim"])
 
 
 @dataclass(frozen=True)
@@ -60,14 +73,37 @@ class _Names:
     def plan(self, node: Node) -> Node:
         """A plan with its conditions understood; the very same where nothing is named."""
         result = self._with_children(node, self.plan)
-        if kind(node) != "Filter":
+        match kind(node):
+            case "Filter":
+                condition = node.condition()
+                understood = self._expression(condition, self._scope(node.child()))
+                return result if understood is condition else with_parts(result, {0: understood})
+            case "Join":
+                return self._joined(node, result)
+            case "UnresolvedWith":
+                return self._with_queries(result)
+            case _:
+                return result
+
+    def _joined(self, node: Node, result: Node) -> Node:
+        """A join whose condition, if it has one, is understood as one on all of its tables."""
+        condition = optional(node.condition())
+        if condition is None:
             return result
-        condition = node.condition()
-        understood = self._expression(condition, self._scope(node.child()))
+        understood = self._expression(condition, self._scope(node))
         if understood is condition:
             return result
-        maker = self._context.spark.sparkContext._jvm.org.apache.spark.sql.catalyst.plans.logical
-        return maker.Filter(understood, result.child())
+        some = self._context.spark.sparkContext._jvm.scala.Some
+        return with_parts(result, {_JOIN_CONDITION: some(understood)})
+
+    def _with_queries(self, node: Node) -> Node:
+        """A WITH whose queries are understood, which are no children of it."""
+        named = listed(node.cteRelations())
+        changed = [self.plan(each._2()) for each in named]
+        if all(new is each._2() for new, each in zip(changed, named, strict=True)):
+            return node
+        pairs = [with_parts(each, {1: new}) for new, each in zip(changed, named, strict=True)]
+        return with_parts(node, {1: self._context.plans.sequence(pairs).toIndexedSeq()})
 
     def _with_children(self, node: Node, change: Any) -> Node:  # noqa: ANN401 - a method
         children = listed(node.children())
@@ -143,6 +179,16 @@ def _column(expression: Expr, qualifier: str) -> SparkColumn:
             field = pa.schema([pa.field("c", target)])
             return _column(child, qualifier).cast(spark_schema(field)[0].dataType)
         case Call(name, arguments):
-            return sf.call_function(name, *(_column(each, qualifier) for each in arguments))
+            return _called(canonical_name(name), [_column(each, qualifier) for each in arguments])
         case _:
             raise UnsupportedFeature("the expression of this index cannot stand in a query")
+
+
+def _called(name: str, arguments: list[SparkColumn]) -> SparkColumn:
+    if name == SPLIT_ITEM:
+        text, pattern, place = arguments
+        return sf.call_function("split", text, pattern)[place]
+    if name in _TRIMS and len(arguments) > 1:
+        # Spark has the characters first.
+        arguments = arguments[::-1]
+    return sf.call_function(quoted(name), *arguments)

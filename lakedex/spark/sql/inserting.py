@@ -42,6 +42,8 @@ class Wanted:
     columns: tuple[str, ...] = ()
     partition: dict[str, str | None] = field(default_factory=dict)
     by_name: bool = False
+    is_text: bool = False
+    """Whether it is a SQL text, whose columns may find their places by their names."""
     overwrite: bool = False
     dynamic: bool | None = None
     """Whether only the partitions of the rows are overwritten; None: as the session says."""
@@ -81,6 +83,7 @@ def _wanted(plan: Node, options: dict[str, str]) -> Wanted:
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
         partition={name: None if each is None else str(each) for name, each in spec.items()},
         by_name=bool(plan.byName()),
+        is_text=optional(plan.origin().sqlText()) is not None,
         overwrite=bool(plan.overwrite()),
         options=options,
     )
@@ -90,7 +93,7 @@ def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) ->
     table = context.open(named)
     seen = table.writer().seen()
     rows = aligned(context, named, table, wanted, query)
-    options = {**context.write_options(), **wanted.options}
+    options = {**context.write_options(table), **wanted.options}
     if wanted.overwrite:
         writer, source = table.writer(options), DataFrameSource(rows)
         if _replaces_table(context, table, wanted):
@@ -145,9 +148,10 @@ def aligned(
         given = without_meta_columns(context.plans.rows(query))
         names = [_known(by_case, name, table) for name in given.columns]
     else:
-        names = _named_columns(table, wanted, by_case)
+        names = _named_columns(table, wanted, _in_catalog_order(named, by_case))
         query = with_default_values(context, query, names, defaults)
         given = without_meta_columns(context.plans.rows(query))
+        names = _in_order(names, given.columns, wanted)
     clash = [name for name in names if name in fixed]
     if clash or len(set(names)) != len(names):
         raise InvalidInput(f"the columns of the INSERT are not all different: {', '.join(names)}")
@@ -188,6 +192,24 @@ def _named_columns(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -
     parted = {_known(by_case, name, table): value for name, value in wanted.partition.items()}
     dynamic = [name for name, value in parted.items() if value is None]
     return [name for name in by_case.values() if name not in parted] + dynamic
+
+
+def _in_catalog_order(named: NamedTable, by_case: dict[str, str]) -> dict[str, str]:
+    """The columns as DESCRIBE tells them: those of PARTITIONED BY last, also after new ones."""
+    parts = listed(named.entry.partitionColumnNames()) if named.entry is not None else []
+    last = {str(name).lower() for name in parts}
+    first = {key: name for key, name in by_case.items() if key not in last}
+    return first | by_case
+
+
+def _in_order(names: list[str], given: list[str], wanted: Wanted) -> list[str]:
+    """The columns in the order of the rows, where these have just their names, as in Hudi."""
+    if wanted.columns or not wanted.is_text:
+        return names
+    by_case = {name.lower(): name for name in names}
+    lowered = [name.lower() for name in given]
+    is_same = len(lowered) == len(names) and set(lowered) == set(by_case)
+    return [by_case[name] for name in lowered] if is_same else names
 
 
 def _fixed(field: StructField, value: str) -> Column:

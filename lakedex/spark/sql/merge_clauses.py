@@ -10,7 +10,7 @@ from pyspark.sql import functions as fn
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.spark.sql.context import Context, Statement
-from lakedex.spark.sql.plans import Node, kind, listed, optional
+from lakedex.spark.sql.plans import Node, kind, listed, optional, relation_under
 from lakedex.spark.sql.targets import Target, assigned_values
 
 OLD, SOURCE = "__lakedex_old_", "__lakedex_source_"
@@ -41,7 +41,9 @@ class Clauses:
         cls, context: Context, statement: Statement, target: Target, source_columns: Sequence[str]
     ) -> Clauses:
         """The clauses of a statement."""
-        sources = {name.lower(): f"{SOURCE}{at}" for at, name in enumerate(source_columns)}
+        sources: dict[str, str] = {}
+        for at, name in enumerate(source_columns):
+            sources[name.lower()] = "" if name.lower() in sources else f"{SOURCE}{at}"
         reader = _Reader(context, statement, target, sources)
         plan = statement.plan
         return cls(
@@ -70,7 +72,7 @@ class _Reader:
     statement: Statement
     target: Target
     sources: Mapping[str, str]
-    """The columns of the source by their names in small letters."""
+    """The columns of the source by their names in small letters; nothing where two have one."""
 
     def clauses(self, actions: Node, group: str, offset: int) -> list[Clause]:
         found = []
@@ -96,6 +98,11 @@ class _Reader:
         if name in _INSERTS:
             left_out = [each for each in self.target.defaults if each not in values]
             values |= {each: self.target.default(each) for each in left_out}
+            keys = [each.partition(".")[0] for each in self.target.record_key]
+            missing = [each for each in keys if each not in values]
+            if missing:
+                told = f"the INSERT gives no value for {missing[0]}, the table's record key,"
+                raise self.statement.wrong(action, told)
         return values
 
     def _same_names(self) -> dict[str, Column]:
@@ -103,6 +110,10 @@ class _Reader:
         names = [each for each in self.target.columns.names if each.lower() in self.sources]
         if not names:
             raise InvalidInput("the source of the MERGE has no column of the target")
+        for each in names:
+            if not self.sources[each.lower()]:
+                place = relation_under(self.statement.plan.sourceTable())
+                raise self.statement.wrong(place, f"the source has several columns {each!r},")
         return {each: fn.col(self.sources[each.lower()]) for each in names}
 
 

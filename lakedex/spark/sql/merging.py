@@ -2,14 +2,16 @@
 
 For every joined row the first clause of its kind whose condition is true says what happens. What
 the clauses for rows without a partner say is worked out before the join, where only the columns of
-the one side have names. A target row that several source rows would change is an error.
+the one side have names. Of several source rows that would update a target row the one with the
+highest ordering value does, as in Hudi; where none is highest, it is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
@@ -25,6 +27,7 @@ from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.merge_clauses import OLD, SOURCE, Clause, Clauses, worked_out
 from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.other_views import check_whole
 from lakedex.spark.sql.plans import member, name_parts, quoted, relation_under
 from lakedex.spark.sql.targets import Target
 from lakedex.write import operation as kinds
@@ -33,6 +36,7 @@ from lakedex.write.rows import DELETE
 _NEW = "__lakedex_new_"
 _IN_TARGET, _IN_SOURCE, _CLAUSE = "__lakedex_in_target", "__lakedex_in_source", "__lakedex_clause"
 _ROW, _TIMES, _PLACE = "__lakedex_row", "__lakedex_times", "__lakedex_place"
+_BY, _HIGHEST, _SOME_GO = "__lakedex_by", "__lakedex_highest", "__lakedex_some_go"
 _IDENTITY = tuple(f"{OLD}meta_{at}" for at in range(len(META_COLUMNS)))
 _SEVERAL = "MERGE: a row of the target is matched by several rows of the source"
 
@@ -55,6 +59,7 @@ def merge(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(target)))
     if named is None:
         return None
+    check_whole(named, "MERGE INTO")
     if member(statement.plan, "withSchemaEvolution"):
         raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
     return Prepared(
@@ -65,8 +70,10 @@ def merge(context: Context, statement: Statement) -> Prepared | None:
 
 
 def _target(context: Context, statement: Statement, named: NamedTable) -> Target:
-    columns = own_columns(context.open(named))
-    return Target(statement.plan.targetTable(), columns, column_defaults(named))
+    table = context.open(named)
+    key = tuple(table.snapshot.config.record_key_fields)
+    columns, defaults = own_columns(table), column_defaults(named)
+    return Target(statement.plan.targetTable(), columns, defaults, key)
 
 
 def _considered(context: Context, statement: Statement, named: NamedTable) -> DataFrame:
@@ -87,7 +94,8 @@ def _merge(context: Context, statement: Statement, named: NamedTable) -> None:
     keeps_all = bool(joined.changes_target) and has_copies(table, touched)
     if keeps_all:
         joined = _joined(context, statement, target, keeps_all=True)
-    rows, assigned = _changes(context, joined, columns, keeps_all=keeps_all)
+    ordering = table.snapshot.read_context.ordering_fields
+    rows, assigned = _changes(context, joined, columns, ordering, keeps_all=keeps_all)
     if assigned & set(config.record_key_fields):
         rows = _with_kept_keys(rows, config.record_key_fields, columns)
     keys = {name: fn.col(name) for name in key_column(table)}
@@ -106,7 +114,7 @@ def _merge(context: Context, statement: Statement, named: NamedTable) -> None:
         operation = kinds.INSERT_OVERWRITE_TABLE
         rows = rows.filter(~fn.col(DELETE)).drop(DELETE)
     try:
-        table.writer(context.write_options()).run(operation, DataFrameSource(rows), seen=seen)
+        table.writer(context.write_options(table)).run(operation, DataFrameSource(rows), seen=seen)
     except Exception as error:
         for message in (_SEVERAL, _OTHER_KEY):
             if message in str(error):
@@ -152,7 +160,13 @@ def _joined(
     meta = [f"{name} AS {each}" for name, each in zip(META_COLUMNS, _IDENTITY, strict=True)]
     target = target.selectExpr("*", *old, *meta, f"true AS {_IN_TARGET}")
     target = worked_out(target, clauses.leavers)
-    copies = [f"{quoted(name)} AS {SOURCE}{at}" for at, name in enumerate(source.columns)]
+    # A name that two columns have cannot be asked for; only a clause that needs it is wrong.
+    times = Counter(name.lower() for name in source.columns)
+    copies = [
+        f"{quoted(name)} AS {SOURCE}{at}"
+        for at, name in enumerate(source.columns)
+        if times[name.lower()] == 1
+    ]
     source = source.selectExpr("*", *copies, f"true AS {_IN_SOURCE}")
     source = worked_out(source, clauses.inserts)
     how = clauses.join(keeps_all=keeps_all)
@@ -176,16 +190,25 @@ def _joined(
 
 
 def _changes(
-    context: Context, merged: _Joined, columns: StructType, *, keeps_all: bool
+    context: Context,
+    merged: _Joined,
+    columns: StructType,
+    ordering: Sequence[str],
+    *,
+    keeps_all: bool,
 ) -> tuple[DataFrame, set[str]]:
     """The rows to write, old values beside the new ones, and the columns that updates assign."""
     joined, clauses = merged.rows, merged.clauses
-    if merged.changes_target:
-        joined = _checked_once(joined, keeps_all=keeps_all)
     found = _new_values(context, joined, clauses, columns)
     news = [value.alias(f"{_NEW}{at}") for at, value in enumerate(found)]
     deletes = [clause.number for clause in clauses if clause.values is None]
     is_deleted = f"{_CLAUSE} IN ({', '.join(map(str, deletes))})" if deletes else "false"
+    if merged.changes_target:
+        joined = _with_rows_of_targets(joined)
+        if ordering:
+            by_name = dict(zip(columns.names, found, strict=True))
+            joined = _highest_only(joined, [_part(by_name, each) for each in ordering], is_deleted)
+        joined = _checked_once(joined, keeps_all=keeps_all)
     mark = fn.expr(f"coalesce({is_deleted}, false) AS {DELETE}")
     olds = [f"{OLD}{at}" for at in range(len(columns.names))]
     is_update = fn.expr(f"{_IN_TARGET} IS NOT NULL AS {_IN_TARGET}")
@@ -197,14 +220,39 @@ def _changes(
     return rows, {name for each in changing for name in each.values or ()}
 
 
-def _checked_once(joined: DataFrame, *, keeps_all: bool) -> DataFrame:
-    """Rows that fail the statement where a target row is to be changed twice."""
+def _part(columns: Mapping[str, Column], name: str) -> Column:
+    """A column, or a field of one such as `event.at`."""
+    top, *fields = name.split(".")
+    return reduce(lambda value, each: value[each], fields, columns[top])
+
+
+def _with_rows_of_targets(joined: DataFrame) -> DataFrame:
+    """With a name in `_ROW` for the target row that a joined row would change."""
     parts = ", ".join(f"coalesce({name}, '')" for name in _IDENTITY)
     is_lonely = f"{_IN_TARGET} IS NULL OR {_IN_SOURCE} IS NULL"
     lonely = "cast(monotonically_increasing_id() AS string)"
-    joined = joined.selectExpr(
+    return joined.selectExpr(
         "*", f"CASE WHEN {is_lonely} THEN {lonely} ELSE concat_ws(chr(1), {parts}) END AS {_ROW}"
     )
+
+
+def _highest_only(joined: DataFrame, ordering: list[Column], is_deleted: str) -> DataFrame:
+    """Of several updates of a target row the one with the highest ordering value, as in Hudi.
+
+    Updates that are equal in that, and rows that one would delete, stay for `_checked_once`.
+    """
+    joined = joined.withColumn(_BY, fn.struct(*ordering))
+    among = f"OVER (PARTITION BY {_ROW})"
+    joined = joined.selectExpr(
+        "*",
+        f"max(CASE WHEN {_CLAUSE} IS NOT NULL THEN {_BY} END) {among} AS {_HIGHEST}",
+        f"coalesce(bool_or({is_deleted}) {among}, false) AS {_SOME_GO}",
+    )
+    return joined.filter(f"{_CLAUSE} IS NULL OR {_SOME_GO} OR {_BY} <=> {_HIGHEST}")
+
+
+def _checked_once(joined: DataFrame, *, keeps_all: bool) -> DataFrame:
+    """Rows that fail the statement where a target row is to be changed twice."""
     joined = joined.selectExpr("*", f"count({_CLAUSE}) OVER (PARTITION BY {_ROW}) AS {_TIMES}")
     if keeps_all:
         # Of several partners at most one changes the row, and the row stays once.

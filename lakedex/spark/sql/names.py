@@ -58,6 +58,11 @@ class Names:
         """The session's own catalog."""
         return self._spark._jsparkSession.sessionState().catalog()
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether names without a catalog are those of another catalog at present."""
+        return str(self._spark.catalog.currentCatalog()) != _SESSION_CATALOG
+
     def is_own(self, provider: str | None) -> bool:
         """Whether `USING provider` means a table of ours."""
         return provider is not None and provider.lower() in self._providers
@@ -130,7 +135,7 @@ class Names:
         names = list(parts)
         if len(names) > 1 and names[0].lower() == _SESSION_CATALOG:
             names = names[1:]
-        elif str(self._spark.catalog.currentCatalog()) != _SESSION_CATALOG:
+        elif self.is_elsewhere:
             return None
         if not names or len(names) > _MOST_PARTS:
             return None

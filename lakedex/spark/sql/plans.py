@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -55,9 +56,26 @@ def member(node: Node, name: str) -> Any:  # noqa: ANN401 - whatever it holds
         return None
 
 
+def with_parts(node: Node, changed: Mapping[int, Any]) -> Node:
+    """A node of Scala's with some of its parts, by their places, in the place of its own."""
+    own = (node.productElement(place) for place in range(node.productArity()))
+    return node.copy(*(changed.get(place, part) for place, part in enumerate(own)))
+
+
 def quoted(name: str) -> str:
     """A name of one part as a SQL text has it."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def text_of(plan: Node) -> str:
+    """The text of a script's statement, with blanks for all that stands before it in the script."""
+    origin = plan.origin()
+    text, first, last = (
+        optional(each) for each in (origin.sqlText(), origin.startIndex(), origin.stopIndex())
+    )
+    if text is None or first is None or last is None:
+        return str(text or "")
+    return " " * int(first) + str(text)[int(first) : int(last) + 1]
 
 
 def relation_under(plan: Node) -> Node:
@@ -81,13 +99,15 @@ class Plans:
         sql = self._jvm.org.apache.spark.sql
         dataset = sql.classic.Dataset if self._is_classic else sql.Dataset
         session, paths = self.spark._jsparkSession.sessionUUID(), True
-        plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
+        parser = self._jvm.lakedex.jvm.StatementParser
+        plan = parser.leftToSpark(parser.bound(session, plan, paths))
         return DataFrame(dataset.ofRows(self.spark._jsparkSession, plan), self.spark)
 
     def planned(self, plan: Node) -> Node:
         """How Spark would run a plan; a command in it does not run."""
         session, paths = self.spark._jsparkSession.sessionUUID(), True
-        plan = self._jvm.lakedex.jvm.StatementParser.bound(session, plan, paths)
+        parser = self._jvm.lakedex.jvm.StatementParser
+        plan = parser.leftToSpark(parser.bound(session, plan, paths))
         skip = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
         return self.spark._jsparkSession.sessionState().executePlan(plan, skip)
 

@@ -50,7 +50,7 @@ def _replace(
     context: Context, named: NamedTable, query: Node, condition: Node, wanted: Wanted
 ) -> None:
     table = context.open(named)
-    writer = table.writer({**context.write_options(), **wanted.options})
+    writer = table.writer({**context.write_options(table), **wanted.options})
     seen = writer.seen()
     new = aligned(context, named, table, wanted, query)
     every = table.to_df()

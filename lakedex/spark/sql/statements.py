@@ -33,7 +33,7 @@ from lakedex.spark.sql.explaining import explain
 from lakedex.spark.sql.extra_statements import prepare_extra
 from lakedex.spark.sql.index_names import with_index_names
 from lakedex.spark.sql.names import Names
-from lakedex.spark.sql.plans import Node, kind
+from lakedex.spark.sql.plans import Node, kind, text_of
 from lakedex.spark.sql.time_travel import earlier_state
 
 log = logging.getLogger("lakedex")
@@ -112,18 +112,22 @@ class Statements:
 
     def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
         """What Spark's own `sql` runs for a statement; nothing where it is not ours."""
-        prepared = self._prepared(text, plan)
+        return self._runnable(self._prepared(text, plan))
+
+    def take_write(self, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
+        """What Spark runs for what no parser of ours saw: a written DataFrame, a script's part."""
+        write = frame_writes.WRITES.get(str(plan.getClass().getName()))
+        if write is not None:
+            return self._runnable(write(self._context, plan))
+        return self._runnable(self._prepared(text_of(plan), plan))
+
+    def _runnable(self, prepared: Prepared | None) -> Any:  # noqa: ANN401 - as above
         if prepared is None:
             return ""
         if prepared.is_query:
             rows = prepared.run()
             return "" if rows is None else rows._jdf.queryExecution().analyzed()
         return self._kept(prepared)
-
-    def take_write(self, plan: Node) -> str:
-        """What Spark runs for a DataFrame that is written into a table by its name."""
-        prepared = frame_writes.WRITES[str(plan.getClass().getName())](self._context, plan)
-        return "" if prepared is None else self._kept(prepared)
 
     def _kept(self, prepared: Prepared) -> str:
         """The name under which a statement is run later."""

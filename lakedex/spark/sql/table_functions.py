@@ -23,7 +23,7 @@ from lakedex.spark.table import SparkTable
 from lakedex.timeline.instant import file_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST = "latest_state"
+_LATEST, _ROW_CHANGES = "latest_state", "cdc"
 _QUERY_TYPE = "hoodie.datasource.query.type"
 _QUERY_TYPES = ("snapshot", "read_optimized")
 _TIMELINE = (
@@ -83,10 +83,12 @@ def _is_of_hudi_itself(context: Context, table: str) -> bool:
 
 
 def _changes(_context: Context, table: SparkTable, given: list[str]) -> DataFrame:
-    """The newest version of rows that were written in a range of time."""
-    if given[0].lower() != _LATEST:
-        raise UnsupportedFeature(f"hudi_table_changes with {given[0]!r} (only {_LATEST!r})")
-    return table.changes(*given[1:])
+    """The newest version of rows that were written in a range of time, or what happened to them."""
+    wanted = given[0].lower()
+    if wanted not in (_LATEST, _ROW_CHANGES):
+        known = f"{_LATEST!r} or {_ROW_CHANGES!r}"
+        raise InvalidInput(f"hudi_table_changes tells {known}, not {given[0]!r}")
+    return table.changes(*given[1:], cdc=wanted == _ROW_CHANGES)
 
 
 def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
@@ -158,7 +160,7 @@ class _Function:
 _MISSING = ("hudi_vector_search", "hudi_vector_search_batch")
 _FUNCTIONS: Mapping[str, _Function] = {
     "hudi_table_changes": _Function(
-        f"a table, '{_LATEST}', a begin and perhaps an end", 3, 4, _changes
+        f"a table, '{_LATEST}' or '{_ROW_CHANGES}', a begin and perhaps an end", 3, 4, _changes
     ),
     "hudi_query": _Function(f"a table and {' or '.join(_QUERY_TYPES)}", 2, 2, _query),
     "hudi_query_timeline": _Function("a table and perhaps 'true' for archived", 1, 2, _timeline),

@@ -26,6 +26,8 @@ class Target:
     columns: StructType
     defaults: Mapping[str, str]
     """The columns that have a default, each with its expression."""
+    record_key: tuple[str, ...] = ()
+    """The columns by which a record is known, none where every row has a key of its own."""
 
     def default(self, name: str) -> Column:
         """What DEFAULT means for a column."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
-from lakedex.filegroup.log_changes import ordering_values
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.index.written import BloomText
 from lakedex.merge import ChangeSet, newest_per_key
 from lakedex.write.facts import TableFacts
@@ -162,7 +162,7 @@ def merged_numbers(
     entries = incoming.entries(context, here)
     numbers = pa.table({_ROW: stored.num_rows + here})
     changes = ChangeSet(entries, newest_per_key(entries), numbers, np.arange(len(here)))
-    ordering = [ordering_values(stored[name]) for name in context.ordering_fields]
+    ordering = ordering_of(stored, context.ordering_fields)
     merged = changes.apply(pa.table({_ROW: np.arange(stored.num_rows)}), keys, ordering)
     return merged[_ROW].to_numpy(), changes.inserts()[_ROW].to_numpy()
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS, ReadContext
 from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
-from lakedex.filegroup.log_changes import ordering_values
+from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
 from lakedex.merge import Entries
 from lakedex.storage.protocol import Storage
@@ -51,8 +51,9 @@ class Incoming:
 
     def entries(self, context: ReadContext, chosen: Positions) -> Entries:
         """Some of the rows as changes, told apart as the reader of log blocks does."""
-        rows = self.rows.select([KEY, *context.ordering_fields]).take(pa.array(chosen))
-        raw = [rows[name] for name in context.ordering_fields]
+        columns = list(dict.fromkeys([KEY, *context.ordering_columns]))
+        rows = self.rows.select(columns).take(pa.array(chosen))
+        raw = raw_ordering(rows, context.ordering_fields)
         flagged, removal = self.is_flagged[chosen], self.is_removal[chosen]
         return Entries(
             keys=one_array(rows[KEY]),

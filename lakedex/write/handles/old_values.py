@@ -8,14 +8,14 @@ the time would go into reading a few rows often.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakedex.filegroup import FileSliceId, ReadContext
-from lakedex.filegroup.many_slices import WANTED, WantedRows, read_wanted, tagged_keys
+from lakedex.filegroup import ReadContext
+from lakedex.filegroup.many_slices import WANTED, KeyTags, WantedRows, read_wanted
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.base_group import merged_numbers
 from lakedex.write.handles.incoming import Incoming
@@ -23,7 +23,7 @@ from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import GroupWork
 from lakedex.write.rows import KEY
 
-_GROUPS_AT_ONCE = 64
+_GROUPS_AT_ONCE = 128
 _ROWS_AT_ONCE = 200_000
 
 
@@ -34,28 +34,20 @@ class OldValues:
         """Start without groups."""
         self._context = context
         self._told = list(dict.fromkeys([KEY, *facts.indexed_columns]))
-        self._needed = list(dict.fromkeys([*self._told, *context.ordering_fields]))
+        self._needed = list(dict.fromkeys([*self._told, *context.ordering_columns]))
         self._tells_places = any(target.covers for target in facts.secondary)
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._wanted: list[WantedRows] = []
-        self._touching: list[Incoming] = []
-        self._groups: list[_Gathered] = []
+        self._groups: list[GroupWork] = []
+        self._incoming: list[Incoming] = []
         self._rows = 0
 
     def add(self, group: GroupWork, incoming: Incoming) -> Iterator[ChangedRows]:
         """Take in a group; when there are many, answer what changed in all of them."""
-        rows = incoming.rows.select(self._needed)
-        new = rows.select(self._told).filter(pa.array(incoming.is_new))
-        here = incoming.is_here & incoming.is_live
-        number = -1
-        if group.current is not None and here.any():
-            number = len(self._wanted)
-            self._wanted.append(WantedRows(group.current, incoming.keys.filter(pa.array(here))))
-            self._touching.append(replace(incoming, rows=rows))
-        self._groups.append(_Gathered(group.id, number, new))
-        self._rows += rows.num_rows
+        self._groups.append(group)
+        self._incoming.append(incoming)
+        self._rows += incoming.rows.num_rows
         if len(self._groups) >= _GROUPS_AT_ONCE or self._rows >= _ROWS_AT_ONCE:
             yield from self.finish()
 
@@ -63,55 +55,69 @@ class OldValues:
         """What changed in the groups that were not answered for yet."""
         if not self._groups:
             return
-        before, after = self._replaced()
+        incoming = self._all_incoming()
+        before, after = self._replaced(incoming)
+        new = incoming.rows.filter(pa.array(incoming.is_new))
+        now = pa.concat_tables([after, new])
         if self._tells_places:
-            for each in self._groups:
-                was, now = (_of(rows, each.number).select(self._told) for rows in (before, after))
-                yield ChangedRows(was, pa.concat_tables([now, each.new]), place=each.place)
+            was_in, is_in = (rows[WANTED].to_numpy() for rows in (before, now))
+            for number, group in enumerate(self._groups):
+                was = before.filter(pa.array(was_in == number)).select(self._told)
+                own = now.filter(pa.array(is_in == number)).select(self._told)
+                yield ChangedRows(was, own, place=group.id)
         else:
-            new = [each.new for each in self._groups]
-            now = pa.concat_tables([after.select(self._told), *new])
-            yield ChangedRows(before.select(self._told), now)
+            yield ChangedRows(before.select(self._told), now.select(self._told))
         self._start_anew()
 
-    def _replaced(self) -> tuple[pa.Table, pa.Table]:
-        """The touched rows as they were and as they are, with the numbers of their groups."""
-        before = read_wanted(self._context, self._wanted, self._needed)
-        if not self._wanted:
-            return before, before
-        incoming = self._all_touching()
-        tagged = replace(incoming, rows=_with_tagged_keys(incoming.rows))
-        merged, inserted = merged_numbers(self._context, before, tagged_keys(before), tagged)
-        both = pa.concat_tables([before, incoming.rows])
-        return before, both.take(pa.array(np.concatenate([merged, inserted])))
-
-    def _all_touching(self) -> Incoming:
-        parts = self._touching
+    def _all_incoming(self) -> Incoming:
+        """The rows of all groups, with the numbers of their groups."""
+        parts = self._incoming
         numbers = np.repeat(np.arange(len(parts)), [part.rows.num_rows for part in parts])
-        rows = pa.concat_tables([part.rows for part in parts]).combine_chunks()
+        rows = pa.concat_tables([part.rows.select(self._needed) for part in parts])
         return Incoming(
-            rows.append_column(WANTED, pa.array(numbers)),
+            rows.combine_chunks().append_column(WANTED, pa.array(numbers)),
             is_removal=np.concatenate([part.is_removal for part in parts]),
             is_flagged=np.concatenate([part.is_flagged for part in parts]),
             is_here=np.concatenate([part.is_here for part in parts]),
             is_live=np.concatenate([part.is_live for part in parts]),
         )
 
+    def _replaced(self, incoming: Incoming) -> tuple[pa.Table, pa.Table]:
+        """The touched rows as they were and as they are, with the numbers of their groups."""
+        numbers, keys = incoming.rows[WANTED].to_numpy(), incoming.keys
+        asked = incoming.is_here & incoming.is_live
+        wanted, groups = self._questions(keys.filter(pa.array(asked)), numbers[asked])
+        before = read_wanted(self._context, wanted, self._needed)
+        if not wanted:
+            return before, before
+        before = before.set_column(
+            before.column_names.index(WANTED), WANTED, pa.array(groups[before[WANTED].to_numpy()])
+        )
+        here = incoming.is_here
+        tags = KeyTags(keys.filter(pa.array(here)), numbers[here])
+        stored_keys = tags.of(before[KEY], before[WANTED].to_numpy())
+        tagged = incoming
+        if not tags.are_plain:
+            tagged = replace(incoming, rows=_with_keys(incoming.rows, tags.of(keys, numbers)))
+        merged, inserted = merged_numbers(self._context, before, stored_keys, tagged)
+        both = pa.concat_tables([before, incoming.rows])
+        return before, both.take(pa.array(np.concatenate([merged, inserted])))
 
-@dataclass(frozen=True)
-class _Gathered:
-    """A group: where it is, which rows are asked for, -1 for none, and the rows new to it."""
+    def _questions(
+        self, keys: pa.Array, numbers: npt.NDArray[np.int64]
+    ) -> tuple[list[WantedRows], npt.NDArray[np.int64]]:
+        """What is asked of the slices, and the numbers of their groups."""
+        bounds = np.searchsorted(numbers, np.arange(len(self._groups) + 1)).tolist()
+        wanted, groups = [], []
+        for number, group in enumerate(self._groups):
+            first, end = bounds[number : number + 2]
+            if group.current is not None and end > first:
+                wanted.append(WantedRows(group.current, keys.slice(first, end - first)))
+                groups.append(number)
+        return wanted, np.array(groups, dtype=np.int64)
 
-    place: FileSliceId
-    number: int
-    new: pa.Table
 
-
-def _of(rows: pa.Table, number: int) -> pa.Table:
-    return rows.filter(pc.equal(rows[WANTED], number))
-
-
-def _with_tagged_keys(rows: pa.Table) -> pa.Table:
-    """The same rows, with keys that say in which group they are."""
+def _with_keys(rows: pa.Table, keys: pa.Array) -> pa.Table:
+    """The same rows with other keys."""
     number = rows.column_names.index(KEY)
-    return rows.set_column(number, rows.field(number), tagged_keys(rows))
+    return rows.set_column(number, rows.field(number), keys)

@@ -52,6 +52,14 @@ class Strategy(Enum):
         raise InvalidInput(f"rows are laid out by one of {known}, not by {text!r}")
 
 
+def _spelled(name: object, known: Sequence[str]) -> object:
+    """A name as the table has it; capital and small letters are the same, as in all of SQL."""
+    if name in known or not isinstance(name, str):
+        return name
+    alike = [each for each in known if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
+
+
 @dataclass(frozen=True, slots=True)
 class RowOrder:
     """The columns that rows are ordered by, and how.
@@ -87,6 +95,7 @@ class RowOrder:
             raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
         known = {each.name: each for each in expressions}
         known |= {given_name(name): each for name, each in known.items()}
+        names = [_spelled(name, (*schema.names, *known)) for name in names]
         for number, name in enumerate(names):
             if not isinstance(name, str) or not (name in schema.names or name in known):
                 raise InvalidInput(

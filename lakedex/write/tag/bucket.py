@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import read_segments
+from lakedex.keys.columns import values_of, with_values
 from lakedex.write.facts import TableFacts
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TWICE
 from lakedex.write.tag.catalog import SliceCatalog
@@ -115,7 +116,8 @@ def _without_closed(places: pa.Table, closed: frozenset[str]) -> pa.Table:
 
 
 def _partition_columns(facts: TableFacts, rows: pa.Table) -> list[str]:
-    return [name for name in facts.config.partition_fields if name in rows.column_names]
+    fields = facts.config.partition_fields
+    return [name for name in fields if name.partition(".")[0] in rows.column_names]
 
 
 def _look_elsewhere(
@@ -136,8 +138,10 @@ def _look_elsewhere(
     if not len(numbers) or plan.slices is None:
         return nothing
     context = facts.read_context()
-    ordering = context.ordering_fields if plan.update_partition_path else ()
-    columns = ordering if plan.update_partition_path else _partition_columns(facts, rows)
+    moves = plan.update_partition_path
+    ordering = context.ordering_fields if moves else ()
+    columns = context.ordering_columns if moves else _partition_columns(facts, rows)
+    columns = list(dict.fromkeys(name.partition(".")[0] for name in columns))
     if not columns:
         return nothing
     catalog = SliceCatalog(context.storage, plan.slices)
@@ -207,16 +211,19 @@ def _assembled(
     stored = np.where(place >= 0, np.append(elsewhere.stored_of_place, _NOWHERE)[place], _NOWHERE)
     if elsewhere.stored is not None and (stored >= 0).any():
         for name in partition_columns:
-            tagged = _with(tagged, name, _replaced(tagged[name], elsewhere.stored[name], stored))
+            own, before = (
+                values_of(each, name, role="partition") for each in (tagged, elsewhere.stored)
+            )
+            tagged = with_values(tagged, name, _replaced(own, before, stored))
     tagged = tagged.append_column(TAGS[0], flat(places[FILE_ID]).take(known))
     tagged = tagged.append_column(TAGS[1], pa.array(live))
     twice = flat(places[TWICE]).take(known).fill_null(pa.scalar(value=False))
     return tagged.append_column(TAGS[2], twice)
 
 
-def _replaced(own: pa.ChunkedArray, stored: pa.ChunkedArray, at: Positions) -> pa.ChunkedArray:
+def _replaced(own: pa.Array, stored: pa.Array, at: Positions) -> pa.Array:
     """Own values, and where `at` names one the stored value."""
-    both = pa.chunked_array([*own.chunks, *stored.cast(own.type).chunks], own.type)
+    both = pa.concat_arrays([own, stored.cast(own.type)])
     return both.take(pa.array(np.where(at >= 0, len(own) + at, np.arange(len(own)))))
 
 

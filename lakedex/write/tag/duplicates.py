@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakedex.filegroup.log_changes import ordering_values
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.merge import Entries, newest_per_key
 from lakedex.write.rows import DELETE
 from lakedex.write.tag.places import flat, key_codes, mask_of
@@ -41,7 +41,7 @@ def deduplicate(rows: pa.Table, ordering: Sequence[str], *, per_partition: bool)
     keep = counts[2][counts[1]] == 1
     doubtful = np.flatnonzero(~keep)
     chosen = rows.take(pa.array(doubtful))
-    values = [ordering_values(chosen[name]) for name in ordering]
+    values = ordering_of(chosen, ordering)
     if values:
         deletes = pa.array(mask_of(chosen[DELETE]).astype(np.int8))
         values.insert(0, deletes)

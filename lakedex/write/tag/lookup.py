@@ -18,12 +18,8 @@ import pyarrow.compute as pc
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, read_slice
-from lakedex.filegroup.log_changes import (
-    block_keys,
-    ordering_values,
-    read_changes,
-    slice_blocks,
-)
+from lakedex.filegroup.log_changes import block_keys, read_changes, slice_blocks
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.format.logfile import BlockKind
 from lakedex.format.parquet.footer import read_footer
 from lakedex.format.spill import Segment, SpillWriter
@@ -110,7 +106,7 @@ def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
     in_base, alive = [], []
     for rows in read_slice(context, replace(file_slice, logs=()), needed.names):
         keys = context.record_keys(rows)
-        ordering = [ordering_values(rows[name]) for name in context.ordering_fields]
+        ordering = ordering_of(rows, context.ordering_fields)
         in_base.append(keys)
         alive.append(context.record_keys(changes.apply(rows, keys, ordering)))
     alive.append(context.record_keys(changes.inserts()))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import RECORD_KEY, ReadContext, read_slice
-from lakedex.filegroup.log_changes import ordering_values
+from lakedex.filegroup.ordering import ordering_of
 from lakedex.merge import Entries, newest_per_key
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
 from lakedex.write.tag.catalog import SliceCatalog
@@ -67,12 +67,10 @@ def late_rows(
     asked = np.unique(row_of_stored)
     if not ordering or not len(asked):
         return late
-    newer = incoming.select(list(ordering)).take(pa.array(asked))
+    newer = [values.take(pa.array(asked)) for values in ordering_of(incoming, ordering)]
     values = tuple(
-        pa.concat_arrays(
-            [ordering_values(stored[name]), ordering_values(newer[name]).cast(stored[name].type)]
-        )
-        for name in ordering
+        pa.concat_arrays([known, new.cast(known.type)])
+        for known, new in zip(ordering_of(stored, ordering), newer, strict=True)
     )
     codes = pa.array(np.concatenate([row_of_stored, asked]))
     no = np.zeros(len(codes), dtype=np.bool_)

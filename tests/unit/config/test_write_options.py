@@ -8,12 +8,14 @@ import pytest
 
 from lakedex.config import TableConfig
 from lakedex.config.ignored_options import IGNORED
+from lakedex.config.metadata_options import without_drops
 from lakedex.config.option_check import is_known
 from lakedex.config.restated_options import RESTATED
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_option_names import OBEYED
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.write.patience import transaction_options
 
 TYPE = "hoodie.index.type"
 KEYGEN = "org.apache.hudi.keygen."
@@ -142,6 +144,18 @@ def test_an_option_cannot_drop_an_index(name, partition):
     with pytest.raises(InvalidInput, match=f"would drop .*{partition}"):
         WriteOptions.resolve(full, {}, {name: "false", TYPE: "SIMPLE"})
 
+    session = {name: "false", "hoodie.insert.shuffle.parallelism": "2"}
+    assert without_drops(full, session) == {"hoodie.insert.shuffle.parallelism": "2"}
+    assert without_drops(full, {name: "true"}) == {name: "true"}
+    assert without_drops(table(), session) == session
+
+
+@pytest.mark.parametrize(("said", "there"), [("false", False), ("true", True)])
+def test_what_a_table_keeps_under_an_older_name_is_one_option(said, there):
+    given = {"hoodie.metadata.global.record.level.index.enable": said}
+    options = WriteOptions.resolve(table("files"), {RECORD_INDEX: "true"}, given)
+    assert ("record_index" in options.metadata.partitions) is there
+
 
 def test_the_kind_of_an_existing_record_index_counts():
     made = table("files,record_index")
@@ -203,6 +217,7 @@ def test_the_kind_of_an_existing_record_index_counts():
             },
             "=5 is more than .*=4",
         ),
+        ({TYPE: "RECORD_INDEX", RECORD_INDEX: "false"}, "=false contradicts hoodie.index.type"),
         ({"hoodie.metadata.index.column.stats.column.list": "a,a"}, "'a' twice"),
         ({"hoodie.write.lock.storage.renew.interval.secs": "400"}, "must be less than"),
     ],
@@ -220,6 +235,14 @@ def test_options_that_are_wrong_or_contradict_the_table_are_refused(given, words
         {"hoodie.write.lock.provider": "org.apache.hudi.ZookeeperBasedLockProvider"},
         {"hoodie.payload.delete.field": "gone"},
         {"hoodie.datasource.write.keygenerator.class": "com.evil.Keys"},
+        {"hoodie.write.lock.filesystem.path": "/locks/t"},
+        {"hoodie.clean.failed.writes.policy": "NEVER"},
+        {"hoodie.clean.trigger.strategy": "SOMETIMES"},
+        {
+            "hoodie.clustering.updates.strategy": (
+                "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy"
+            )
+        },
     ],
 )
 def test_what_cannot_be_obeyed_is_refused_not_ignored(given):
@@ -245,9 +268,35 @@ def test_a_script_of_hudi_runs_unchanged():
             "hoodie.datasource.hive_sync.enable": "false",
             "hoodie.cleaner.commits.retained": "10",
             "hoodie.datasource.write.insert.drop.duplicates": "true",
+            "hoodie.write.lock.filesystem.path": "/data/t/.hoodie/",
+            "hoodie.cleaner.policy.failed.writes": "LAZY",
         },
     )
     assert options.insert_duplicates is InsertDuplicates.DROP
+
+
+def test_services_beside_writes_are_left_to_others_where_a_table_is_told_so():
+    inline = {
+        "hoodie.compact.inline": "true",
+        "hoodie.datasource.clustering.inline.enable": "true",
+    }
+    own = WriteOptions.resolve(table(), {}, inline)
+    assert _runs(own) == {True}
+    off = {"hoodie.table.services.enabled": "false"}
+    left = WriteOptions.resolve(table(), {}, inline | off)
+    assert _runs(left) == {False}
+    asked = {"hoodie.datasource.compaction.async.enable": "false"}
+    assert WriteOptions.resolve(table(), {}, asked).scheduling.compact_inline
+    planned = asked | {"hoodie.compact.schedule.inline": "true"}
+    assert not WriteOptions.resolve(table(), {}, planned).scheduling.compact_inline
+    wish = {"hoodie.log.compaction.enable": "true"}
+    assert WriteOptions.resolve(table(), {}, wish).metadata.log_compact_after == 5
+
+
+def _runs(chosen: WriteOptions) -> set[bool]:
+    beside = chosen.scheduling
+    upkeep = {chosen.cleaning.automatic, chosen.archiving.automatic}
+    return {beside.compact_inline, beside.cluster_inline, *upkeep}
 
 
 def test_no_option_is_both_obeyed_and_ignored():
@@ -257,3 +306,12 @@ def test_no_option_is_both_obeyed_and_ignored():
     assert not RESTATED & IGNORED
     assert len(IGNORED) > 150
     assert all(is_known(name) and name.startswith("hoodie.") for name in IGNORED)
+
+
+def test_a_writer_looks_at_a_lock_as_often_as_it_is_told():
+    chosen = WriteOptions.resolve(
+        table(), {}, {"hoodie.write.lock.wait_time_ms_between_retry": "250"}
+    )
+    assert transaction_options(chosen.lock).lock.poll_seconds == 0.25
+    usual = transaction_options(WriteOptions.resolve(table(), {}, {}).lock).lock
+    assert usual.poll_seconds < 1

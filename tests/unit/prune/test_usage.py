@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import lakedex
 from lakedex.api import Table
 from lakedex.cli.main import app
-from lakedex.prune.usage import IndexUsage, PredicateUsage, TableUsage, flush
+from lakedex.prune.usage import IndexUsage, PredicateUsage, TableUsage, flush, recorder
 from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
 from lakedex.storage import open_storage
 from lakedex.storage.memory import memory_storage
@@ -86,6 +86,21 @@ def test_a_scan_is_counted_at_once_and_written_later(path):
     # What was written is not counted again.
     assert used(path, "record_index").scans == 3
     assert lakedex.open(path).verify().ok
+
+
+def test_who_asks_while_counters_are_written_sees_them_all(path, monkeypatch):
+    assert lakedex.open(path).to_arrow("id = 'k3'").num_rows == 1
+    with ThreadPoolExecutor(1) as other:
+        asked = []
+
+        def slow(*given, **more):
+            asked.append(other.submit(used, path, "record_index"))
+            wait(asked, timeout=0.2)
+            return keep_usage(*given, **more)
+
+        monkeypatch.setattr(recorder, "keep_usage", slow)
+        flush()
+        assert [each.result().scans for each in asked] == [1]
 
 
 def test_the_command_line_shows_the_counters(path):

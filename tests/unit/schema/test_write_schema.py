@@ -91,6 +91,12 @@ WIDENED = [
     (pa.string(), pa.date32(), pa.string()),
     (pa.binary(), pa.string(), pa.binary()),
     (pa.int32(), pa.null(), pa.int32()),
+    (pa.list_(pa.int64()), pa.list_(pa.null()), pa.list_(pa.int64())),
+    (
+        pa.struct([("a", pa.map_(pa.string(), pa.int32()))]),
+        pa.struct([("a", pa.map_(pa.string(), pa.null()))]),
+        pa.struct([("a", pa.map_(pa.string(), pa.int32()))]),
+    ),
     (pa.list_(pa.int32()), pa.list_(pa.int64()), pa.list_(pa.int64())),
 ]
 
@@ -144,7 +150,7 @@ def test_new_columns_and_fields_are_appended_nullable():
         (pa.schema([("c", pa.int32())]), "column id is missing"),
         (pa.schema([("id", pa.string()), ("x", pa.null())]), "x: the type void"),
         (pa.schema([("id", pa.string()), ("_hoodie_y", pa.int8())]), "_hoodie_y' is reserved"),
-        (pa.schema([("id", pa.string()), ("é", pa.int8())]), "'é'"),
+        (pa.schema([("id", pa.string()), ("a-b", pa.int8())]), "'a-b'"),
     ],
 )
 def test_bad_inputs_are_refused_by_name(incoming, words):

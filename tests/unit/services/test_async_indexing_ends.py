@@ -14,6 +14,7 @@ from lakedex.services.index_dropping import drop_index
 from lakedex.services.indexing import take_up_build
 from lakedex.services.indexing.claims import put_down
 from lakedex.services.indexing.runner import Stopped, run_build
+from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.timeline import Action, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
@@ -199,4 +200,21 @@ def test_a_build_that_nobody_goes_on_with_holds_nothing_up(tmp_path):
     assert any(each.action is Action.COMMIT for each in inner.write_instants())
     assert resume_index(trips.writer, RIDER).wait(60)
     assert trips.entries("rider") == pairs({"a1": "ann13", "b1": "bob", "c1": "cem"})
+    trips.assert_whole()
+
+
+def test_a_restore_takes_a_build_away_that_was_put_down(trips):
+    """One that somebody is at work on stands in the way of a restore."""
+    (first,) = trips.table().timeline.write_instants()
+    trips.writer.upsert(trips.rows(("d1", 1, "dan", "lima")))
+    claim = start(trips.writer, "rider")
+    with pytest.raises(CommitConflict, match="indexing"):
+        restore_table(trips.address, first.requested_time)
+    put_down(claim)
+    done = restore_table(trips.address, first.requested_time)
+    assert done.builds_dropped == (RIDER,)
+    assert_no_trace(trips.path, RIDER)
+    assert trips.found("rider in ('ann', 'bob', 'cem', 'dan')") == ["a1", "b1", "c1"]
+    trips.index("rider")
+    assert trips.found("rider = 'ann'") == ["a1"]
     trips.assert_whole()

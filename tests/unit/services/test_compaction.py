@@ -10,12 +10,14 @@ import pytest
 
 import lakedex
 from lakedex.config.scheduling_options import SchedulingOptions
+from lakedex.engine import LocalEngine
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.compaction.choosing import choose, operation_of
 from lakedex.services.compaction.scheduling import is_due
 from lakedex.services.inline import writer_with_services
+from lakedex.services.resharding import reshard_index
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
 from lakedex.timeline import Action, CompactionOperation, CompactionPlan, State
@@ -40,6 +42,9 @@ def test_writers_go_on_before_and_after_a_planned_compaction_is_run(shape, tmp_p
     assert_all_agree(path, history, verify=False)
     for make in (logged, History.deletes, History.reinserts, History.mixture):
         history.apply(make(history, 8)).write(shape, writer)
+    if shape.has_record_index:
+        # A plan that nobody runs yet is not in the way of other work on the index.
+        reshard_index(StorageAddress.of(path), LocalEngine(1), "record_index", 3)
     assert_all_agree(path, history)
     past, model = lakedex.open(path), history.model.copy()
     result = run_compaction(writer, instant)
@@ -237,6 +242,10 @@ def test_strategies_choose_as_hudis_do():
         chosen(strategy="org.example.Mine")
     days = {"strategy": "DayBasedCompactionStrategy", "daybased_target_partitions": "2"}
     assert chosen(**days) == ["many", "tiny"]
+    by_path = {"strategy": f"PartitionRegexBasedCompactionStrategy,{by_count}"}
+    assert chosen(**by_path, partition_path_regex=r"2026/01/0[12]") == ["tiny", "few"]
+    with pytest.raises(InvalidInput, match="needs hoodie"):
+        chosen(**by_path)
 
 
 def test_only_what_the_strategy_chooses_is_compacted(tmp_path):

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
+from lakedex.services.index_dropping import drop_index
 from tests.support.write_lab import Lab, source
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ver", pa.int64())])
@@ -33,6 +34,9 @@ def test_the_words_of_the_proposal_are_those_of_hudi_today(people):
     definition = lakedex.open(people.path).snapshot.definitions["expr_index_up"]
     assert (definition.index_type, dict(definition.options)) == ("column_stats", {"expr": "upper"})
     assert len(people.rows("upper(id) = 'BOB'")) == 1
+    create_index(people.writer, "cut", "id", options={"expr": "substring(ID, 1, 2)"})
+    definition = lakedex.open(people.path).snapshot.definitions["expr_index_cut"]
+    assert dict(definition.options) == {"expr": "substring", "pos": "1", "len": "2"}
     both = {"func": "upper", "expr": "lower"}
     with pytest.raises(InvalidInput, match="'lower' by expr, and 'upper' by func"):
         create_index(people.writer, "two", "id", using="column_stats", options=both)
@@ -67,3 +71,19 @@ def test_filters_that_cannot_be_are_refused_by_the_option(people, using, name, v
     with pytest.raises(InvalidInput, match=name):
         create_index(people.writer, "i", "id", using=using, options={"expr": "lower", name: value})
     assert "expr_index_i" not in {each.name for each in lakedex.open(people.path).indexes()}
+
+
+def test_capital_and_small_letters_of_a_name_are_the_same(people):
+    create_index(people.writer, "Up", "upper(id)")
+    with pytest.raises(InvalidInput, match="has the index expr_index_Up already"):
+        create_index(people.writer, "UP", "lower(id)")
+    assert len(people.rows("up = 'BOB'")) == 1
+    refresh_index(people.writer, "up")
+    drop_index(people.address, "UP", people.writer.target().patience)
+    assert "expr_index_Up" not in {each.name for each in lakedex.open(people.path).indexes()}
+
+
+def test_a_list_is_refused_with_what_to_do_instead(people):
+    given = {"expr": "split", "pattern": "-"}
+    with pytest.raises(UnsupportedFeature, match=r"split\(s, '-'\)\[0\]"):
+        create_index(people.writer, "parts", "id", using="column_stats", options=given)

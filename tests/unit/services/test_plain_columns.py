@@ -206,6 +206,8 @@ def test_filters_of_a_column_are_an_index_of_their_own(tmp_path):
     assert "bloom_filters" in names
     assert table.files("name = 'n200'") == 1
     assert table.files("name in ('n1', 'n300')") == 2
+    create_index(table.writer, "idx_x", "x", using="bloom_filters")
+    assert table.files("x in (0, 200)") == 1
     table.load(row(9))
     assert table.files("name = 'n9'") == 1
     table.verified()

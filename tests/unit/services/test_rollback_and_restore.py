@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,16 +11,19 @@ import pytest
 import lakedex
 from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.services.clustering import cluster_table
+from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, Instant, PlanKind, State, load_table_config, write_instant
 from lakedex.timeline.plans import read_plan
+from lakedex.txn.begin import locked_table
+from lakedex.upkeep import savepoints
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
 from tests.support.upkeep_lab import BY_HAND, Past, make_past, read_by_hudi_rs
-from tests.support.write_lab import Lab
+from tests.support.write_lab import Lab, row, source
 
 KINDS = ("cow", "mor")
 VERSIONS = {
@@ -133,6 +137,25 @@ def test_a_table_goes_back_to_a_commit_without_savepoint_while_its_files_are_the
     assert restore_table(table.lab.address, table.times[-3]).restore is None
 
 
+def test_a_savepoint_is_not_begun_once_the_lock_is_lost(past, monkeypatch):
+    """Who stands still after it has named itself finds the lock taken by others."""
+    table = past("cow")
+    named = []
+
+    def check():
+        if named:
+            raise CommitConflict("the lock was lost")
+
+    monkeypatch.setattr(
+        savepoints, "locked_table", lambda *args: replace(locked_table(*args), check=check)
+    )
+    monkeypatch.setattr(savepoints.Heartbeat, "start", lambda _: named.append(True))
+    with pytest.raises(CommitConflict, match="lock was lost"):
+        create_savepoint(table.lab.address)
+    timeline = lakedex.open(table.path).timeline
+    assert not [each for each in timeline.instants if each.action is Action.SAVEPOINT]
+
+
 def test_a_restore_past_another_savepoint_is_refused(past):
     table = past("cow")
     create_savepoint(table.lab.address, table.times[-2])
@@ -184,3 +207,68 @@ def test_a_partition_that_came_or_went_with_the_commit_is_as_before(tmp_path, in
         past.holds(before)
     past.upsert([1, 2, 4], 3)
     past.holds()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("clean", [VERSIONS, {"hoodie.clean.commits.retained": "1"}])
+def test_a_restore_past_a_compaction_that_was_planned_before_loses_nothing(
+    tmp_path, clean, is_told
+):
+    """It began before the commit and completed after it: its base files go, the older must be."""
+    past = Past(Lab(tmp_path, "mor", "GLOBAL_RECORD_LEVEL_INDEX", **BY_HAND))
+    past.upsert(range(12), 0)
+    past.upsert(range(6), 1)
+    planned = schedule_compaction(past.lab.writer)
+    saved = past.upsert([0, 1], 2)
+    run_compaction(past.lab.writer, planned)
+    kept = create_savepoint(past.lab.address, saved if is_told else None)
+    assert kept.instant == (saved if is_told else planned)
+    for version in range(3, 9):
+        past.upsert([0, 1, 2, 13, 14], version)
+        if version == 5:
+            compact_table(past.lab.writer)
+    clean_table(past.lab.address, clean)
+    restore_table(past.lab.address, kept.instant)
+    past.holds(saved)
+    past.upsert([1, 7, 20], 50)
+    past.holds()
+
+
+def test_a_time_whose_files_a_compaction_replaced_and_a_clean_removed_is_refused(tmp_path):
+    past = Past(Lab(tmp_path, "mor", **BY_HAND))
+    past.upsert(range(6), 0)
+    past.upsert(range(6), 1)
+    planned = schedule_compaction(past.lab.writer)
+    saved = past.upsert([0, 1], 2)
+    run_compaction(past.lab.writer, planned)
+    assert clean_table(past.lab.address, VERSIONS).files
+    for call in (create_savepoint, restore_table):
+        with pytest.raises(InvalidInput, match="which completed after it, took the place of"):
+            call(past.lab.address, saved)
+    with pytest.raises(InvalidInput, match="removed by a clean"):
+        rollback_instant(past.lab.address, planned)
+    past.holds()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_two_writes_at_once_the_later_to_complete_goes_first(tmp_path, kind):
+    past = Past(Lab(tmp_path / "one", kind, "GLOBAL_RECORD_LEVEL_INDEX", **BY_HAND))
+    first = past.upsert(range(9), 0)
+    inner: list[str] = []
+    one, two = source([row("k00", "p0", 7)]), source([row("k01", "p1", 7)])
+    outer = past.lab.meanwhile(lambda: inner.append(past.note(past.lab.writer.upsert(two))))
+    later = past.note(outer.upsert(one))
+    assert later < inner[0]
+    other = past.copied(tmp_path / "two")
+    with pytest.raises(InvalidInput, match="was committed after"):
+        rollback_instant(other.lab.address, inner[0])
+    for instant, before in ((later, inner[0]), (inner[0], first)):
+        rollback_instant(other.lab.address, instant)
+        other.holds(before)
+    kept = create_savepoint(past.lab.address)
+    assert kept.instant == later, "all that was there is what completed until then"
+    for version in range(8, 11):
+        past.upsert([0, 1, 2, 12], version)
+    clean_table(past.lab.address, VERSIONS)
+    restore_table(past.lab.address, later)
+    past.holds(later)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -12,8 +14,12 @@ from lakedex.services.clustering import cluster_table, run_clustering, schedule_
 from lakedex.services.inline import writer_with_services
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, RequestedReplace, State
+from lakedex.txn.places import HEARTBEATS
+from lakedex.txn.transaction import Transaction
 from tests.support.compactions import assert_all_agree, begin
 from tests.support.history import Commit, History, create, writer_of
+from tests.support.killing_storage import Fuse, Killed, KillingAddress
+from tests.support.write_lab import Lab, row, source
 from tests.support.write_shapes import WRITE_OPTIONS, Shape
 
 COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
@@ -111,3 +117,31 @@ def test_wrong_arguments_plan_nothing(tmp_path):
     assert not lakedex.open(str(tmp_path)).timeline.pending()
     assert cluster_table(writer, "n").instant is not None
     assert_all_agree(tmp_path, history)
+
+
+def test_a_plan_outlives_a_rollback_of_its_run_that_was_cut_short(tmp_path):
+    """Whoever comes next ends the rollback, and does not take the plan for a dead write."""
+    lab = Lab(tmp_path / "made")
+    lab.writer.insert(source([row(f"k{i}", "p", 1, float(i)) for i in range(4)]))
+    instant = schedule_clustering(lab.writer, "x")
+    for number in range(1, 40, 3):
+        path = tmp_path / str(number)
+        shutil.copytree(lab.path, path)
+        address, fuse = StorageAddress.of(str(path)), Fuse()
+        dying = KillingAddress(address, fuse)
+        run = Transaction.resume(dying, instant, action=Action.CLUSTERING)
+        run.start_writing()
+        fuse.blow_at = fuse.count + number
+        with suppress(Killed):
+            run.abort()
+        # The threads of a process end with it.
+        for thread in (run._heartbeat, run._lock):
+            thread._stop.set()
+        shutil.rmtree(path / HEARTBEATS)
+        (path / ".hoodie/lock").unlink(missing_ok=True)
+        Transaction.begin(address, action=Action.COMMIT, operation="UPSERT").abort()
+        pending = lakedex.open(str(path)).timeline.pending()
+        assert [each.requested_time for each in pending] == [instant], number
+        if not fuse.blown:
+            break
+    assert number > 5

@@ -265,3 +265,21 @@ def test_defaults_are_kept_in_the_create_schema(tmp_path):
     wrong = pa.schema([fields[0], fields[1].with_metadata({"default": '"seven"'})])
     with pytest.raises(InvalidInput, match='default "seven" of column n'):
         create_table(LocalStorage(str(tmp_path / "u")), TableSpec("u", wrong, "id"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"record_key": None},
+        {"record_key": 5},
+        {"record_key": ["id", 5]},
+        {"record_key": "id", "ordering": 5},
+        {"record_key": "id", "partition_by": ["p", None]},
+        {"record_key": "id", "table_type": None},
+    ],
+    ids=str,
+)
+def test_columns_that_are_not_told_by_name(tmp_path, wrong):
+    with pytest.raises(InvalidInput):
+        create_table(LocalStorage(tmp_path), TableSpec(name="t", schema=SCHEMA, **wrong))
+    assert not snapshot(tmp_path)

@@ -140,6 +140,8 @@ def test_every_moment_survives_a_round_trip_in_the_local_zone(epoch_ms):
         ("20261115183005", "20261115183005999"),
         (" 20261115183005287 ", "20261115183005287"),
         ("20261115183539394001", "20261115183539394001"),
+        ("202611151830", "20261115183000000"),
+        ("20261115", "20261115000000000"),
     ],
 )
 def test_user_forms_of_time_are_read_as_hudi_reads_them(text, expected):
@@ -147,7 +149,17 @@ def test_user_forms_of_time_are_read_as_hudi_reads_them(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "2026-13-01", "2026-02-30", "15.11.2026", "2026-11-15 25:00:00", "1"]
+    "text",
+    [
+        "",
+        "yesterday",
+        "2026-13-01",
+        "2026-02-30",
+        "15.11.2026",
+        "2026-11-15 25:00:00",
+        "1",
+        "20261399",
+    ],
 )
 def test_other_forms_are_refused(text):
     with pytest.raises(InvalidInput):

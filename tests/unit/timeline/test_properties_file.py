@@ -10,7 +10,7 @@ from lakedex.config import format_properties, parse_properties, table_checksum
 from lakedex.errors import CorruptFile, TableNotFound, UnsupportedFeature, VersionMismatch
 from lakedex.storage.local import LocalStorage
 from lakedex.timeline import load_table_config, update_properties
-from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH
+from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH, _config_of
 
 PROPS = {
     "hoodie.table.name": "trips",
@@ -83,10 +83,24 @@ def test_a_wrong_checksum_is_corrupt(storage):
         update_properties(storage, {"a": "b"})
 
 
-def test_a_missing_checksum_is_accepted(storage):
+def test_a_missing_checksum_is_that_of_an_old_table_or_of_a_torn_file(storage):
     props = {key: value for key, value in PROPS.items() if "checksum" not in key}
+    old = {"hoodie.table.version": "6", "hoodie.timeline.layout.version": "1"}
+    storage.replace(PROPERTIES_PATH, text(props | old))
+    assert load_table_config(storage).version == 6
     storage.replace(PROPERTIES_PATH, text(props))
-    assert load_table_config(storage).version == 9
+    with pytest.raises(CorruptFile, match="checksum"):
+        load_table_config(storage)
+
+
+def test_no_part_of_a_file_is_taken_for_all_of_it(storage):
+    """What the rest says would be lost without a word: keys, merging, indexes."""
+    update_properties(storage, {"hoodie.table.ordering.fields": "ts"})
+    whole = storage.read(PROPERTIES_PATH)
+    for size in range(0, len(whole) - 1, 7):
+        with pytest.raises(CorruptFile):
+            _config_of(whole[:size], PROPERTIES_PATH)
+    assert _config_of(whole, PROPERTIES_PATH).ordering_fields == ("ts",)
 
 
 def test_a_file_that_is_being_written_is_read_when_it_is_whole(storage):

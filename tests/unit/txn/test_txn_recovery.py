@@ -134,6 +134,24 @@ def test_writers_without_heartbeat_are_judged_by_their_age(table: Path) -> None:
     assert not marked.exists()
 
 
+def test_a_savepoint_that_nobody_is_at_work_on_does_not_stay(table: Path) -> None:
+    """As a delete leaves it that was cut short, or a process that stood still in between."""
+    saved = timelines(table)[0].write_instants()[-1].requested_time
+    young = "20250101000000001"
+    pend(table, saved, ".savepoint.inflight")
+    pend(table, young, ".savepoint.inflight", age=10)
+    before = {file for file in tree(table) if "savepoint" not in file}
+    recover(table)
+    assert [each.requested_time for each in timelines(table)[0].pending()] == [saved, young]
+    for file in (table / ".hoodie/timeline").glob(f"{saved}*"):
+        os.utime(file, (1, 1))
+    recover(table)
+    data = timelines(table)[0]
+    assert [each.requested_time for each in data.pending()] == [young]
+    assert data.is_completed(saved)
+    assert before <= tree(table).keys()
+
+
 def test_pending_services_are_left_alone(table: Path) -> None:
     names = [f"{action}.requested" for action in ("compaction", "clustering", "indexing", "clean")]
     for number, name in enumerate(names):

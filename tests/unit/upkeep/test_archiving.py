@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import lakedex
+from lakedex.config import table_checksum
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.errors import InvalidInput
 from lakedex.storage.local import LocalStorage
@@ -189,7 +190,8 @@ def test_levels_are_merged_and_old_files_go(tmp_path):
 def load_table_config_for(storage: LocalStorage):
     storage.create(
         ".hoodie/hoodie.properties",
-        b"hoodie.table.name=t\nhoodie.table.version=9\nhoodie.timeline.layout.version=2\n",
+        b"hoodie.table.name=t\nhoodie.table.version=9\nhoodie.timeline.layout.version=2\n"
+        b"hoodie.table.checksum=%d\n" % table_checksum("t"),
     )
     return load_table_config(storage)
 

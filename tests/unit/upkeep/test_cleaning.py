@@ -229,6 +229,33 @@ def test_a_plan_that_somebody_left_is_carried_out_by_the_next_clean(past):
     table.holds()
 
 
+def test_a_clean_that_was_planned_before_a_savepoint_leaves_its_files(past):
+    """Ours carries the plan out before it keeps anything; that of another engine may not."""
+    table, patience = past("cow"), TransactionOptions()
+    saved, last = table.times[3], table.times[-1]
+    create_savepoint(table.lab.address, saved)
+    folder = Path(table.path) / ".hoodie/timeline"
+    files = {file: file.read_bytes() for file in folder.glob("*savepoint*")}
+    delete_savepoint(table.lab.address, saved)
+    instant = schedule_clean(table.lab.address, CleaningOptions(commits=2), patience)
+    for file, data in files.items():
+        file.write_bytes(data)
+    assert clean_table(table.lab.address, {RETAIN: "2"}).instants == (instant,)
+    assert table.as_of(saved) == table.states[saved]
+    # When the savepoint is gone, so are its files with the next clean.
+    delete_savepoint(table.lab.address, saved)
+    assert clean_table(table.lab.address, {RETAIN: "2"}).files > 0
+    later = schedule_clean(table.lab.address, CleaningOptions(commits=1), patience)
+    assert table.as_of(table.times[-2]) == table.states[table.times[-2]]
+    (folder / f"{later}.clean.inflight").write_bytes(b"")
+    with pytest.raises(InvalidInput, match="were cleaned"):
+        table.as_of(table.times[-2])
+    with pytest.raises(InvalidInput, match="were cleaned"):
+        create_savepoint(table.lab.address, table.times[-2])
+    assert lakedex.open(table.path).timeline.is_completed(later)
+    table.holds(last)
+
+
 def test_a_plan_that_cannot_be_read_is_dropped(past):
     # traps: B38
     table = past("cow")

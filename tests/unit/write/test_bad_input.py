@@ -93,6 +93,15 @@ def test_empty_key(path, history):
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "delete"])
+def test_key_that_is_too_long_for_the_record_index(path, history, verb):
+    if not history.shape.has_record_index:
+        return
+    rows = arrow_rows(history.shape, history.new_rows(2))
+    rows = changed(rows, "id", pa.array(["short", "k" * 40_000]))
+    refuse(path, verb, rows, "id", "row 1", "32767")
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "delete"])
 @pytest.mark.parametrize("column", ["id", "city"])
 def test_missing_key_or_partition_column(path, history, verb, column):
     rows = arrow_rows(history.shape, history.new_rows(3)).drop_columns([column])
@@ -206,15 +215,19 @@ def test_hidden_folder_of_the_table_is_no_partition(path, history):
         ({"hoodie.parquet.max.file.size": "many"}, ("hoodie.parquet.max.file.size", "many")),
         ({"hoodie.datasource.write.recordkey.field": "name"}, ("recordkey", "name")),
         ({"hoodie.table.name": "other"}, ("other", "judged")),
+        ({"hoodie.datasource.write.operation": "delete"}, ("operation='delete'", "upsert")),
+        ({"hoodie.parquet.max.file.size": 5}, ("hoodie.parquet.max.file.size='5'",)),
+        ({"hoodie.index.type": None}, ("hoodie.index.type", "NoneType")),
     ],
 )
 def test_unknown_or_contradicting_option(path, history, options, words):
     # traps: B29 B46 B57 (a writer that says otherwise than the table is refused)
     before = contents(path)
     rows = arrow_rows(history.shape, history.new_rows(2))
-    writer = TableWriter(StorageAddress.of(str(path)), LocalEngine(1), options)
     with pytest.raises(InvalidInput) as caught:
-        writer.upsert(ArrowRowSource(rows))
+        TableWriter(StorageAddress.of(str(path)), LocalEngine(1), options).upsert(
+            ArrowRowSource(rows)
+        )
     for word in words:
         assert word in str(caught.value)
     assert contents(path) == before

@@ -60,8 +60,8 @@ class Cities(Lab):
 
     def __init__(self, root: Path, kind: str = "cow", **options: str) -> None:
         super().__init__(root, kind, "GLOBAL_SIMPLE", schema=SCHEMA, **options)
-        for start in range(0, 24, 6):
-            self.insert(*(row(number) for number in range(start, start + 6)))
+        for first in range(0, 24, 6):
+            self.insert(*(row(number) for number in range(first, first + 6)))
 
     def insert(self, *rows: Row) -> None:
         self.writer.bulk_insert(source(rows, SCHEMA))

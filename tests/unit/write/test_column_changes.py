@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from functools import partial
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from lakedex.schema import parse_avro_record
 from lakedex.schema.column_changes import (
     Place,
     add_column,
+    allow_null,
     drop_column,
     move_column,
     rename_column,
@@ -129,3 +132,38 @@ def test_types_are_spelled_as_hudi_reads_them(tmp_path):
     assert spelled[:3] == ["timestamp", "local_timestamp_micros", "date"]
     assert spelled[3:5] == ["decimal_fixed(10, 2)[5]", "binary"]
     assert (spelled[5]["type"], spelled[5]["value"]["type"]) == ("map", "array")
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_values_are_converted_as_hudi_does(tmp_path, kind):
+    """Names of any script, as Hudi takes them; rows of every type that a column ever had."""
+    columns = pa.schema(
+        [
+            *[("id", pa.string()), ("p", pa.string()), ("ver", pa.int64())],
+            *[("Größe", pa.int64()), ("日", pa.date32()), ("m", pa.map_(pa.string(), pa.int32()))],
+            pa.field("must", pa.string(), nullable=False),
+        ]
+    )
+    lab = Lab(tmp_path, kind, schema=columns)
+    day = date(2024, 2, 29)
+
+    def told(key, size, at, members, must="x"):
+        more = {"Größe": size, "日": at, "m": members, "must": must}
+        return {"id": key, "p": "x", "ver": 1, **more}
+
+    lab.writer.insert(source([told("1", 11, day, [("a", 1)])], columns))
+    change = lab.writer.change_columns
+    change(partial(retype_column, path=["日"], dtype=pa.string()))
+    change(partial(retype_column, path=["Größe"], dtype=pa.float64()))
+    change(partial(retype_column, path=["m", "value"], dtype=pa.float64()))
+    change(partial(allow_null, path=["must"]))
+    own = [each for each in lakedex.open(lab.path).schema if not each.name.startswith("_hoodie_")]
+    second = told("2", 0.125, "2024-03-01", [("b", 0.5)], None)
+    lab.writer.upsert(source([second], pa.schema(own)))
+    change(partial(retype_column, path=["日"], dtype=pa.date32()))
+    change(partial(retype_column, path=["Größe"], dtype=pa.decimal128(6, 2)))
+    first = told("1", Decimal("11.00"), day, [("a", 1.0)])
+    second = told("2", Decimal("0.13"), date(2024, 3, 1), [("b", 0.5)], None)
+    lab.holds([first, second], "`Größe` > 1", "`日` = DATE '2024-02-29'", "must is null")
+    with pytest.raises(InvalidInput, match=r"m\.value is all that m holds"):
+        change(partial(rename_column, path=["m", "value"], name="v"))

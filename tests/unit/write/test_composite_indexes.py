@@ -10,7 +10,7 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.prune.report import Step
 from lakedex.services.clustering import cluster_table
@@ -266,8 +266,6 @@ def test_what_cannot_be_made_leaves_the_table_as_it_was(some_trips):
     for message, (name, columns) in refused.items():
         with pytest.raises(InvalidInput, match=message):
             create_index(some_trips.writer, name, columns)
-    with pytest.raises(UnsupportedFeature, match="several columns, in the background"):
-        create_index(some_trips.writer, "two", ("rider", "city"), wait=False)
     with pytest.raises(InvalidInput, match="has the index"):
         some_trips.writer.change_columns(lambda known: known.remove(known.get_field_index("rider")))
     assert sorted(str(path) for path in Path(some_trips.path).rglob("*")) == before

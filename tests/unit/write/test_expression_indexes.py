@@ -27,6 +27,7 @@ from lakedex.services.rolling_back import rollback_instant
 from lakedex.table.own_properties import read_own_properties
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
+from tests.support.index_lab import IndexLab
 from tests.support.write_lab import Lab, Row, source
 
 SCHEMA = pa.schema(
@@ -57,7 +58,7 @@ def row(number: int, ver: int = 1, *, name: str | None = "x", hours: int | None 
     }
 
 
-class Days(Lab):
+class Days(IndexLab):
     """A table whose loads are a day each, in two partitions."""
 
     def __init__(self, root: Path, kind: str = "cow", days: int = 4, **options: str) -> None:
@@ -71,23 +72,6 @@ class Days(Lab):
 
     def upsert(self, *rows: Row) -> None:
         self.writer.upsert(source(rows, SCHEMA))
-
-    def index(self, name: str, column: str, using: str = "", **options: str) -> None:
-        create_index(self.writer, name, column, using=using, options=options)
-
-    def files(self, predicate: str, zone: str = "UTC") -> int:
-        """How many files are read, after the rows were held against a full scan."""
-        told = ReadOptions(time_zone=zone, weighs_cost=False)
-        plain = ReadOptions(time_zone=zone, without_indexes={"all"})
-        table = lakedex.open(self.path, options=told)
-        found = table.to_arrow(predicate, ["id"])["id"].to_pylist()
-        scanned = lakedex.open(self.path, options=plain).to_arrow(predicate, ["id"])
-        assert sorted(found) == sorted(scanned["id"].to_pylist()), predicate
-        return len(table.explain(predicate).files)
-
-    def verified(self) -> None:
-        report = lakedex.open(self.path).verify()
-        assert report.ok, report
 
 
 def files_of(path: str) -> dict[str, bytes]:
@@ -346,8 +330,15 @@ def test_the_column_of_an_index_stays_as_it_is(tmp_path):
         ("name", "", {"expr": "hour"}, InvalidInput, "cannot be indexed by hour"),
         ("ts", "", {"expr": "date_format"}, InvalidInput, "needs the option 'format'"),
         ("ts", "", {"expr": "date_format", "format": "YYYY"}, InvalidInput, "'YYYY'"),
-        ("ts", "bloom_filters", DAY, UnsupportedFeature, "time zone"),
+        (
+            "ts",
+            "bloom_filters",
+            {"expr": "to_date"},
+            UnsupportedFeature,
+            "neither text nor a whole",
+        ),
         ("nope", "", {"expr": "upper"}, InvalidInput, "no column 'nope'"),
+        ("ts", "", DAY | {ZONE: "PST"}, InvalidInput, "the time zone 'PST' of the session"),
         ("name", "", {"expr": "substring", "pos": "a", "len": "1"}, InvalidInput, "no number"),
         ("substring(name, ver, 1)", "", {}, InvalidInput, "must be a constant"),
         ("uuid()", "", {}, UnsupportedFeature, "the function 'uuid'"),
@@ -370,7 +361,10 @@ def test_files_from_before_the_column_are_always_read(tmp_path):
     lab.writer.bulk_insert(source([old], narrow))
     lab.writer.bulk_insert(source([row(2, name="bob")], SCHEMA))
     create_index(lab.writer, "up", "name", options={"expr": "upper"})
+    create_index(lab.writer, "low", "name", using="bloom_filters", options={"expr": "lower"})
+    create_index(lab.writer, "cut", "left(trim(name), 2)")
     told = lakedex.open(lab.path, options=ReadOptions(weighs_cost=False))
+    assert told.verify().ok
     assert len(told.explain("upper(name) = 'ANN'").files) <= 1
     assert [each["id"] for each in lab.rows("upper(name) is null")] == ["k00000"]
     assert [each["id"] for each in lab.rows("upper(name) = 'BOB'")] == ["k00002"]

@@ -1,15 +1,13 @@
-"""kill -9 of real processes at every change of a file that a commit makes, and at random times.
+"""kill -9 of real processes at every change of a file that a commit makes.
 
 After each kill the table opens, holds all and only completed commits, verifies clean, and the
 next write succeeds and leaves nothing behind of the dead one. A default run takes a sample of the
-kill points; LAKEDEX_KILLS=all takes every one, and LAKEDEX_RANDOM_KILLS sets how many die at
-random times.
+kill points; LAKEDEX_KILLS=all takes every one. Kills at random times are in `test_random_kills`.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import time
@@ -23,22 +21,19 @@ import lakedex
 from lakedex.errors import TableNotFound
 from lakedex.index.windowed.store import FOLDER
 from lakedex.storage.address import StorageAddress
-from lakedex.storage.paths import is_side_file
 from tests.support import killing
 from tests.support.history import Commit, History, create, writer_of
 from tests.support.killing import DieAt, Watch, changes_of, finish, finish_killed, start
+from tests.support.leftovers import assert_nothing_left
 from tests.support.row_model import Model, assert_holds
 from tests.support.write_jobs import make_table, write_one
 from tests.support.write_shapes import Shape
 
 EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 POINTS_A_SCENARIO = 12
-RANDOM_KILLS = int(os.environ.get("LAKEDEX_RANDOM_KILLS", "12"))
 COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 MOR = Shape("mor", "BLOOM", "simple")
 WINDOWED = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "daily", 2)
-DATA_FILE = re.compile(r".*_([0-9]{17,})(?:\.parquet|\.hfile|\.log\..*)")
-LEFT_OVER_FOLDERS = (".temp", ".heartbeat", ".lakedex/spill", ".lakedex/writers")
 
 
 @dataclass(frozen=True)
@@ -229,54 +224,6 @@ def assert_unharmed(scene: Scene, path: str, where: str) -> None:
 def completed(path: str) -> int:
     """How many writes completed."""
     return len(lakedex.open(path).timeline.write_instants())
-
-
-def assert_nothing_left(path: Path) -> None:
-    """Every data file belongs to a completed write, and no help file is left."""
-    for root in (path, path / ".hoodie/metadata"):
-        timeline = lakedex.open(str(root)).timeline
-        done = {instant.requested_time for instant in timeline.write_instants()}
-        assert not timeline.pending(), root
-        for file in root.rglob("*"):
-            inside = file.relative_to(root)
-            if inside.parts[0] == ".hoodie" or is_side_file(file.name) or not file.is_file():
-                continue
-            found = DATA_FILE.fullmatch(file.name)
-            if found is None:
-                assert file.name == ".hoodie_partition_metadata", inside
-            else:
-                assert found.group(1) in done, f"{inside} is of no completed write"
-        for folder in LEFT_OVER_FOLDERS:
-            left = [file for file in (root / ".hoodie" / folder).rglob("*") if file.is_file()]
-            assert not left, left
-
-
-def test_writes_killed_at_random_times_are_whole_or_nothing(tmp_path):
-    scenes = [
-        cow_upsert(tmp_path / "cow" / "table"),
-        mor_upsert_and_compaction(tmp_path / "mor" / "table"),
-    ]
-    # The first child waits for the server that it is forked from.
-    seconds_of(scenes[0], tmp_path / "timed")
-    lengths = [seconds_of(scene, tmp_path / "timed") for scene in scenes]
-    draw = random.Random(os.environ.get("LAKEDEX_SEED"))
-    for number in range(RANDOM_KILLS):
-        scene = scenes[number % len(scenes)]
-        arguments = copied(scene, tmp_path / "killed")
-        child = start(write_one, *arguments)
-        moment = draw.random() * lengths[number % len(scenes)]
-        time.sleep(moment)
-        child.kill()
-        finish(child)
-        assert_unharmed(scene, arguments[1], f"after {moment:.3f} s")
-
-
-def seconds_of(scene: Scene, folder: Path) -> float:
-    """How long the write takes in a process of its own, here and now."""
-    arguments = copied(scene, folder)
-    begun = time.monotonic()
-    assert finish(start(write_one, *arguments)) == 0
-    return time.monotonic() - begun
 
 
 def test_a_table_whose_making_is_killed_can_be_made_again(tmp_path):

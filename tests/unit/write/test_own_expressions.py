@@ -21,7 +21,8 @@ from lakedex.services.rolling_back import rollback_instant
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.upkeep.cleaning import clean_table
-from tests.support.write_lab import Lab, Row, source
+from tests.support.index_lab import IndexLab
+from tests.support.write_lab import Row, source
 
 SCHEMA = pa.schema(
     [
@@ -55,8 +56,10 @@ def row(number: int, ver: int = 1, **changes: object) -> Row:
     }
 
 
-class Batches(Lab):
+class Batches(IndexLab):
     """A table of four loads, a file for each in both partitions."""
+
+    unasked = frozenset({"column_stats"})
 
     def __init__(self, root: Path, kind: str = "cow", loads: int = 4, **options: str) -> None:
         super().__init__(root, kind, "GLOBAL_SIMPLE", schema=SCHEMA, **options)
@@ -65,21 +68,8 @@ class Batches(Lab):
                 source([row(n) for n in range(10 * load, 10 * load + 10)], SCHEMA)
             )
 
-    def index(self, name: str, expression: str, using: str = "", **options: str) -> None:
-        create_index(self.writer, name, expression, using=using, options=options)
-
     def upsert(self, *rows: Row) -> None:
         self.writer.upsert(source(rows, SCHEMA))
-
-    def files(self, predicate: str, zone: str = "UTC") -> int:
-        """How many files are read, after the rows were held against a full scan."""
-        told = ReadOptions(time_zone=zone, weighs_cost=False, without_indexes={"column_stats"})
-        plain = ReadOptions(time_zone=zone, without_indexes={"all"})
-        table = lakedex.open(self.path, options=told)
-        found = table.to_arrow(predicate, ["id"])["id"].to_pylist()
-        scanned = lakedex.open(self.path, options=plain).to_arrow(predicate, ["id"])
-        assert sorted(found) == sorted(scanned["id"].to_pylist()), predicate
-        return len(table.explain(predicate).files)
 
     def reason(self, predicate: str, index: str) -> str:
         table = lakedex.open(self.path, options=ReadOptions(weighs_cost=False))
@@ -103,7 +93,7 @@ EXPRESSIONS = [
     ("year(to_date(day))", "year(cast(day as date)) = 2022", 2),
     ("year(to_date(day))", "year(day) between 2022 and 2023", 4),
     ("date_format(date_add(at, 1), 'yyyy-MM')", "date_format(date_add(at, 1), 'yyyy-MM') > '2'", 0),
-    ("concat(name, '-', p)", "name || '-' || p = 'Bob-2 -p1'", 8),
+    ("concat(name, '-', p)", "name || '-' || p = 'Bob-2 -p1'", 1),
     ("concat(name, '-', p)", "concat(name, '-', p) = 'Bob-2 -p1'", 1),
     ("price * qty", "price * qty > 9.5", 2),
     ("price * qty", "price * cast(qty as double) = 3.0", 2),
@@ -293,7 +283,6 @@ WRONG: list[tuple[str, type[LakedexError], str]] = [
     ("name * 2", InvalidInput, "takes numbers"),
     ("lower(trim(qty))", InvalidInput, "takes a text"),
     ("coalesce(name, qty)", InvalidInput, "several types"),
-    ("cast(price as int) + 1", UnsupportedFeature, "a cast of DOUBLE to INT"),
     ("upper(cast(price as string))", UnsupportedFeature, "a cast of DOUBLE to STRING"),
     ("upper(regexp_extract(name, '(?i)b', 0))", InvalidInput, r"begins with '\(\?'"),
     ("upper(regexp_replace(name, 'b*', 'x'))", InvalidInput, "matches nothing at all"),
@@ -320,7 +309,7 @@ def test_options_may_hold_the_expression_or_a_function_of_the_columns(tmp_path):
         create_index(table.writer, "c", "qty", options={"expr": "price * 3"})
     with pytest.raises(UnsupportedFeature, match="the option 'format'"):
         create_index(table.writer, "c", "price", options={"expr": "abs", "format": "x"})
-    with pytest.raises(UnsupportedFeature, match="bloom filters of price \\* 3"):
+    with pytest.raises(UnsupportedFeature, match="bloom filters of price \\* 3, which is DOUBLE"):
         create_index(table.writer, "c", "price * 3", using="bloom_filters")
 
 
@@ -349,7 +338,7 @@ def test_functions_of_hudi_with_texts_as_options(tmp_path):
 
 OPTIONS = {
     "hoodie.metadata.index.expression.column": "name",
-    "hoodie.metadata.index.expression.options": "expr='substring', pos=1, len='2'",
+    "hoodie.metadata.index.expression.options": "expr='substring',pos=1, len=2",
     "hoodie.index.name": "start",
     "hoodie.expression.index.type": "COLUMN_STATS",
 }
@@ -365,6 +354,7 @@ def test_write_options_make_an_index_as_hudi_spells_it(tmp_path):
     for name, value, message in (
         ("options", "expr='nope'", "the function 'nope'"),
         ("options", "expr 'upper'", "no list of options"),
+        ("options", "expr='upper',", "no list of options"),
         ("options", "format='x'", "has no expr"),
         ("column", "nope", "no column 'nope'"),
     ):

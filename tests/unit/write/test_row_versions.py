@@ -85,3 +85,52 @@ def test_of_several_ordering_columns_a_delete_has_all_or_none() -> None:
     with pytest.raises(InvalidInput, match="'v' is null in 1 of 1 rows"):
         unversioned_deletes(rows.slice(0, 1), ["u", "v"])
     assert unversioned_deletes(rows, []).tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "GLOBAL_RECORD_LEVEL_INDEX"])
+def test_an_ordering_field_may_lie_inside_a_struct(tmp_path: Path, kind: str, index: str) -> None:
+    inner = pa.struct([("ver", pa.int64()), ("sub", pa.int32())])
+    schema = pa.schema([("id", pa.string()), ("p", pa.string()), ("s", inner)])
+    lab = Lab(tmp_path, kind, index, schema=schema, ordering=("s.ver", "s.sub"))
+
+    def versions(*rows: tuple[str, str, int, int]) -> list[dict]:
+        return [{"id": key, "p": p, "s": {"ver": ver, "sub": sub}} for key, p, ver, sub in rows]
+
+    lab.writer.upsert(
+        source(versions(("a", "p", 5, 1), ("a", "p", 4, 9), ("b", "p", 5, 1)), schema)
+    )
+    lab.writer.upsert(source(versions(("a", "p", 5, 0), ("b", "p", 5, 2)), schema))
+    lab.writer.upsert(source(versions(("c", "p", 1, 1)), schema))
+    expected = versions(("a", "p", 5, 1), ("b", "p", 5, 2), ("c", "p", 1, 1))
+    lab.holds(expected)
+    if index.startswith("GLOBAL"):
+        # A partition move that comes too late, and one that does not.
+        lab.writer.upsert(source(versions(("a", "q", 4, 0), ("b", "q", 6, 0)), schema))
+        expected = versions(("a", "p", 5, 1), ("b", "q", 6, 0), ("c", "p", 1, 1))
+        lab.holds(expected)
+    without = [{"id": "d", "p": "p", "s": None}]
+    with pytest.raises(InvalidInput, match=r"the ordering column 's\.ver' is null in 1 of 1 rows"):
+        lab.writer.upsert(source(without, schema))
+    lab.writer.delete(source([{"id": "c", "p": "p", "s": None}], schema))
+    lab.holds(expected[:2])
+
+
+def test_a_record_that_is_not_moved_keeps_its_partition_inside_a_struct(tmp_path: Path) -> None:
+    inner = pa.struct([("city", pa.string()), ("n", pa.int32())])
+    schema = pa.schema([("id", pa.string()), ("ver", pa.int64()), ("s", inner)])
+    stays = {"hoodie.record.index.update.partition.path": "false"}
+    lab = Lab(tmp_path, "mor", "RECORD_INDEX", schema=schema, partition="s.city", properties=stays)
+    cities = [("a", 1, "oslo"), ("b", 1, "rio"), ("c", 1, None)]
+    rows = [{"id": key, "ver": ver, "s": {"city": city, "n": 1}} for key, ver, city in cities]
+    lab.writer.upsert(source(rows, schema))
+    changes = [
+        {"id": "a", "ver": 2, "s": {"city": "lima", "n": 2}},
+        {"id": "b", "ver": 2, "s": None},
+        {"id": "c", "ver": 2, "s": {"city": "lima", "n": 2}},
+    ]
+    lab.writer.upsert(source(changes, schema))
+    changes[0]["s"] = {"city": "oslo", "n": 2}
+    changes[1]["s"] = {"city": "rio", "n": None}
+    changes[2]["s"] = {"city": None, "n": 2}
+    lab.holds(changes, "s.city = 'oslo'", "s.city is null")

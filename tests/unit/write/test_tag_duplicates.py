@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakedex.write import tag_stage
 from lakedex.write.rows import DELETE, KEY, PARTITION
+from lakedex.write.tag import portions
 from lakedex.write.tag.duplicates import deduplicate
+from tests.support.write_lab import Lab, row, source
 
 
 def rows(values: list, value_type: pa.DataType, deletes: list[bool] | None = None) -> pa.Table:
@@ -77,9 +81,9 @@ def test_against_a_dictionary() -> None:
     table = pa.concat_tables([table.slice(0, 7000), table.slice(7000)])
     for per_partition in (False, True):
         best: dict[tuple[str, str], tuple[int, int]] = {}
-        for row in table.to_pylist():
-            key = (row[KEY], row[PARTITION] if per_partition else "")
-            best[key] = max(best.get(key, (-1, -1)), (row["v"], row["at"]))
+        for each in table.to_pylist():
+            key = (each[KEY], each[PARTITION] if per_partition else "")
+            best[key] = max(best.get(key, (-1, -1)), (each["v"], each["at"]))
         found = deduplicate(table, ["v"], per_partition=per_partition)
         assert found["at"].to_pylist() == sorted(at for _, at in best.values())
 
@@ -88,3 +92,30 @@ def test_unique_rows_are_not_copied() -> None:
     table = rows([1], pa.int64())
     assert deduplicate(table, ["v"], per_partition=False) is table
     assert deduplicate(table.slice(0, 0), ["v"], per_partition=True).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "index"), [("cow", "SIMPLE"), ("mor", "GLOBAL_RECORD_LEVEL_INDEX")]
+)
+def test_no_more_rows_are_held_at_a_time_than_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, index: str
+) -> None:
+    most, held = 8192, []
+
+    def watched(rows: pa.Table, ordering: tuple[str, ...], *, per_partition: bool) -> pa.Table:
+        held.append(rows.nbytes)
+        return deduplicate(rows, ordering, per_partition=per_partition)
+
+    for module in (tag_stage, portions):
+        monkeypatch.setattr(module, "PORTION_BYTES", most)
+    monkeypatch.setattr(tag_stage, "deduplicate", watched)
+    lab = Lab(tmp_path, kind, index)
+    first = [row(f"k{n}", f"p{n % 3}", 1, float(n)) for n in range(2000)]
+    lab.writer.upsert(source(first))
+    # Every key three times, its newest version in the middle.
+    changes = [row(f"k{n}", f"p{n % 3}", version, 0.5) for version in (2, 4, 3) for n in range(900)]
+    lab.writer.upsert(source(changes))
+    assert sum(held) > 10 * most
+    assert max(held) < 2 * most
+    newest = [row(f"k{n}", f"p{n % 3}", 4, 0.5) for n in range(900)]
+    lab.holds([*newest, *first[900:]], "id = 'k7'")

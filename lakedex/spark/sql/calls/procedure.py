@@ -129,7 +129,7 @@ def named(value: Any) -> list[str]:  # noqa: ANN401 - a text or nothing
 
 def options_of(context: Context, values: Values) -> dict[str, str]:
     """The session's write options, and over them those of the call: `key=value,key=value`."""
-    found = context.write_options()
+    found = context.write_options(table_of(context, values))
     for entry in named(values.get("options")):
         name, mark, value = entry.partition("=")
         if not mark:

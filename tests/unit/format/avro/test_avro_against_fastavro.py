@@ -196,6 +196,10 @@ def test_a_choice_of_columns_gives_the_same_as_all_columns(table, choice):
     assert part.schema.names == [name for name in names if name in wanted]
     for name in part.schema.names:
         assert part.column(name).equals(whole.column(name))
+    leading = decode_records(
+        parsed, data, offsets[:-1], offsets[1:], columns=wanted, leading=True, path="x"
+    )
+    assert leading.equals(part)
 
 
 @given(tables())

@@ -1,0 +1,95 @@
+"""Timeline files that cannot be read and that nothing is lost with: plans, and lists of archives.
+
+A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
+clean did stands in its plan too. The manifest of the archived timeline names files that are there,
+and is written anew. What a completed commit or an archive said is known to nobody else: that is
+named, and stays.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from lakedex.errors import CorruptFile, FileMissing, UnsafePath
+from lakedex.services.verifying.timeline_files import read_completed
+from lakedex.storage.address import StorageAddress
+from lakedex.timeline import Action, Instant, State, Timeline, file_name, load_table_config
+from lakedex.timeline.clean_plan import clean_metadata
+from lakedex.timeline.history_writer import restore_manifest
+from lakedex.timeline.lsm_history import LsmHistory
+from lakedex.txn.begin import locked_table
+from lakedex.txn.lock import open_lock
+from lakedex.txn.recovery import is_being_run
+from lakedex.txn.rollback import LockedTable, forget, roll_back
+from lakedex.txn.rollback_files import remove_instant
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import read_clean_plan
+
+_LAYOUT_WITH_MANIFESTS = 2
+_log = logging.getLogger("lakedex")
+
+
+def mend_timeline(address: StorageAddress) -> bool:
+    """Put right what can be; whether there was anything."""
+    storage, patience = address.open(), TransactionOptions()
+    with open_lock(storage, patience.lock) as lock:
+        config = load_table_config(storage)
+        is_mended = False
+        if config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
+            try:
+                LsmHistory(storage, config.history_folder).files()
+            except (CorruptFile, FileMissing) as error:
+                _log.warning("the archived timeline is listed anew: %s", error)
+                restore_manifest(storage, config.history_folder)
+                is_mended = True
+        table = locked_table(storage, lock, patience.heartbeat)
+        timeline = table.timeline()
+        for instant in timeline.completed():
+            is_mended = _mend_clean(table, timeline, instant) or is_mended
+        for instant in timeline.pending_of(*_PLANS):
+            if _is_readable(timeline, instant) or is_being_run(table, instant):
+                continue
+            _log.warning("the plan %s cannot be read, it goes", instant.requested_time)
+            if instant.state is State.REQUESTED:
+                remove_instant(storage, config, instant.requested_time, instant.action)
+                forget(storage, instant.requested_time)
+            else:
+                roll_back(table, instant, drops_plan=True)
+            is_mended = True
+    return is_mended
+
+
+def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
+    """Write what a completed clean did anew, by its plan; whether that was needed and possible."""
+    if instant.action is not Action.CLEAN:
+        return False
+    time = instant.requested_time
+    try:
+        read_completed(timeline, instant)
+    except CorruptFile as error:
+        try:
+            plan = read_clean_plan(timeline, time)
+        except (CorruptFile, FileMissing, UnsafePath):
+            return False
+        _log.warning("the clean %s is written anew by its plan: %s", time, error)
+        data = clean_metadata(plan, time, plan.files, 0, plan.partitions)
+        name = file_name(instant, timeline.config.timeline_layout)
+        table.check()
+        table.storage.replace(f"{timeline.config.timeline_folder}/{name}", data)
+        return True
+    return False
+
+
+_PLANS = {
+    Action.COMPACTION: Timeline.compaction_plan,
+    Action.LOGCOMPACTION: Timeline.compaction_plan,
+    Action.CLUSTERING: Timeline.requested_replace,
+}
+
+
+def _is_readable(timeline: Timeline, instant: Instant) -> bool:
+    try:
+        _PLANS[instant.action](timeline, instant.requested_time)
+    except (CorruptFile, FileMissing):
+        return False
+    return True

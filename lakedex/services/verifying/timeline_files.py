@@ -1,0 +1,63 @@
+"""The files of a timeline: what readers cannot do without, and what tells of completed instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.table import Snapshot
+from lakedex.timeline import Action, Instant, PlanKind, Timeline, file_name, read_plan
+from lakedex.timeline.lsm_history import LsmHistory
+
+_LAYOUT_WITH_MANIFESTS = 2
+_KINDS = {
+    Action.CLEAN: PlanKind.CLEAN_METADATA,
+    Action.SAVEPOINT: PlanKind.SAVEPOINT_METADATA,
+    Action.RESTORE: PlanKind.RESTORE_METADATA,
+}
+"""What is asked for later of instants that are no writes."""
+
+
+def check_timeline(snapshot: Snapshot) -> None:
+    """Look at what readers and writers need of the timeline: plans that pend, the list of archives.
+
+    Raises:
+        CorruptFile: one cannot be read.
+        FileMissing: one is gone.
+    """
+    _ = snapshot.visibility
+    for instant in snapshot.timeline.pending_of(Action.CLUSTERING):
+        with suppress(FileMissing):  # taken back, or done, since the timeline was read
+            snapshot.timeline.requested_replace(instant.requested_time)
+    if snapshot.config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
+        LsmHistory(snapshot.storage, snapshot.config.history_folder).files()
+
+
+def unreadable_files(snapshot: Snapshot) -> Iterator[str]:
+    """Why files of completed instants, active or archived, cannot be read."""
+    timeline = snapshot.timeline
+    for instant in timeline.completed():
+        try:
+            read_completed(timeline, instant)
+        except CorruptFile as error:
+            yield str(error)
+        except FileMissing:
+            continue  # archived, or taken back, since the timeline was read
+    try:
+        timeline.archived.instants()
+    except (CorruptFile, FileMissing) as error:
+        yield str(error)
+
+
+def read_completed(timeline: Timeline, instant: Instant) -> None:
+    """Read the file of a completed instant.
+
+    Raises:
+        CorruptFile: it does not hold what it should.
+    """
+    if instant.action.is_write:
+        timeline.commit_metadata(instant)
+    elif instant.action in _KINDS:
+        path = file_name(instant, timeline.config.timeline_layout)
+        read_plan(_KINDS[instant.action], timeline.read(instant), path=path)

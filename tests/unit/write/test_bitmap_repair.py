@@ -1,0 +1,95 @@
+"""Bitmap indexes that are damaged, or whose build was killed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import lakedex
+from lakedex.engine import LocalEngine
+from lakedex.index.bitmap.definitions import ROOT, bitmap_definitions
+from lakedex.index.bitmap.merging import pairs_of
+from lakedex.index.bitmap.noting import BitmapTaker
+from lakedex.index.bitmap.run import encode_run
+from lakedex.index.bitmap.store import list_runs, read_heads
+from lakedex.index.definitions import IndexDefinition
+from lakedex.services.index_creating import create_index
+from lakedex.services.index_dropping import drop_index
+from lakedex.services.repairing.runner import repair_table
+from lakedex.storage.address import StorageAddress
+from lakedex.txn.bitmap_builders import name_builder
+from lakedex.upkeep.cleaning import clean_table
+from lakedex.write.verbs import TableWriter
+from tests.support.killing import DieAt, finish, start
+from tests.unit.write.test_bitmap_indexes import BITMAP, Cities, row
+
+
+def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatch):
+    table = Cities(tmp_path)
+    table.index("c", "city")
+    storage = table.address.open()
+    definition = bitmap_definitions(table.writer.snapshot().config)["bitmap_index_c"]
+    before = {run.name for run in table.runs()}
+    head = read_heads(storage, list_runs(storage, definition))[0]
+    values, numbers = pairs_of(storage, head)
+    bad = pc.if_else(pa.array(numbers == 0), pa.scalar("wrong"), values)
+    Path(table.path, head.path).write_bytes(encode_run(bad, numbers, head.files))
+    report = lakedex.open(table.path).verify()
+    path = "/".join(head.files[name][0].as_py() for name in ("partition", "name"))
+    assert {each.entries for each in report.problems} == {(path,)}
+    read: list[object] = []
+    monkeypatch.setattr(BitmapTaker, "add_to", _noting(read, BitmapTaker.add_to))
+    done = repair_table(table.writer)
+    assert done.ok
+    assert (done.repaired, done.rebuilt) == ({"bitmap_index_c": len(report.problems)}, ())
+    assert read == [path]
+    assert before <= {run.name for run in table.runs()}
+    # A run that cannot be read goes alone.
+    table.upsert(row(300, city="bern"))
+    newest = max(table.runs(), key=lambda run: run.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[:-30])
+    read.clear()
+    assert repair_table(table.writer).rebuilt == ()
+    assert len(read) == 1
+    assert table.left("city = 'bern'") == 1
+    table.verified()
+
+
+def _noting(read: list[object], add_to):  # type: ignore[no-untyped-def]
+    def add(self, target, partition, file, rows, size):  # type: ignore[no-untyped-def]
+        read.append(f"{partition}/{file}")
+        add_to(self, target, partition, file, rows, size)
+
+    return add
+
+
+def _build(path: str) -> None:
+    """A job for a process of its own."""
+    create_index(TableWriter(StorageAddress.of(path), LocalEngine(1)), "c", "city", using=BITMAP)
+
+
+def test_a_clean_removes_what_a_killed_build_left(tmp_path):
+    table = Cities(tmp_path)
+    death = DieAt(text="replace .hoodie/hoodie.properties")
+    assert finish(start(_build, table.path, watch=death)) == -9
+    assert table.runs()
+    clean_table(table.address)
+    assert not table.runs()
+    assert not [*Path(table.path, ROOT).glob("*")]
+    # One that a process is at work on stays.
+    definition = replace(bitmap(table), options={"lakedex.folder": "a" * 32})
+    storage = table.address.open()
+    name_builder(storage, definition)
+    storage.create(f"{ROOT}/{'a' * 32}/run-1.parquet", b"")
+    clean_table(table.address)
+    assert len(table.runs()) == 1
+
+
+def bitmap(table: Cities) -> IndexDefinition:
+    table.index("c", "city")
+    found = bitmap_definitions(table.writer.snapshot().config)["bitmap_index_c"]
+    drop_index(table.address, "c", table.writer.target().patience)
+    return found
