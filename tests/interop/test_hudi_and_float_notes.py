@@ -54,7 +54,7 @@ def test_a_file_that_hudi_writes_anew_has_no_note(spark, tmp_path):  # traps: B1
     questions = ("d > 6", "d = 0", "d < -1", "d > -3 AND d < 1")
     for question in questions:
         ids = sorted(lakedex.open(lab.path).to_arrow(question, ["id"])["id"].to_pylist())
-        assert ask(spark, lab.path, question, skipping=False).ids == ids
+        assert ask(spark, lab.path, question, skipping=False).ids == ids, question
         assert ask(spark, lab.path, question).ids == ids, question
     changed = spark.createDataFrame(
         [("zero0", "zero", 2, math.nan)], "id string, p string, ver long, d double"
