@@ -22,23 +22,28 @@ ENGINES = {"lakedex": None, "lakedex-mor": FLAT}
 """What an upsert may cost on a table of ten times the rows."""
 
 
-def upsert_seconds(engine: str, rows: int, batch: int) -> float:
+def upserts(engine: str, rows: int, batch: int) -> tuple[float, dict[str, float]]:
+    """The median of the seconds of some upserts, and the steps of the last one."""
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), rows, PARTS, batch)
-        return statistics.median(measured(engine, Path(folder))["upserts"])
+        answer = measured(engine, Path(folder))
+        return statistics.median(answer["upserts"]), answer["steps"]
 
 
 def measure(quick: bool) -> Iterator[Figure]:
     small, large = (30_000, 300_000) if quick else (300_000, 3_000_000)
     batch = BATCH // 10 if quick else BATCH
     for engine, goal in ENGINES.items():
-        before = upsert_seconds(engine, small, batch)
-        after = upsert_seconds(engine, large, batch)
+        before, steps = upserts(engine, small, batch)
+        after, later_steps = upserts(engine, large, batch)
         what = f"upsert of {batch:,} rows, {engine}"
         yield Figure(f"{what}, {small:,} rows", before, "s")
         yield Figure(f"{what}, {large:,} rows", after, "s")
         yield Figure(f"{what}, ten times the rows", after / before, "times", goal)
-        seconds = upsert_seconds(engine, small, SMALL)
+        for step, seconds in later_steps.items():
+            more = seconds - steps.get(step, 0.0)
+            yield Figure(f"{what}, ten times the rows add to {step}", more, "s")
+        seconds, _ = upserts(engine, small, SMALL)
         yield Figure(f"upsert of {SMALL} rows, {engine}, {small:,} rows", seconds, "s", 2.0)
 
 

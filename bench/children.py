@@ -23,5 +23,9 @@ def answer_of(script: str, *arguments: object) -> dict:
         timeout=PATIENCE_SECONDS,
     )
     if done.returncode:
-        raise RuntimeError(f"{script} {arguments[0]} failed: {done.stderr[-2000:]}")
+        causes = [
+            line for line in done.stderr.splitlines() if "Error" in line or "Caused by" in line
+        ]
+        told = "\n".join([*causes[:5], done.stderr[-2000:]])
+        raise RuntimeError(f"{script} {arguments[0]} failed: {told}")
     return json.loads(done.stdout.splitlines()[-1])

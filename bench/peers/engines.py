@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import lakedex
@@ -93,6 +95,8 @@ class Hudi(Engine):
         "spark.sql.catalog.spark_catalog": HUDI_CATALOG,
     }
     kind = "COPY_ON_WRITE"
+    more: Mapping[str, str] = MappingProxyType({})
+    """Options beside those of every write."""
 
     def _write(self, rows: Any, operation: str, mode: str) -> None:
         options = {
@@ -108,6 +112,7 @@ class Hudi(Engine):
             "hoodie.index.type": "RECORD_INDEX",
             "hoodie.bulkinsert.shuffle.parallelism": "2",
             "hoodie.upsert.shuffle.parallelism": "2",
+            **self.more,
         }
         rows.write.format("hudi").options(**options).mode(mode).save(self.folder)
 
