@@ -8,7 +8,7 @@ slices is never complemented: a slice can hold rows for a predicate and for its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -81,6 +81,12 @@ class Question:
     """Seconds: an index that takes longer for sure need not look at the predicate."""
     without: frozenset[str] = frozenset()
     """Names and kinds of indexes that are not asked."""
+
+    def mask_of(self, groups: Collection[FileSliceId]) -> Mask:
+        """Which of the slices are of these file groups."""
+        names = {each.file_id for each in groups}
+        found = [each.file_id in names and each.id in groups for each in self.slices]
+        return np.array(found, dtype=np.bool_)
 
     @property
     def keys_are_located(self) -> bool:

@@ -187,10 +187,14 @@ def _union(node: AvroUnion, lanes: Lanes, place: Place, validity: pa.Buffer | No
 def _member_union(node: AvroUnion, branch: I64, lanes: Lanes, place: Place) -> pa.Array:
     """A union of several types: a struct with one member for each."""
     children = []
+    counts = np.bincount(branch, minlength=len(node.branches))
     for number, inner in node.members:
+        if not counts[number]:
+            empty = to.empty_rows(arrow_type(inner), place.rows, lanes.source, valid=False)
+            children.append(empty)
+            continue
         chosen = np.flatnonzero(branch == number)
-        validity = place.only(chosen)
-        children.append(_some(inner, lanes, chosen, place, validity))
+        children.append(_some(inner, lanes, chosen, place, place.only(chosen)))
     null = node.null_branch
     struct_validity = None if null is None else place.validity(branch != null)
     return to.struct(arrow_type(node), children, place.rows, struct_validity)

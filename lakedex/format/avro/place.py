@@ -8,6 +8,7 @@ Rows without a value hold zeros; whether they are null is said by the level that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.format.avro.lanes import I64, Lanes, Mask, Source
 
 _MAX_INT32 = 2**31 - 1
+_WIDTH = 16
+"""No value of a type that has a width of its own is wider."""
+_FEW_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +146,30 @@ def empty_rows(dtype: pa.DataType, rows: int, source: Source, *, valid: bool = T
 
     All buffers are one block of zeros, so a wide type costs no more than a narrow one.
     """
-    width = 16
-    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > width:
+    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > _WIDTH:
         source.spend_cells(rows * (dtype.byte_width // 8))
-    zeros = pa.py_buffer(np.zeros((rows + 1) * width, np.uint8))
+    if rows <= _FEW_ROWS and (known := _few_empty_rows(dtype, valid=valid)) is not None:
+        return known.slice(0, rows)
+    zeros = pa.py_buffer(np.zeros((rows + 1) * _WIDTH, np.uint8))
     return _zero_rows(dtype, rows, zeros, valid=valid)
+
+
+@lru_cache(maxsize=128)
+def _few_empty_rows(dtype: pa.DataType, *, valid: bool) -> pa.Array | None:
+    """Made once: small reads of wide unions would do little else than make them.
+
+    None for types with fixed values of any length, of which a file says how much memory they take.
+    """
+    if _has_fixed(dtype):
+        return None
+    zeros = pa.py_buffer(np.zeros((_FEW_ROWS + 1) * _WIDTH, np.uint8))
+    return _zero_rows(dtype, _FEW_ROWS, zeros, valid=valid)
+
+
+def _has_fixed(dtype: pa.DataType) -> bool:
+    if pa.types.is_fixed_size_binary(dtype):
+        return True
+    return any(_has_fixed(dtype.field(number).type) for number in range(dtype.num_fields))
 
 
 def _zero_rows(dtype: pa.DataType, rows: int, zeros: pa.Buffer, *, valid: bool) -> pa.Array:
@@ -162,7 +185,7 @@ def _zero_rows(dtype: pa.DataType, rows: int, zeros: pa.Buffer, *, valid: bool) 
         return pa.Array.from_buffers(dtype, rows, [validity, zeros], children=[child])
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype):
         return pa.Array.from_buffers(dtype, rows, [validity, zeros, zeros])
-    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > 16:
+    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > _WIDTH:
         zeros = pa.py_buffer(np.zeros(rows * dtype.byte_width, np.uint8))
         return pa.Array.from_buffers(dtype, rows, [None if valid else zeros, zeros])
     return pa.Array.from_buffers(dtype, rows, [validity, zeros])

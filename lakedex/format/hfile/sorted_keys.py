@@ -8,6 +8,7 @@ several keys share these 8 bytes too, whole keys are compared, in lockstep over 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,8 @@ import numpy.typing as npt
 from lakedex.format.hfile.words import WORD_SIZE, Bytes, Ints, KeyColumn, Words, compare, load_words
 
 _LENGTH_SIZE = 2
+_FEW_QUERIES = 2
+"""So few are searched one by one: setting up whole arrays would take longer."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class SortedKeys:
 
     def _bound(self, queries: KeyColumn, *, highest_counted: int) -> Ints:
         """Count the keys that compare to each query with at most `highest_counted`."""
+        if len(queries) <= _FEW_QUERIES:
+            side = bisect_right if highest_counted == 0 else bisect_left
+            rows = range(len(self))
+            found = [side(rows, queries.key(each), key=self._key) for each in range(len(queries))]
+            return np.array(found, dtype=np.int64)
         low, high = self._narrow(queries)
         open_rows = np.flatnonzero(low < high)
         while len(open_rows):
@@ -112,6 +120,12 @@ class SortedKeys:
         heads = KeyColumn(queries.data, queries.starts, np.minimum(queries.lengths, size))
         zeros = np.zeros(len(queries), np.int64)
         return compare(heads, KeyColumn(self.data, zeros + self.starts[0], zeros + size))
+
+    def _key(self, row: int) -> bytes:
+        """The key at one row."""
+        start = int(self.starts[row])
+        size = int.from_bytes(self.data[start - _LENGTH_SIZE : start].tobytes(), "big")
+        return self.data[start : start + size].tobytes()
 
     def _compare(self, rows: Ints, queries: KeyColumn) -> npt.NDArray[np.int8]:
         """How the keys at `rows` compare to `queries`."""

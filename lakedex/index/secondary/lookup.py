@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -108,14 +107,12 @@ class SecondaryIndex:
                 return f"the record index that it needs cannot be used: {found}"
         else:
             found = named
-        candidates = [file_slice.id in found for file_slice in question.slices]
-        covered = [file_slice.id not in rows.stale for file_slice in question.slices]
         what = "a range" if asked.starts is None else f"{len(asked.starts)} values"
         reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
         if rows.stale:
             reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
-        return Answer(np.array(candidates, dtype=np.bool_), np.array(covered, np.bool_), reason)
+        return Answer(question.mask_of(found), ~question.mask_of(rows.stale), reason)
 
 
 @dataclass(frozen=True, slots=True)
