@@ -4,6 +4,7 @@ import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.execution.datasources.DataSourceUtils$;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.execution.streaming.Source;
 import org.apache.spark.sql.sources.BaseRelation;
@@ -70,7 +71,13 @@ public class LakeSource
       scala.collection.immutable.Map parameters,
       @SEQ@ partitionColumns,
       OutputMode mode) {
-    return new LakeSink(context, java(parameters), mode);
+    java.util.Map options = new java.util.HashMap(java(parameters));
+    if (!partitionColumns.isEmpty()) {
+      // As a DataFrameWriter hands them over.
+      options.put("__partition_columns",
+          DataSourceUtils$.MODULE$.encodePartitioningColumns(partitionColumns));
+    }
+    return new LakeSink(context, options, mode);
   }
 
   private static LakeFace face(

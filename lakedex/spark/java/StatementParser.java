@@ -15,7 +15,6 @@ import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
-import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 
 /**
  * A session's parser, asked first by everybody, that passes statements about our tables to Python.
@@ -163,9 +162,10 @@ public final class StatementParser implements InvocationHandler {
     if (answer == null || answer.equals("")) {
       return null;
     }
-    return new ExternalCommandExecutor(
-        new StatementRunner(session),
-        (String) answer,
+    String[] told = ((String) answer).split("\n", 2);
+    return new StatementCommand(
+        new StatementRunner(session, told[1]),
+        told[0],
         scala.collection.immutable.Map$.MODULE$.empty());
   }
 
