@@ -114,6 +114,14 @@ def test_inserts_find_their_columns(spark, sql, table):
     assert [row[0] for row in rows_of(spark, table)] == [13, 15, 16, 19]
 
 
+@pytest.mark.parametrize("table_type", ["cow"])
+def test_an_operation_says_what_insert_overwrite_takes(spark, sql, setting, table):
+    """As in Hudi, where it goes before the mode of the session."""
+    setting("hoodie.datasource.write.operation", "insert_overwrite")
+    sql(f"INSERT OVERWRITE {table} SELECT 9, 'i', 9.0, 1, 'x'")
+    assert [row[0] for row in rows_of(spark, table)] == [3, 9]
+
+
 def test_the_highest_of_several_updates_counts(spark, sql, table):
     """As in Hudi; where none is highest, it is an error, see below."""
     source = (

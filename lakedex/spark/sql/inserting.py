@@ -16,7 +16,7 @@ from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
-from lakedex.spark.sql.insert_operation import SETTINGS, insert_operation
+from lakedex.spark.sql.insert_operation import SETTINGS, WRITE_OPERATION, insert_operation
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
@@ -32,6 +32,7 @@ from lakedex.spark.sql.plans import (
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
+_OVERWRITES = ("insert_overwrite", "insert_overwrite_table")
 _OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.partitionOverwriteMode")
 
 
@@ -125,13 +126,16 @@ def _operation(
 
 
 def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool:
-    """Whether INSERT OVERWRITE takes all that is there, as Spark's overwrite mode says."""
+    """Whether INSERT OVERWRITE takes all that is there, as an operation or a mode says."""
     if not table.snapshot.config.is_partitioned:
         return True
     if wanted.dynamic is not None:
         return not wanted.dynamic
     if any(value is not None for value in wanted.partition.values()):
         return False
+    told = wanted.options.get(WRITE_OPERATION) or context.spark.conf.get(WRITE_OPERATION, None)
+    if str(told).lower() in _OVERWRITES:
+        return str(told).lower() == _OVERWRITES[1]
     modes = (context.spark.conf.get(name, None) for name in _OVERWRITE_MODES)
     return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
 
