@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 
@@ -144,6 +145,10 @@ public final class StatementParser implements InvocationHandler {
     LogicalPlan root = plan;
     while (root instanceof UnresolvedWith) {
       root = ((UnresolvedWith) root).child();
+    }
+    if (root instanceof Union) {
+      // FROM ... INSERT ... INSERT ...
+      root = (LogicalPlan) root.children().apply(0);
     }
     return KINDS.contains(root.getClass().getSimpleName());
   }

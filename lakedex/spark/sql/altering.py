@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from lakedex.config import keys, table_checksum
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.option_check import check_option_names, is_write_option
+from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
@@ -88,6 +89,7 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
     fixed = [name for name in given if not is_write_option(name) and name in table.properties]
     if fixed:
         raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
+    check_restated(table.snapshot.config, given)
     chosen = {name: value for name, value in given.items() if is_write_option(name)}
     if folders:
         change_layout(table.address, table.writer().target().patience, folders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -22,6 +22,7 @@ from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
 from lakedex.spark.sql.plans import (
     Node,
+    kind,
     listed,
     mapped,
     member,
@@ -59,6 +60,25 @@ def insert(context: Context, statement: Statement) -> Prepared | None:
         return None
     order, query = take_order_hint(context.plans, plan.query())
     return prepared_insert(context, named, statement.scope(query), _wanted(plan, order))
+
+
+def insert_several(context: Context, statement: Statement) -> Prepared | None:
+    """FROM ... INSERT ... INSERT ...: one commit each; None where no target is ours."""
+    parts = listed(statement.plan.children())
+    if any(kind(each) != "InsertIntoStatement" for each in parts):
+        return None
+    found = [insert(context, replace(statement, plan=each)) for each in parts]
+    own = [each for each in found if each is not None]
+    if not own:
+        return None
+    if len(own) < len(found):
+        raise UnsupportedFeature("FROM ... INSERT into Hudi tables and others in one statement")
+
+    def run() -> None:
+        for each in own:
+            each.run()
+
+    return Prepared(run, title="\n".join(each.title for each in own))
 
 
 def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> Prepared:

@@ -48,6 +48,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableLikeCommand": copying.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": inserting.insert,
+    "Union": inserting.insert_several,
     "OverwriteByExpression": replacing.replace_where,
     "UpdateTable": changing.update,
     "DeleteFromTable": changing.delete,
