@@ -155,6 +155,9 @@ def test_statements_that_ask_or_copy(lake, spark, sql, table):
         sql(f"ALTER TABLE {table} ADD PARTITION (city = 'bern') PARTITION (city = 'oslo')")
     before = values(sql(f"SHOW PARTITIONS {table}"))
     sql(f"ALTER TABLE {table} ADD PARTITION (city = 'bern') PARTITION (city = 'lima')")
+    sql(f"ALTER TABLE {table} ADD PARTITION (city = NULL)")
+    assert ("city=__HIVE_DEFAULT_PARTITION__",) in values(sql(f"SHOW PARTITIONS {table}"))
+    sql(f"ALTER TABLE {table} DROP PARTITION (city = NULL)")
     assert values(sql(f"SHOW PARTITIONS {table} PARTITION (city = 'bern')")) == [("city=bern",)]
     sql(f"ALTER TABLE {table} DROP PARTITION (city = 'bern')")
     assert values(sql(f"SHOW PARTITIONS {table}")) == sorted([*before, ("city=lima",)])

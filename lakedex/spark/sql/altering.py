@@ -13,6 +13,7 @@ from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.option_check import check_option_names, is_write_option
 from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.saving import spelled_out
@@ -74,7 +75,8 @@ def _partitions(context: Context, statement: Statement, named: NamedTable) -> Da
 
 
 def _values(spec: Node) -> dict[str, str]:
-    return {name: str(value) for name, value in mapped(spec.spec()).items()}
+    given = mapped(spec.spec()).items()
+    return {name: DEFAULT_PARTITION if each is None else str(each) for name, each in given}
 
 
 def _set_properties(context: Context, statement: Statement, named: NamedTable) -> None:
