@@ -211,3 +211,8 @@ def test_a_complete_answer_replaces_the_one_before(cow, tmp_path):
 def test_wrong_options_are_named(cow, tmp_path):
     with pytest.raises(Exception, match="maxCommitsPerTrigger is a whole number"):
         run(cow.to_stream({"maxCommitsPerTrigger": "none"}), tmp_path / "a")
+    changes = {"hoodie.datasource.query.type": "incremental"}
+    assert run(cow.to_stream(changes), tmp_path / "b"), "a stream is incremental anyway"
+    changes["hoodie.datasource.query.incremental.format"] = "cdc"
+    with pytest.raises(Exception, match="cdc=True"):
+        run(cow.to_stream(changes), tmp_path / "c")
