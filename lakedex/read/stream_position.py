@@ -20,6 +20,8 @@ _START_NAMES = (
 )
 _MOST_COMMITS = "maxCommitsPerTrigger"
 _MOST_BYTES = "maxBytesPerTrigger"
+_MOST_FILES = "maxFilesPerTrigger"
+_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _FIRST = (EARLIEST, "000", "00", "0")
 _FORMAT, _ROW_CHANGES = "hoodie.datasource.query.incremental.format", "cdc"
 
@@ -47,9 +49,15 @@ class StreamOptions:
 
         Raises:
             InvalidInput: A value is wrong.
-            UnsupportedFeature: What happened to rows is asked for; only rows are streamed.
+            UnsupportedFeature: What happened to rows is asked for; only rows are streamed. Or a
+                batch should end within a commit.
         """
         given = {name.lower(): value for name, value in options.items()}
+        if _MOST_FILES.lower() in given:
+            raise UnsupportedFeature(
+                f"a stream with {_MOST_FILES} (a commit is in one batch as a whole: "
+                f"{_MOST_COMMITS} or {_MOST_BYTES})"
+            )
         if given.get(_FORMAT, "").lower() == _ROW_CHANGES:
             raise UnsupportedFeature(
                 f"a stream with {_FORMAT}={_ROW_CHANGES} (stream the rows, and ask what happened "
@@ -62,7 +70,7 @@ class StreamOptions:
         return cls(
             EARLIEST if start.lower() in _FIRST else start,
             _count(given, _MOST_COMMITS),
-            _count(given, _MOST_BYTES),
+            _bytes(given),
             fallback == "true",
         )
 
@@ -104,11 +112,22 @@ class StreamPosition:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name.lower())
+def _bytes(given: Mapping[str, str]) -> int | None:
+    """A number of bytes, also as `64m` or `1gb`, as Spark takes it of its own sources."""
+    text = given.get(_MOST_BYTES.lower())
     if text is None:
         return None
-    number = text.strip()
+    number = text.strip().lower().removesuffix("b")
+    unit = _UNITS.get(number[-1:], 1)
+    return unit * _whole(number[:-1] if unit > 1 else number, _MOST_BYTES, text)
+
+
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    return None if text is None else _whole(text.strip(), name, text)
+
+
+def _whole(number: str, name: str, text: str) -> int:
     if not (number.isascii() and number.isdigit() and int(number)):
         raise InvalidInput(f"{name} is a whole number from 1 on, not {text!r}")
     return int(number)

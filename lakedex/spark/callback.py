@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ Handler = Callable[[Any], Any]
 """Takes the message of a verb and gives a text, a JVM object or nothing."""
 
 _KEPT_ERRORS = 64
+_KEPT_ANSWERS = 64
 REFUSED = "!"
 """What the answer begins with when it is an error."""
 
@@ -36,11 +37,12 @@ class Callback:
         self._handlers = handlers
         self._errors: OrderedDict[str, Exception] = OrderedDict()
         self._lock = threading.Lock()
+        self._answers: deque[Any] = deque(maxlen=_KEPT_ANSWERS)
 
     def apply(self, verb: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The answer to one call of the JVM."""
         try:
-            return self._handlers[verb](message)
+            answer = self._handlers[verb](message)
         except Exception as raised:
             # One that Python raised may come back through the JVM.
             error = self.error_behind(str(raised)) or raised
@@ -52,6 +54,10 @@ class Callback:
                 while len(self._errors) > _KEPT_ERRORS:
                     self._errors.popitem(last=False)
             return f"{REFUSED}{text}"
+        if not isinstance(answer, str):
+            # py4j has the JVM let an object go when Python does, maybe before it is taken there.
+            self._answers.append(answer)
+        return answer
 
     def error_behind(self, text: str) -> Exception | None:
         """The error that a text of the JVM tells of."""

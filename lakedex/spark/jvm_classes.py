@@ -36,6 +36,7 @@ _SOURCES = (
     "Scans",
     "LakedexDefaultSource",
     "StatementRunner",
+    "StatementCommand",
     "StatementParser",
     "Subqueries",
     "WriteAnalyzer",
@@ -48,6 +49,7 @@ _HUDI_NAMES = ("hudi", "HUDI", "Hudi", "org.apache.hudi")
 """What users write behind USING and in `format`; Spark looks for a class under each name."""
 _HUDI_BUNDLE = "org.apache.hudi.HoodieSparkSqlWriter"
 _ANALYZER = "org.apache.spark.sql.catalyst.analysis.Analyzer"
+_COMMAND = "org.apache.spark.sql.execution.command.ExternalCommandExecutor"
 _ANALYZER_MEMBERS = (
     "behind.catalogManager()",
     "behind.sharedRelationCache()",
@@ -66,8 +68,8 @@ def install_classes(spark: SparkSession) -> Any:  # noqa: ANN401 - a JVM package
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     if not has_class(loader, _MARK):
-        names = list(_SOURCES)
-        sources = {name: _fitted(spark, java_source(name)) for name in names}
+        types = _types(spark)
+        sources = {name: _fitted(java_source(name), types) for name in _SOURCES}
         if not has_hudi_bundle(loader) and not has_class(loader, _HUDI):
             source = java_source(_HUDI_SOURCE)
             for name in _HUDI_NAMES:
@@ -111,18 +113,31 @@ def _analyzer_arity(spark: SparkSession) -> int:
     return max(len(kinds) for kinds in wanted if str(kinds[0].getSimpleName()) == "CatalogManager")
 
 
-def _fitted(spark: SparkSession, source: str) -> str:
+def _command_session(spark: SparkSession) -> str:
+    """The class of the session with which this release runs a command."""
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    methods = loader.loadClass(_COMMAND).getDeclaredMethods()
+    (run,) = [each for each in methods if each.getName() == "run" and not each.isBridge()]
+    return str(run.getParameterTypes()[0].getName())
+
+
+def _types(spark: SparkSession) -> dict[str, str]:
+    """What stands in the sources for the types in which releases differ."""
     is_classic = int(spark.version.partition(".")[0]) >= 4
     session = "classic.SparkSession" if is_classic else "SparkSession"
     dataset = "classic.Dataset" if is_classic else "Dataset"
     sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
-    fitted = {
+    return {
         "@SESSION@": f"org.apache.spark.sql.{session}",
         "@DATASET@": f"org.apache.spark.sql.{dataset}",
         "@SEQ@": f"scala.{sequence}",
         "@INDEXED_SEQ@": f"scala.{sequence.replace('Seq', 'IndexedSeq')}",
+        "@COMMAND_SESSION@": _command_session(spark),
         "@ANALYZER@": ", ".join(_ANALYZER_MEMBERS[: _analyzer_arity(spark)]),
     }
-    for mark, text in fitted.items():
+
+
+def _fitted(source: str, types: dict[str, str]) -> str:
+    for mark, text in types.items():
         source = source.replace(mark, text)
     return source

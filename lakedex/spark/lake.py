@@ -220,8 +220,8 @@ class Lake:
         """The plan of a query that names expression indexes of our tables."""
         return self._statements.index_names(plan)
 
-    def run_statement(self, name: str) -> str:
-        """Run a statement that was taken before."""
+    def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
+        """Run a statement that was taken before; its rows, if it gives any."""
         return self._statements.run(name)
 
     def _path_of(self, name: str) -> str:

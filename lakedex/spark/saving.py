@@ -28,15 +28,17 @@ _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
 _PARTITION_BY = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
-_SHORT_NAMES = {
+_SHORT_NAMES = {  # as SQL spells them, and as earlier releases did
     "primarykey": "hoodie.datasource.write.recordkey.field",
     "precombinefield": "hoodie.datasource.write.precombine.field",
     "orderingfields": "hoodie.datasource.write.ordering.fields",
     "type": "hoodie.datasource.write.table.type",
+    "hoodie.datasource.write.storage.type": "hoodie.datasource.write.table.type",
     "payloadclass": "hoodie.datasource.write.payload.class",
     "recordmergemode": "hoodie.write.record.merge.mode",
     "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
 }
+_NAMES = (keys.TABLE_NAME, "hoodie.datasource.write.table.name")
 _RECORD_KEY = ("hoodie.datasource.write.recordkey.field", keys.RECORD_KEY_FIELDS)
 _PARTITION = ("hoodie.datasource.write.partitionpath.field", keys.PARTITION_FIELDS)
 _ORDERING = (
@@ -184,7 +186,8 @@ def _created(
         folders = json.loads(partition_by)
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
     properties = {_HIVE_STYLE: "false", **options}
-    name = options.get(keys.TABLE_NAME) or path.rstrip("/").rpartition("/")[2]
+    told_name = next((options[each] for each in _NAMES if options.get(each)), None)
+    name = told_name or path.rstrip("/").rpartition("/")[2]
     spec = TableSpec(
         name=name,
         schema=arrow_schema(rows.schema),

@@ -61,7 +61,7 @@ class Tables(Protocol):
     def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """A query with a column that Spark does not find."""
 
-    def run_statement(self, name: str) -> str:
+    def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """A statement that was taken before."""
 
 
@@ -188,8 +188,8 @@ class TableServer:
         """The plan of a query that names expression indexes; nothing, if it does not."""
         return self._tables.index_names(message[1])
 
-    def run(self, message: str) -> str:
-        """Run a statement that was taken."""
+    def run(self, message: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
+        """Run a statement that was taken, and give its rows."""
         return self._tables.run_statement(message.partition("\n")[2])
 
     def _count(self, pin: Pin, report: Report) -> None:

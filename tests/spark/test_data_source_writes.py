@@ -86,11 +86,14 @@ def test_modes(lake, tmp_path):
 
 def test_partition_by_of_the_writer(lake, tmp_path):
     path = str(tmp_path / "rides")
-    # Key, ordering and type by the names that SQL has for them.
-    options = {"primaryKey": "id", "preCombineField": "ver", "type": "mor"}
-    for version in (1, 2):
-        writer = rides(lake.spark, 6, version).write.format("hudi").options(**options)
+    # Key, ordering and type by the names that SQL has for them, and earlier releases had.
+    options = {"primaryKey": "id", "preCombineField": "ver"}
+    options["hoodie.datasource.write.table.name"] = "other"
+    older = {"hoodie.datasource.write.storage.type": "MERGE_ON_READ"}
+    for version, more in enumerate(({"type": "mor"}, older), 1):
+        writer = rides(lake.spark, 6, version).write.format("hudi").options(**options, **more)
         writer.partitionBy("part").mode("append").save(path)
+    assert lake.table(path).name == "other"
     assert {each.partition for each in lakedex.open(path).files()} == {"p0", "p1", "p2"}
     assert set(versions(lake, path).values()) == {2}
     assert lake.table(path).properties["hoodie.table.type"] == "MERGE_ON_READ"

@@ -149,8 +149,11 @@ def test_tables_change_by_calls(lake, spark):
     assert rows() == expected[:-1]
     (kept,) = [lake.sql("CALL run_ttl(table => 'freely', retain_days => 5)").collect()]
     assert kept == []
-    lake.sql("CALL truncate_table(table => 'freely')")
+    told = spark.sql("CALL truncate_table(table => 'freely')")
+    assert told.columns == ["result", "time_cost"]
+    assert [row["result"] for row in told.collect()] == ["SUCCESS"], "it ran once"
     assert rows() == []
+    assert spark.sql("INSERT INTO freely VALUES ('a', 1, 'x')").columns == []
     assert not lake.table("freely").verify().problems
     for name in ("freely", "freely_2"):
         spark.sql(f"DROP TABLE {name}")

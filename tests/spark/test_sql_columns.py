@@ -152,7 +152,18 @@ def test_statements_that_ask_or_copy(lake, spark, sql, table):
     sql(f"MSCK REPAIR TABLE {table}")
     sql(f"ALTER TABLE {table} ADD IF NOT EXISTS PARTITION (city = 'oslo')")
     with pytest.raises(Exception, match="city=oslo already"):
-        sql(f"ALTER TABLE {table} ADD PARTITION (city = 'oslo')")
+        sql(f"ALTER TABLE {table} ADD PARTITION (city = 'bern') PARTITION (city = 'oslo')")
+    before = values(sql(f"SHOW PARTITIONS {table}"))
+    sql(f"ALTER TABLE {table} ADD PARTITION (city = 'bern') PARTITION (city = 'lima')")
+    sql(f"ALTER TABLE {table} ADD PARTITION (city = NULL)")
+    assert ("city=__HIVE_DEFAULT_PARTITION__",) in values(sql(f"SHOW PARTITIONS {table}"))
+    sql(f"ALTER TABLE {table} DROP PARTITION (city = NULL)")
+    assert values(sql(f"SHOW PARTITIONS {table} PARTITION (city = 'bern')")) == [("city=bern",)]
+    sql(f"ALTER TABLE {table} DROP PARTITION (city = 'bern')")
+    assert values(sql(f"SHOW PARTITIONS {table}")) == sorted([*before, ("city=lima",)])
+    sql(f"ALTER TABLE {table} DROP PARTITION (city = 'lima')")
+    with pytest.raises(Exception, match="named by its columns"):
+        sql(f"ALTER TABLE {table} ADD PARTITION (town = 'bern')")
     name = "hoodie.parquet.small.file.limit"
     sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{name}' = '0')")
     assert (name, "0") in values(sql(f"SHOW TBLPROPERTIES {table}"))

@@ -114,6 +114,26 @@ def test_inserts_find_their_columns(spark, sql, table):
     assert [row[0] for row in rows_of(spark, table)] == [13, 15, 16, 19]
 
 
+@pytest.mark.parametrize("table_type", ["cow"])
+def test_an_operation_says_what_insert_overwrite_takes(spark, sql, setting, table):
+    """As in Hudi, where it goes before the mode of the session."""
+    setting("hoodie.datasource.write.operation", "insert_overwrite")
+    sql(f"INSERT OVERWRITE {table} SELECT 9, 'i', 9.0, 1, 'x'")
+    assert [row[0] for row in rows_of(spark, table)] == [3, 9]
+
+
+@pytest.mark.parametrize("table_type", ["mor"])
+def test_one_source_for_several_inserts(spark, sql, table):
+    rows = "name, price, ts, city"
+    sql(f"FROM {table} INSERT INTO {table} SELECT id + 10, {rows} WHERE id = 1 "
+        f"INSERT INTO {table} SELECT id + 20, {rows} WHERE id = 2")  # fmt: skip
+    assert [row[0] for row in rows_of(spark, table)] == [1, 2, 3, 11, 22]
+    both = f"SELECT id FROM {table} UNION ALL SELECT id FROM {table}"
+    assert "Union" in sql(f"EXPLAIN {both}").first()[0]
+    with pytest.raises(Exception, match="contradicts table"):
+        sql(f"ALTER TABLE {table} SET TBLPROPERTIES (primaryKey = 'name')")
+
+
 def test_the_highest_of_several_updates_counts(spark, sql, table):
     """As in Hudi; where none is highest, it is an error, see below."""
     source = (

@@ -138,15 +138,18 @@ def test_a_start_that_was_cleaned_away_fails_clearly(spark, cow, tmp_path):
 def test_a_sink_makes_the_table_and_writes_batches_once(lake, spark, cow, tmp_path):
     target = str(tmp_path / "copy")
     insert = {**KEYS, "hoodie.datasource.write.operation": "insert"}
+    del insert["hoodie.datasource.write.partitionpath.field"]
 
     def go() -> None:
         stream = cow.to_stream({"maxCommitsPerTrigger": "1"})
-        started(stream.writeStream.format("hudi").options(path=target, **insert), tmp_path / "a")
+        writer = stream.writeStream.format("hudi").partitionBy("part")
+        started(writer.options(path=target, **insert), tmp_path / "a")
 
     cow.insert(rows_of(range(4, 6), 2))
     go()
     expected = [("k0", 1), ("k1", 1), ("k2", 1), ("k3", 1), ("k4", 2), ("k5", 2)]
     assert held(target) == expected
+    assert lakedex.open(target).snapshot.config.partition_fields == ("part",)
     # The table has the batch, the checkpoint does not know.
     for name in ("1", ".1.crc"):
         (tmp_path / "a" / "commits" / name).unlink(missing_ok=True)
@@ -208,3 +211,8 @@ def test_a_complete_answer_replaces_the_one_before(cow, tmp_path):
 def test_wrong_options_are_named(cow, tmp_path):
     with pytest.raises(Exception, match="maxCommitsPerTrigger is a whole number"):
         run(cow.to_stream({"maxCommitsPerTrigger": "none"}), tmp_path / "a")
+    changes = {"hoodie.datasource.query.type": "incremental"}
+    assert run(cow.to_stream(changes), tmp_path / "b"), "a stream is incremental anyway"
+    changes["hoodie.datasource.query.incremental.format"] = "cdc"
+    with pytest.raises(Exception, match="cdc=True"):
+        run(cow.to_stream(changes), tmp_path / "c")

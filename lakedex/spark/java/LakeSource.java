@@ -4,6 +4,7 @@ import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.execution.datasources.DataSourceUtils$;
 import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.execution.streaming.Source;
 import org.apache.spark.sql.sources.BaseRelation;
@@ -52,7 +53,7 @@ public class LakeSource
       scala.Option columns,
       String provider,
       scala.collection.immutable.Map parameters) {
-    return new scala.Tuple2(provider, face(context, parameters, null).schema());
+    return new scala.Tuple2(provider, streamed(context, parameters));
   }
 
   public Source createSource(
@@ -61,7 +62,7 @@ public class LakeSource
       scala.Option columns,
       String provider,
       scala.collection.immutable.Map parameters) {
-    StructType schema = face(context, parameters, null).schema();
+    StructType schema = streamed(context, parameters);
     return new LakeStream(context, session(context), java(parameters), schema);
   }
 
@@ -70,14 +71,32 @@ public class LakeSource
       scala.collection.immutable.Map parameters,
       @SEQ@ partitionColumns,
       OutputMode mode) {
-    return new LakeSink(context, java(parameters), mode);
+    java.util.Map options = new java.util.HashMap(java(parameters));
+    if (!partitionColumns.isEmpty()) {
+      // As a DataFrameWriter hands them over.
+      options.put("__partition_columns",
+          DataSourceUtils$.MODULE$.encodePartitioningColumns(partitionColumns));
+    }
+    return new LakeSink(context, options, mode);
+  }
+
+  /** The columns of a stream: those of the table, whatever kind of query the options name. */
+  private static StructType streamed(
+      SQLContext context, scala.collection.immutable.Map parameters) {
+    java.util.Map options = new java.util.HashMap();
+    options.put("path", java(parameters).get("path"));
+    return face(context, options, null).schema();
   }
 
   private static LakeFace face(
       SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
+    return face(context, java(parameters), columns);
+  }
+
+  private static LakeFace face(SQLContext context, java.util.Map options, StructType columns) {
     String session = session(context);
     String given = columns == null ? "" : columns.json();
-    Object[] message = new Object[] {session, java(parameters), given};
+    Object[] message = new Object[] {session, options, given};
     String[] told = Python.text("face", Arrays.asList(message)).split("\n");
     StructType schema = (StructType) DataType.fromJson(told[1]);
     return new LakeFace(context, session, told[0], schema, Long.parseLong(told[2]));

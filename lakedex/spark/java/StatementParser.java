@@ -13,9 +13,9 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
-import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 
 /**
  * A session's parser, asked first by everybody, that passes statements about our tables to Python.
@@ -146,6 +146,10 @@ public final class StatementParser implements InvocationHandler {
     while (root instanceof UnresolvedWith) {
       root = ((UnresolvedWith) root).child();
     }
+    if (root instanceof Union) {
+      // FROM ... INSERT ... INSERT ...
+      root = (LogicalPlan) root.children().apply(0);
+    }
     return KINDS.contains(root.getClass().getSimpleName());
   }
 
@@ -163,9 +167,10 @@ public final class StatementParser implements InvocationHandler {
     if (answer == null || answer.equals("")) {
       return null;
     }
-    return new ExternalCommandExecutor(
-        new StatementRunner(session),
-        (String) answer,
+    String[] told = ((String) answer).split("\n", 2);
+    return new StatementCommand(
+        new StatementRunner(session, told[1]),
+        told[0],
         scala.collection.immutable.Map$.MODULE$.empty());
   }
 

@@ -1,19 +1,37 @@
 package lakedex.jvm;
 
+import java.util.Collections;
+import java.util.List;
+import org.apache.spark.sql.catalyst.types.DataTypeUtils$;
 import org.apache.spark.sql.connector.ExternalCommandRunner;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.types.StructType$;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Lets Python run a statement that it took, when Spark comes to run it. */
 public final class StatementRunner implements ExternalCommandRunner {
 
   private final String session;
+  private final @SEQ@ columns;
 
-  public StatementRunner(String session) {
+  /** The columns are those of the rows that the statement gives, as DDL; empty for none. */
+  public StatementRunner(String session, String columns) {
     this.session = session;
+    StructType shown =
+        columns.length() == 0 ? new StructType() : StructType$.MODULE$.fromDDL(columns);
+    this.columns = (@SEQ@) DataTypeUtils$.MODULE$.toAttributes(shown);
+  }
+
+  @SEQ@ columns() {
+    return columns;
+  }
+
+  List rows(String statement) {
+    Object found = Python.call("run", session + "\n" + statement);
+    return found == null ? Collections.EMPTY_LIST : ((@DATASET@) found).collectAsList();
   }
 
   public String[] executeCommand(String statement, CaseInsensitiveStringMap options) {
-    String told = Python.text("run", session + "\n" + statement);
-    return told.length() == 0 ? new String[0] : told.split("\n");
+    throw new UnsupportedOperationException("its rows are asked for");
   }
 }

@@ -11,14 +11,17 @@ from pyspark.sql import DataFrame
 from lakedex.config import keys, table_checksum
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.option_check import check_option_names, is_write_option
+from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.saving import spelled_out
 from lakedex.spark.sql import columns
+from lakedex.spark.sql.added_partitions import add_partition, forget_partition, partition_path
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.partitions import matching_partitions, partition_paths
+from lakedex.spark.sql.partitions import matching_partitions, partition_paths, shown_partitions
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
 from lakedex.write import operation as kinds
 
@@ -65,14 +68,15 @@ def _refuse(what: str) -> None:
 def _partitions(context: Context, statement: Statement, named: NamedTable) -> DataFrame:
     table = context.open(named)
     wanted = optional(statement.plan.pattern())
-    paths = partition_paths(table)
+    paths = shown_partitions(table)
     if wanted is not None:
-        paths = matching_partitions(table, _values(wanted))
+        paths = matching_partitions(table, _values(wanted), paths)
     return context.spark.createDataFrame([(path,) for path in paths], "partition string")
 
 
 def _values(spec: Node) -> dict[str, str]:
-    return {name: str(value) for name, value in mapped(spec.spec()).items()}
+    given = mapped(spec.spec()).items()
+    return {name: DEFAULT_PARTITION if each is None else str(each) for name, each in given}
 
 
 def _set_properties(context: Context, statement: Statement, named: NamedTable) -> None:
@@ -87,6 +91,7 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
     fixed = [name for name in given if not is_write_option(name) and name in table.properties]
     if fixed:
         raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
+    check_restated(table.snapshot.config, given)
     chosen = {name: value for name, value in given.items() if is_write_option(name)}
     if folders:
         change_layout(table.address, table.writer().target().patience, folders)
@@ -138,26 +143,36 @@ def _drop_partitions(context: Context, statement: Statement, named: NamedTable) 
     is_truncate = kind(plan) == "TruncatePartition"
     specs = [plan.partitionSpec()] if is_truncate else listed(plan.parts())
     table = context.open(named)
-    paths: list[str] = []
+    known = shown_partitions(table)
+    paths: set[str] = set()
     for spec in specs:
-        found = matching_partitions(table, _values(spec))
+        found = matching_partitions(table, _values(spec), known)
         if not found and not is_truncate and not plan.ifExists():
             raise InvalidInput(f"table {table.name} has no partition with {_values(spec)}")
-        paths += found
-    if paths:
-        table.delete_partitions(sorted(set(paths)))
+        paths.update(found)
+    filled = sorted(paths.intersection(partition_paths(table)))
+    if filled:
+        table.delete_partitions(filled)
         context.refresh(named)
+    if not is_truncate:
+        for path in paths:
+            forget_partition(table, path)
 
 
 def _add_partitions(context: Context, statement: Statement, named: NamedTable) -> None:
-    """Partitions come with their rows: nothing is made, and a wrong one is refused."""
+    """Partitions without rows yet; none is added if one is wrong."""
     table = context.open(named)
+    known, paths = shown_partitions(table), []
     for each in listed(statement.plan.parts()):
         if optional(each.location()) is not None:
             raise UnsupportedFeature("ADD PARTITION with a LOCATION")
-        found = matching_partitions(table, _values(each))
-        if found and not statement.plan.ifNotExists():
-            raise InvalidInput(f"table {table.name} has the partition {found[0]} already")
+        path = partition_path(table, _values(each))
+        if path not in known:
+            paths.append(path)
+        elif not statement.plan.ifNotExists():
+            raise InvalidInput(f"table {table.name} has the partition {path} already")
+    for path in paths:
+        add_partition(table, path)
 
 
 def _nothing_to_repair(_context: Context, _statement: Statement, _named: NamedTable) -> None:

@@ -47,6 +47,8 @@ class Prepared:
     run: Callable[[], DataFrame | None]
     is_query: bool = False
     """Whether it changes nothing and gives rows."""
+    columns: str = ""
+    """Those of the rows that a statement gives which is no query, as Spark's DDL."""
     title: str = "run by lakedex"
     """What EXPLAIN calls it."""
     reads: Callable[[], DataFrame] | None = None

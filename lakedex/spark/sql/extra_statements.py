@@ -84,5 +84,6 @@ def _call(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prep
     return Prepared(
         partial(procedure.answer, context, values),
         is_query=not procedure.changes,
+        columns=procedure.columns,
         title=f"CALL {name}: it runs when it is called, and reads no rows of a query",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -16,12 +16,13 @@ from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
-from lakedex.spark.sql.insert_operation import SETTINGS, insert_operation
+from lakedex.spark.sql.insert_operation import SETTINGS, WRITE_OPERATION, insert_operation
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
 from lakedex.spark.sql.plans import (
     Node,
+    kind,
     listed,
     mapped,
     member,
@@ -32,6 +33,7 @@ from lakedex.spark.sql.plans import (
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
+_OVERWRITES = ("insert_overwrite", "insert_overwrite_table")
 _OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.partitionOverwriteMode")
 
 
@@ -58,6 +60,25 @@ def insert(context: Context, statement: Statement) -> Prepared | None:
         return None
     order, query = take_order_hint(context.plans, plan.query())
     return prepared_insert(context, named, statement.scope(query), _wanted(plan, order))
+
+
+def insert_several(context: Context, statement: Statement) -> Prepared | None:
+    """FROM ... INSERT ... INSERT ...: one commit each; None where no target is ours."""
+    parts = listed(statement.plan.children())
+    if any(kind(each) != "InsertIntoStatement" for each in parts):
+        return None
+    found = [insert(context, replace(statement, plan=each)) for each in parts]
+    own = [each for each in found if each is not None]
+    if not own:
+        return None
+    if len(own) < len(found):
+        raise UnsupportedFeature("FROM ... INSERT into Hudi tables and others in one statement")
+
+    def run() -> None:
+        for each in own:
+            each.run()
+
+    return Prepared(run, title="\n".join(each.title for each in own))
 
 
 def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> Prepared:
@@ -125,13 +146,16 @@ def _operation(
 
 
 def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool:
-    """Whether INSERT OVERWRITE takes all that is there, as Spark's overwrite mode says."""
+    """Whether INSERT OVERWRITE takes all that is there, as an operation or a mode says."""
     if not table.snapshot.config.is_partitioned:
         return True
     if wanted.dynamic is not None:
         return not wanted.dynamic
     if any(value is not None for value in wanted.partition.values()):
         return False
+    told = wanted.options.get(WRITE_OPERATION) or context.spark.conf.get(WRITE_OPERATION, None)
+    if str(told).lower() in _OVERWRITES:
+        return str(told).lower() == _OVERWRITES[1]
     modes = (context.spark.conf.get(name, None) for name in _OVERWRITE_MODES)
     return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import partition_layout
 from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionLayout
+from lakedex.spark.sql.added_partitions import added_partitions
 from lakedex.spark.table import SparkTable
 
 
@@ -17,8 +18,23 @@ def partition_paths(table: SparkTable) -> list[str]:
     return sorted({each.partition for each in table.snapshot.slices if each.partition})
 
 
-def matching_partitions(table: SparkTable, values: Mapping[str, str]) -> list[str]:
+def shown_partitions(table: SparkTable) -> list[str]:
+    """The partitions that hold rows, and those that were added and have none yet."""
+    paths = partition_paths(table)
+    if not table.snapshot.config.is_partitioned:
+        return paths
+    return sorted([*paths, *added_partitions(table, set(paths))])
+
+
+def matching_partitions(
+    table: SparkTable, values: Mapping[str, str], paths: Sequence[str] | None = None
+) -> list[str]:
     """The partitions whose columns have these values, by their paths.
+
+    Args:
+        table: The table.
+        values: The values of some partition columns.
+        paths: Which partitions to look at; those that hold rows unless told.
 
     Raises:
         InvalidInput: A column is none that the table is partitioned by.
@@ -35,7 +51,8 @@ def matching_partitions(table: SparkTable, values: Mapping[str, str]) -> list[st
     wanted = {by_case[name.lower()]: value for name, value in values.items()}
     types = {name: snapshot.schema.field(name).type for name in wanted}
     layout = partition_layout(snapshot.config)
-    return [path for path in partition_paths(table) if _has_values(layout, path, types, wanted)]
+    known = partition_paths(table) if paths is None else paths
+    return [path for path in known if _has_values(layout, path, types, wanted)]
 
 
 def _has_values(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import uuid
@@ -49,6 +48,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableLikeCommand": copying.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": inserting.insert,
+    "Union": inserting.insert_several,
     "OverwriteByExpression": replacing.replace_where,
     "UpdateTable": changing.update,
     "DeleteFromTable": changing.delete,
@@ -130,24 +130,22 @@ class Statements:
         return self._kept(prepared)
 
     def _kept(self, prepared: Prepared) -> str:
-        """The name under which a statement is run later."""
+        """The name under which a statement is run later, and the columns that it gives."""
         name = uuid.uuid4().hex
         with self._lock:
             self._taken[name] = prepared
             while len(self._taken) > _KEPT:
                 self._taken.popitem(last=False)
-        return name
+        return f"{name}\n{prepared.columns}"
 
-    def run(self, name: str) -> str:
-        """Run a statement that was taken; its rows are given as lines of JSON."""
+    def run(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
+        """Run a statement that was taken; its rows, if it gives any."""
         with self._lock:
             prepared = self._taken.get(name)
         if prepared is None:
             raise InvalidInput("the statement was given up; run it anew")
         rows = prepared.run()
-        if rows is None:
-            return ""
-        return "\n".join(json.dumps(row.asDict(), default=str) for row in rows.collect())
+        return None if rows is None else rows._jdf
 
     def earlier_state(self, node: Node) -> Any:  # noqa: ANN401 - a plan or nothing
         """The plan in the place of TIMESTAMP AS OF and its like."""

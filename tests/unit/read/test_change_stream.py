@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import lakedex
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.read.change_stream import BatchView, ChangeStream
 from lakedex.read.changes import changed_rows
 from lakedex.read.stream_position import BEGINNING, StreamOptions, StreamPosition
@@ -197,7 +197,12 @@ def test_options_are_understood():
         {"Hoodie.Datasource.Streaming.StartOffset": "000", "maxcommitspertrigger": "2"}
     )
     assert chosen == StreamOptions(most_commits=2)
+    for size, count in (("12", 12), (" 64K ", 64 * 1024), ("1gb", 2**30), ("7b", 7)):
+        assert StreamOptions.of({"maxBytesPerTrigger": size}).most_bytes == count
+    with pytest.raises(UnsupportedFeature, match="maxCommitsPerTrigger"):
+        StreamOptions.of({"maxFilesPerTrigger": "5"})
     for wrong in (
+        {"maxBytesPerTrigger": "b"},
         {"maxCommitsPerTrigger": "0"},
         {"maxBytesPerTrigger": "a lot"},
         {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": "maybe"},
