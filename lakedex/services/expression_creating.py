@@ -11,7 +11,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -58,8 +58,16 @@ _FILTERED_TYPES = (
 """Of which filters of Hudi and of lakedex hold the same texts."""
 
 Built = TypeVar("Built")
-CheckedBySpark = Callable[[str, str, Mapping[str, str]], None]
-"""Called with a column, a function and its options before anything is built; raises when wrong."""
+
+
+class CheckedBySpark(Protocol):
+    """What Spark is asked before anything is built."""
+
+    def check(self, column: str, function: str, arguments: Mapping[str, str]) -> None:
+        """Raise where Spark does not take a function of a column with these options."""
+
+    def knows(self, zone: str) -> bool:
+        """Whether a time zone is the same to Spark as it is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +171,26 @@ def create_expression_index(
     check_filter_options(name, sizes)
     known = zone if time_zone_of(zone) is not None else _DEFAULT_ZONE
     target = _checked_target(snapshot, name, flavour, columns, own, known, check)
-    if target.zone not in (None, zone):
-        raise InvalidInput(
-            f"CREATE INDEX {name} needs to know the time zone {zone!r} of the session, and does "
-            "not; SET TIME ZONE to a region, such as America/Los_Angeles, or to an offset"
-        )
+    if target.zone is not None:
+        _check_zone(name, zone, target.zone, check)
     if sizes:
         made = replace(target.definition, options={**target.definition.options, **sizes})
         target = replace(target, definition=made)
     return add(writer, rest, target)
+
+
+def _check_zone(name: str, zone: str, known: str, check: CheckedBySpark | None) -> None:
+    if known != zone:
+        raise InvalidInput(
+            f"CREATE INDEX {name} needs to know the time zone {zone!r} of the session, and does "
+            "not; SET TIME ZONE to a region, such as America/Los_Angeles, or to an offset"
+        )
+    if check is not None and not check.knows(zone):
+        raise InvalidInput(
+            f"CREATE INDEX {name}: the time zone database of Java and the one of Python have "
+            f"other offsets for {zone!r}, so the index could not tell what Spark computes; SET "
+            "TIME ZONE to a region that both know alike, such as Europe/Berlin, or to an offset"
+        )
 
 
 def _checked_target(
@@ -188,7 +207,7 @@ def _checked_target(
         target = _own_target(snapshot, name, flavour, columns, own, zone)
         if check is not None:
             text = target.definition.function
-            check(", ".join(columns), text, {OWN_EXPRESSION: type_name(target.type)})
+            check.check(", ".join(columns), text, {OWN_EXPRESSION: type_name(target.type)})
         return target
     arguments = _checked_arguments(name, function, own)
     if len(columns) != 1:
@@ -206,7 +225,7 @@ def _checked_target(
     made = {EXPR: function, **arguments}
     definition = IndexDefinition(PREFIX + name, flavour, function, (column,), made, _VERSION)
     if check is not None:
-        check(column, function, arguments)
+        check.check(column, function, arguments)
     target = _target(snapshot, definition, zone)
     if target.is_bloom and target.zone is not None:
         # Hudi would fill filters in the zone of whoever writes, and no filter tells its zone.

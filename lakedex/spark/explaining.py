@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame
-
 from lakedex.filegroup import FileSlice
 from lakedex.prune import Report, Step, tell_dropped
 from lakedex.spark.serving import TableServer
@@ -47,10 +45,8 @@ class QueryReport:
         return f"{self.spark_plan.rstrip()}\n\n{files_text(self.scans)}"
 
 
-def explain_query(server: TableServer, query: DataFrame) -> QueryReport:
+def explain_query(server: TableServer, jvm: Any, execution: Any) -> QueryReport:  # noqa: ANN401
     """Plan a query up to the lists of files that its scans would read."""
-    execution = query._jdf.queryExecution()
-    jvm = query.sparkSession.sparkContext._jvm
     return QueryReport(list_scans(server, jvm, execution), str(execution.simpleString()))
 
 

@@ -41,6 +41,7 @@ _SOURCES = (
     "Subqueries",
     "WriteAnalyzer",
     "Caches",
+    "Zones",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"

@@ -158,10 +158,13 @@ class Lake:
         """What a query would read of every table in it, which index removed what, and why.
 
         Args:
-            query: A SELECT, or a DataFrame; nothing of it is run.
+            query: A SELECT, a statement that changes rows, or a DataFrame; nothing of it is run.
         """
-        rows = self._spark.sql(query) if isinstance(query, str) else query
-        return explain_query(self._server, rows)
+        if isinstance(query, str):
+            execution = self._statements.planned(query)
+        else:
+            execution = query._jdf.queryExecution()
+        return explain_query(self._server, self._spark.sparkContext._jvm, execution)
 
     def advise(self, tables: str | Sequence[str] | None = None) -> Advice:
         """Indexes to create and to drop, judging by the queries that were counted.

@@ -34,7 +34,14 @@ _LONGEST = 300
 _RECORD_KEY = META_COLUMNS[2]
 
 
-def prune(pin: Pin, filters: str, time_zone: str, *, asks_indexes: bool = True) -> Report:
+def prune(
+    pin: Pin,
+    filters: str,
+    time_zone: str,
+    *,
+    asks_indexes: bool = True,
+    knows_zone: bool = True,
+) -> Report:
     """The slices that may hold a row for which Spark's filters are true.
 
     Args:
@@ -42,12 +49,13 @@ def prune(pin: Pin, filters: str, time_zone: str, *, asks_indexes: bool = True) 
         filters: The filters, as the JVM spells them.
         time_zone: That of the session.
         asks_indexes: Whether the session lets indexes remove anything.
+        knows_zone: Whether the JVM and lakedex agree on that zone.
     """
 
     def make() -> Report:
         if pin.changes is not None:
             return _unpruned(pin)
-        told = translate_filters(filters, pin.snapshot.schema, time_zone)
+        told = translate_filters(filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone)
         without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
         options = PlanOptions(time_zone=time_zone, without=without, reader=SPARK)
         text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)

@@ -20,6 +20,7 @@ from lakedex.spark.read_spec import SWITCHES, ReadSpec
 from lakedex.spark.row_change_reading import CHANGE_SCHEMA
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.streams import STREAM_NAME, Streams
+from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.storage.address import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
 
@@ -204,7 +205,9 @@ class TableServer:
         settings = self._spark.conf
         asks_indexes = all(str(settings.get(name, "true")).lower() != "false" for name in SWITCHES)
         zone = str(settings.get(_ZONE))
-        return prune(pin, message.split("\n", 2)[2], zone, asks_indexes=asks_indexes)
+        knows_zone = is_same_zone(self._spark.sparkContext._jvm, zone)
+        filters = message.split("\n", 2)[2]
+        return prune(pin, filters, zone, asks_indexes=asks_indexes, knows_zone=knows_zone)
 
     def _planned(self, message: str) -> tuple[Pin, Report]:
         pin = self._pin_of(message)

@@ -26,7 +26,7 @@ from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
-from lakedex.spark.expression_checking import checked_by_spark
+from lakedex.spark.expression_checking import SparkJudge
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
 from lakedex.spark.table_views import TableViews
@@ -309,7 +309,7 @@ class SparkTable(TableViews):
         """
         return create_index(
             self.writer(), name, columns, using=using, options=options, if_missing=if_missing,
-            wait=wait, check=checked_by_spark(self._spark, self.snapshot),
+            wait=wait, check=SparkJudge(self._spark, self.snapshot),
         )  # fmt: skip
 
     def drop_index(self, name: str, *, with_dependents: bool = False) -> None:

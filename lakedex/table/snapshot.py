@@ -19,7 +19,11 @@ from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
-from lakedex.index.expression.virtual import expression_named, with_expressions
+from lakedex.index.expression.virtual import (
+    expression_named,
+    names_of_expressions,
+    with_expressions,
+)
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
@@ -174,8 +178,16 @@ class Snapshot:
     def expression_named(self, name: str, time_zone: str) -> Expr | None:
         """The bound expression of an index that a query names; None for all else."""
         zones = partial(getattr, self, "expression_zones")
-        known = {**bitmap_expressions(self.config), **(self.readable_definitions or {})}
-        return expression_named(name, self.schema, known, zones, time_zone)
+        return expression_named(name, self.schema, self._expressions, zones, time_zone)
+
+    @property
+    def expression_names(self) -> frozenset[str]:
+        """What queries may call expression indexes, in small letters."""
+        return names_of_expressions(self._expressions)
+
+    @property
+    def _expressions(self) -> Mapping[str, IndexDefinition]:
+        return {**bitmap_expressions(self.config), **(self.readable_definitions or {})}
 
     def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
         """A predicate that is not bound yet, with names of expression indexes understood."""

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.spark.conftest import newest_only
+
 PARTS = 6
 COLUMNS = "id string, part string, ver long"
 
@@ -95,3 +97,21 @@ def test_rows_are_still_read_in_columns_and_compiled_code(spark, table, setting)
     place = lines.index("lakedex files")
     assert lines[place - 1].startswith("ColumnarToRow")
     assert lines[place + 1].startswith("FileScan parquet")
+
+
+@newest_only
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "part = (SELECT max(p) FROM picked)",
+        # Spark asks both at once, and takes the fields of one row.
+        "part BETWEEN (SELECT min(p) FROM picked) AND (SELECT max(p) FROM picked)",
+    ],
+)
+def test_a_subquery_prunes_base_files_when_its_value_is_there(lake, spark, table, condition):
+    spark.range(3, 4).selectExpr("concat('p', id) AS p").createOrReplaceTempView("picked")
+    query = f"SELECT id FROM shown WHERE {condition}"
+    assert sorted(row["id"] for row in spark.sql(query).collect()) == ["k15", "k21", "k3", "k9"]
+    counted = shown(spark, spark.sql(query))
+    assert {(each["files of the table"], each["files pruned"]) for each in counted} >= {("4", "3")}
+    assert "a subquery, whose value is known when the query runs" in str(lake.explain(query))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakedex.errors import InvalidInput
+
 
 @pytest.fixture(scope="module")
 def table(lake, spark):
@@ -55,6 +57,7 @@ def test_a_statement_tells_what_it_would_read(lake, spark, table, statement, sho
         text = told(run, f"EXPLAIN {statement.replace('{}', table)}")
         assert text.startswith(f"== Statement ==\n{shown} explained: ")
         assert "reads 1 of 2 file slices" in text
+    assert len(lake.explain(statement.replace("{}", table)).files) == 1
     assert lake.table(table).snapshot.timeline.completed() == before
 
 
@@ -69,4 +72,8 @@ def test_nothing_is_done_by_explaining(lake, spark, table):
         assert not spark.catalog.tableExists("never")
         assert "== Files ==" not in told(run, "EXPLAIN SELECT 1")
         assert "nope" in told(run, f"EXPLAIN SELECT nope FROM {table}")
+    with pytest.raises(InvalidInput, match="reads no rows"):
+        lake.explain(f"DROP TABLE {table}")
+    assert lake.explain("CREATE TABLE never (a INT) USING parquet").scans == ()
+    assert not spark.catalog.tableExists("never")
     assert spark.table(table).count() == 3

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from lakedex.engine import LocalEngine
+from lakedex.errors import InvalidInput
+from lakedex.spark import zone_agreement
 from lakedex.storage.address import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
@@ -95,11 +98,103 @@ def test_frames_and_changes_name_indexes_too(visits, lake, spark):
     assert spark.table("visits").count() == 8
 
 
+def _days(spark: Any) -> list[str]:
+    rows = spark.sql("SELECT id, name FROM visits ORDER BY id").collect()
+    return [f"{row['id']} {row['name']}" for row in rows]
+
+
+MERGES = [
+    # The condition of the join, with a table before the name and without.
+    ("visits v USING changed c ON v.id = c.id AND v.idx_day = '2022-10-02' "
+     "WHEN MATCHED THEN UPDATE SET name = c.name", 1),
+    ("visits USING changed c ON visits.id = c.id AND idx_name = 'BOB' AND idx_day = '2022-10-02' "
+     "WHEN MATCHED THEN UPDATE SET name = c.name", 1),
+    # The conditions of clauses.
+    ("visits v USING changed c ON v.id = c.id WHEN MATCHED AND v.idx_day = '2022-10-02' "
+     "THEN UPDATE SET name = c.name", None),
+    ("visits v USING visits c ON v.id = c.id AND c.idx_day = '2022-10-02' "
+     "WHEN MATCHED AND c.idx_name = v.idx_name AND v.id < 'k12' "
+     "THEN UPDATE SET name = 'new'", None),
+    ("visits v USING (SELECT id FROM visits WHERE idx_day != '2022-10-02' OR id = 'k12') c "
+     "ON v.id = c.id WHEN NOT MATCHED BY SOURCE AND idx_day = '2022-10-02' "
+     "THEN UPDATE SET name = 'new'", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("merge", "files"), MERGES)
+def test_a_merge_names_indexes_in_its_conditions(visits, lake, spark, merge, files):
+    before = _days(spark)
+    spark.sql("SELECT concat('k', id) id, 'new' name FROM VALUES (10), (11), (20), (99) AS t(id)"
+              ).createOrReplaceTempView("changed")  # fmt: skip
+    if files is not None:
+        scans = lake.explain(f"MERGE INTO {merge}").scans
+        assert [len(report.files) for _, report in scans] == [files], str(scans[0][1])
+    spark.sql(f"MERGE INTO {merge}")
+    assert [each for each in _days(spark) if each not in before] == ["k10 new", "k11 new"]
+    visits.rollback(visits.snapshot.timeline.write_instants()[-1].requested_time)
+    assert _days(spark) == before
+    assert visits.verify().ok
+
+
+def test_a_name_in_a_merge_that_nobody_knows_is_not_found_as_ever(visits, spark):
+    for condition in ("v.idx_week = 3", "v.idx_day = '2022-10-02' AND nothing = 1"):
+        with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+            spark.sql(
+                "MERGE INTO visits v USING (SELECT 'k1' id) c ON v.id = c.id "
+                f"AND {condition} WHEN MATCHED THEN DELETE"
+            )
+    # A column of the source comes first: the index would have found rows.
+    spark.sql(
+        "MERGE INTO visits v USING (SELECT 'k10' id, 'x' idx_day) c ON v.id = c.id AND "
+        "idx_day = '2022-10-02' AND v.idx_name = 'BOB' WHEN MATCHED THEN DELETE"
+    )
+    assert spark.sql("SELECT id FROM visits WHERE id = 'k10'").count() == 1
+
+
 def test_another_zone_is_told(visits, lake, spark):
     # traps: B7
     spark.conf.set(ZONE, "Asia/Tokyo")
     try:
         with pytest.raises(Exception, match="computed in the time zone UTC"):
             spark.sql("SELECT id FROM visits WHERE idx_day = '2022-10-02'")
+    finally:
+        spark.conf.set(ZONE, "UTC")
+
+
+@pytest.mark.parametrize("zone", ["CET", "EST", "MST7MDT", "Europe/Berlin", "America/Mexico_City"])
+def test_an_index_that_a_session_builds_is_one_that_it_uses(visits, lake, spark, zone):
+    # Java and Python have time zone databases of their own, which may differ.
+    create = "CREATE INDEX idx_here ON visits (date_format(at, 'yyyy-MM-dd HH'))"
+    spark.conf.set(ZONE, zone)
+    try:
+        if not zone_agreement.is_same_zone(spark.sparkContext._jvm, zone):
+            with pytest.raises(InvalidInput, match=f"other offsets for '{zone}'"):
+                lake.sql(create)
+            assert "idx_here" not in str(visits.indexes())
+            return
+        lake.sql(create)
+        first = spark.sql("SELECT date_format(min(at), 'yyyy-MM-dd HH') FROM visits").first()[0]
+        for name in ("idx_here", "date_format(at, 'yyyy-MM-dd HH')"):
+            query = f"SELECT id FROM visits WHERE {name} = '{first}'"
+            assert [row["id"] for row in spark.sql(query).collect()] == ["k00"]
+            assert len(lake.explain(query).files) == 1
+        lake.sql("DROP INDEX idx_here ON visits")
+    finally:
+        spark.conf.set(ZONE, "UTC")
+
+
+def test_a_zone_that_java_knows_differently_is_refused_and_prunes_nothing(
+    visits, lake, spark, monkeypatch
+):
+    zone = "Asia/Tokyo"
+    monkeypatch.setitem(zone_agreement._found, zone, False)
+    spark.conf.set(ZONE, zone)
+    try:
+        with pytest.raises(InvalidInput, match="other offsets for 'Asia/Tokyo'"):
+            lake.sql("CREATE INDEX idx_here ON visits (hour(at))")
+        lake.sql("CREATE INDEX idx_here ON visits (length(name))")
+        lake.sql("DROP INDEX idx_here ON visits")
+        report = lake.explain("SELECT id FROM visits WHERE hour(at) = 9 AND name = 'ann'")
+        assert "which the JVM and lakedex know differently" in str(report)
     finally:
         spark.conf.set(ZONE, "UTC")

@@ -8,14 +8,11 @@ gap the instant that the offset before the gap gives.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from lakedex.errors import InvalidInput
 from lakedex.expr.arrays import MICROS_PER_SECOND
+from lakedex.expr.temporal.zone_file import region
 
 _UTC_NAMES = frozenset({"UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu"})
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
@@ -49,7 +46,8 @@ def to_local(instants: np.ndarray, zone: str) -> np.ndarray:
     offset = fixed_offset(zone)
     if offset is not None:
         return instants + offset
-    return _through_region(instants, zone)
+    offsets = region(zone).at_instants(instants // MICROS_PER_SECOND)
+    return instants + offsets * MICROS_PER_SECOND
 
 
 def from_local(local: np.ndarray, zone: str) -> np.ndarray:
@@ -57,15 +55,28 @@ def from_local(local: np.ndarray, zone: str) -> np.ndarray:
     offset = fixed_offset(zone)
     if offset is not None:
         return local - offset
-    naive = pa.array(local).view(pa.timestamp("us"))
-    zoned = _checked(zone, lambda: _zoned(naive, zone))
-    instants: np.ndarray = zoned.view(pa.int64()).to_numpy()
-    in_gap = _through_region(instants, zone) != local
-    if not in_gap.any():
-        return instants
-    before = instants - 1
-    offset_before = _through_region(before, zone) - before
-    return np.where(in_gap, local - offset_before, instants)
+    offsets = region(zone).at_local(local // MICROS_PER_SECOND)
+    return local - offsets * MICROS_PER_SECOND
+
+
+def offset_changes(zone: str, start: int, end: int) -> list[tuple[int, int]]:
+    """The offset of a zone at a time, and every change up to another: when, and what it is then.
+
+    All in seconds; changes beyond the next few centuries are not told.
+
+    Example:
+        >>> offset_changes("Asia/Kolkata", -8 * 10**8, 0), offset_changes("+01:00", 0, 1)
+        ([(-800000000, 23400), (-764145000, 19800)], [(0, 3600)])
+    """
+    offset = fixed_offset(zone)
+    if offset is not None:
+        return [(start, offset // MICROS_PER_SECOND)]
+    there = region(zone)
+    found = [(start, int(there.at_instants(np.array([start]))[0]))]
+    for when, after in zip(there.changes.tolist(), there.offsets.tolist()[1:], strict=True):
+        if start < when < end and after != found[-1][1]:
+            found.append((when, after))
+    return found
 
 
 def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
@@ -92,21 +103,3 @@ def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
     local = int(to_local(np.array([moved]), zone)[0])
     is_clear = (instant + int(offsets[0]) - inwards * back - local) * inwards >= 0
     return moved if is_clear else farthest
-
-
-def _through_region(instants: np.ndarray, zone: str) -> np.ndarray:
-    zoned = pa.array(instants).view(pa.timestamp("us", zone))
-    local = _checked(zone, lambda: pc.local_timestamp(zoned))
-    values: np.ndarray = local.view(pa.int64()).to_numpy()
-    return values
-
-
-def _checked(zone: str, work: Callable[[], pa.Array]) -> pa.Array:
-    try:
-        return work()
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"time zone {zone!r} cannot be used: {error}") from error
-
-
-def _zoned(naive: pa.Array, zone: str) -> pa.Array:
-    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="latest")

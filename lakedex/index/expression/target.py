@@ -15,7 +15,7 @@ from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
 from lakedex.expr.evaluate import evaluate
-from lakedex.expr.temporal.zones import LARGEST_SHIFT
+from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, depends_on_zone, indexed_expression
@@ -75,9 +75,7 @@ class ExpressionTarget:
         for column in columns_of(self.expression):
             first, *inner = column.path
             _check_in_range(pc.struct_field(rows[first], inner) if inner else rows[first])
-        zone = self.zone or _ANY_ZONE
-        found = evaluate(self.expression, rows, time_zone=zone, certain=True)
-        return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+        return certain_values(self.expression, rows, self.zone or _ANY_ZONE)
 
     @classmethod
     def of(
@@ -108,6 +106,36 @@ class ExpressionTarget:
                 "tell; say in which with the option lakedex.expression.time.zone"
             )
         return cls(definition, found, zone)
+
+
+def certain_values(expression: Expr, rows: pa.Table, zone: str) -> pa.ChunkedArray:
+    """What an expression gives for some rows, in a time zone.
+
+    Raises:
+        UnsupportedFeature: It is not known what Spark gives for one of them.
+    """
+    found = evaluate(expression, rows, time_zone=zone, certain=True)
+    result = found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+    if depends_on_zone(expression) and fixed_offset(zone) is None:
+        for column in columns_of(expression):
+            first, *inner = column.path
+            values = pc.struct_field(rows[first], inner) if inner else rows[first]
+            _check_since_1970(values, zone)
+        _check_since_1970(result, zone)
+    return result
+
+
+def _check_since_1970(values: pa.ChunkedArray, zone: str) -> None:
+    """Refuse earlier moments where a region decides: time zone databases differ in them.
+
+    A whole number may be a count of seconds since then.
+    """
+    kind = values.type
+    if not (pa.types.is_temporal(kind) or pa.types.is_signed_integer(kind)):
+        return
+    smallest = pc.min(values).cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+    if smallest.is_valid and smallest.as_py() < 0:
+        raise UnsupportedFeature(f"a moment before 1970 in the time zone {zone}")
 
 
 def _check_in_range(values: pa.ChunkedArray) -> None:

@@ -56,6 +56,11 @@ def with_expressions(predicate: Expr, named: Callable[[str], Expr | None]) -> Ex
     return _replaced(predicate, known) if known else predicate
 
 
+def names_of_expressions(definitions: Mapping[str, IndexDefinition]) -> frozenset[str]:
+    """The names of the indexes among some that stand for an expression, in small letters."""
+    return frozenset(given_name(each).lower() for each in definitions if each.startswith(PREFIX))
+
+
 def expression_named(
     name: str,
     schema: pa.Schema,

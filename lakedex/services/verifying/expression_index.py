@@ -16,6 +16,7 @@ from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.expression import indexed_expression
 from lakedex.index.expression.definition import depends_on_zone, expression_text
 from lakedex.index.expression.own import source_names
+from lakedex.index.expression.target import certain_values
 from lakedex.index.metadata_table import RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
@@ -60,7 +61,7 @@ class ExpressionRangeCheck(Check):
         if not part.lacking.isdisjoint(self.file_columns):
             self._without_column.add(part.file_number)
         try:
-            values = evaluate(self.expression, part.rows, time_zone=self.zone, certain=True)
+            values = certain_values(self.expression, part.rows, self.zone)
         except UnsupportedFeature:
             self._untold.add(part.file_number)
             return
@@ -158,4 +159,4 @@ def start(name: str, subject: Subject) -> Check:
 
 
 def _texts(expression: Expr, zone: str, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
-    return evaluate(expression, rows, time_zone=zone, certain=True).cast(pa.string())
+    return certain_values(expression, rows, zone).cast(pa.string())

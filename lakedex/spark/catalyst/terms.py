@@ -47,7 +47,8 @@ class Surroundings:
             NotUnderstood: Its zone is not the session's, or not known here.
         """
         if node.zone is not None and node.zone != self.zone:
-            raise NotUnderstood(f"time zone {node.zone} in {node.kind}")
+            differs = "" if self.zone else ", which the JVM and lakedex know differently,"
+            raise NotUnderstood(f"time zone {node.zone}{differs} in {node.kind}")
 
 
 Rule = Callable[[FilterNode, list[Term], Surroundings], Term]

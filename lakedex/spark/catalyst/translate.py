@@ -36,12 +36,12 @@ _RULES: Mapping[str, Rule] = {
     **CONNECTIVES,
 }
 _RUNTIME_FILTERS: Mapping[str, str] = {
+    "ScalarSubquery": "a subquery, whose value is known when the query runs",
     "BloomFilterMightContain": "a runtime filter of a join, which names no values",
     "InSubqueryExec": "a runtime filter whose values had not arrived",
     "DynamicPruningSubquery": "a runtime filter whose values had not arrived",
 }
 """Filters that Spark fills while a query runs; one that is filled in time comes as an `InSet`."""
-_PLAIN_ZONES = frozenset(["UTC", "GMT", "Z"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,16 @@ class TranslatedFilters:
     """Why a part was not understood, once for every such part."""
 
 
-def translate_filters(text: str, columns: pa.Schema, session_zone: str) -> TranslatedFilters:
+def translate_filters(
+    text: str, columns: pa.Schema, session_zone: str, *, knows_zone: bool = True
+) -> TranslatedFilters:
     """The predicate that Spark's filters imply, and what was left out of it.
 
     Args:
         text: What `lakedex.jvm.FilterText.describe` made of the filters.
         columns: The table's schema.
         session_zone: `spark.sql.session.timeZone`.
+        knows_zone: Whether the JVM and lakedex agree on that zone (see `zone_agreement`).
 
     Example:
         >>> text = ('{"nodes": [{"k": "AttributeReference", "t": "int", "n": "a"},'
@@ -73,7 +76,8 @@ def translate_filters(text: str, columns: pa.Schema, session_zone: str) -> Trans
         given = read_filter_text(text)
     except ValueError as error:
         return TranslatedFilters(None, (f"filters that cannot be read: {error}",))
-    around = Surroundings(columns, _known_zone(session_zone), given.legacy_times)
+    zone = session_zone if knows_zone and time_zone_of(session_zone) is not None else None
+    around = Surroundings(columns, zone, given.legacy_times)
     terms: list[Term] = []
     for node in given.nodes:
         terms.append(_translated(node, [terms[child] for child in node.children], around))
@@ -125,12 +129,6 @@ def _joined(parts: Sequence[Expr], reasons: tuple[str, ...]) -> TranslatedFilter
     except LakedexError as problem:
         return TranslatedFilters(None, (*reasons, str(problem)))
     return TranslatedFilters(None if predicate == TRUE else predicate, reasons)
-
-
-def _known_zone(name: str) -> str | None:
-    """The zone, unless Java and Python may understand its name differently, as EST or PST."""
-    named = "/" in name or name in _PLAIN_ZONES or any(mark in name for mark in "+-")
-    return name if named and time_zone_of(name) is not None else None
 
 
 def _reasons(part: Expr) -> list[str]:

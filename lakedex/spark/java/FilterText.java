@@ -132,6 +132,9 @@ public final class FilterText {
   }
 
   private static List children(Expression expression) {
+    if (scalarValue(expression) != null) {
+      return new ArrayList();
+    }
     if (expression instanceof And) {
       return operands(expression, And.class);
     }
@@ -192,7 +195,7 @@ public final class FilterText {
 
   /** A subquery that has its value is a constant, one that has its list is that list. */
   private static String kind(Expression expression) {
-    if (expression instanceof ScalarSubquery && scalarValue((ScalarSubquery) expression) != null) {
+    if (scalarValue(expression) != null) {
       return "Literal";
     }
     if (expression instanceof InSubqueryExec && ((InSubqueryExec) expression).values().isDefined()) {
@@ -222,13 +225,11 @@ public final class FilterText {
   }
 
   private void values(Expression expression) {
-    if (expression instanceof Literal) {
+    Object[] scalar = scalarValue(expression);
+    if (scalar != null) {
+      single(scalar[0]);
+    } else if (expression instanceof Literal) {
       single(((Literal) expression).value());
-    } else if (expression instanceof ScalarSubquery) {
-      Object[] found = scalarValue((ScalarSubquery) expression);
-      if (found != null) {
-        single(found[0]);
-      }
     } else if (expression instanceof InSet) {
       list(listed(((InSet) expression).hset().iterator()));
     } else if (expression instanceof InSubqueryExec) {
@@ -316,9 +317,11 @@ public final class FilterText {
     return null;
   }
 
-  private static Object[] scalarValue(ScalarSubquery subquery) {
+  /** Spark asks several subqueries of one table at once, and takes their values as fields. */
+  private static Object[] scalarValue(Expression expression) {
+    Object from = expression instanceof GetStructField ? expression.children().apply(0) : expression;
     try {
-      return new Object[] {subquery.eval(null)};
+      return from instanceof ScalarSubquery ? new Object[] {expression.eval(null)} : null;
     } catch (RuntimeException error) {
       return null;  // It has not run yet.
     }

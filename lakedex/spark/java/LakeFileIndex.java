@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
@@ -21,6 +22,7 @@ public final class LakeFileIndex implements FileIndex {
   private final String root;
   private final long size;
   private final Map counts = new ConcurrentHashMap();
+  private static final ThreadLocal told = new ThreadLocal();
 
   public LakeFileIndex(String session, String pin, String root, long size) {
     this.session = session;
@@ -51,12 +53,22 @@ public final class LakeFileIndex implements FileIndex {
     }
   }
 
+  /**
+   * Tell the listings of this thread all filters of their scan, until they are forgotten.
+   *
+   * Spark leaves out those with a subquery, whose value is known by the time a scan runs.
+   */
+  static void tell(FileSourceScanExec scan) {
+    told.set(scan == null ? null : filters(scan.partitionFilters(), scan.dataFilters()));
+  }
+
   public @SEQ@ listFiles(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
-    String filters = filters(partitionFilters, dataFilters);
-    String told = Python.text("files", session + "\n" + pin + "\n" + filters);
-    counts.put(filters, told.substring(0, told.indexOf('\n')));
+    String all = (String) told.get();
+    String filters = all == null ? filters(partitionFilters, dataFilters) : all;
+    String left = Python.text("files", session + "\n" + pin + "\n" + filters);
+    counts.put(filters, left.substring(0, left.indexOf('\n')));
     Object[] directories = new Object[] {
-      new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses(told)))
+      new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses(left)))
     };
     return Lists.scala(Arrays.asList(directories));
   }

@@ -1,10 +1,13 @@
 package lakedex.jvm;
 
+import java.util.ArrayDeque;
 import java.util.Arrays;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.ScalarSubquery;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetrics$;
@@ -65,15 +68,41 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public RDD doExecute() {
-    RDD rows = child.execute();
-    report();
-    return rows;
+    return run(false);
   }
 
   public RDD doExecuteColumnar() {
-    RDD batches = child.executeColumnar();
-    report();
-    return batches;
+    return run(true);
+  }
+
+  private RDD run(boolean columnar) {
+    awaitValues(child.expressions());
+    LakeFileIndex.tell(child instanceof FileSourceScanExec ? (FileSourceScanExec) child : null);
+    try {
+      RDD rows = columnar ? child.executeColumnar() : child.execute();
+      report();
+      return rows;
+    } finally {
+      LakeFileIndex.tell(null);
+    }
+  }
+
+  /** Wait for the values of subqueries in the filters of a scan; Spark runs each of them once. */
+  private static void awaitValues(@SEQ@ expressions) {
+    ArrayDeque open = new ArrayDeque();
+    open.push(expressions.iterator());
+    while (!open.isEmpty()) {
+      scala.collection.Iterator each = (scala.collection.Iterator) open.peek();
+      if (!each.hasNext()) {
+        open.pop();
+        continue;
+      }
+      Expression expression = (Expression) each.next();
+      if (expression instanceof ScalarSubquery) {
+        ((ScalarSubquery) expression).updateResult();
+      }
+      open.push(expression.children().iterator());
+    }
   }
 
   /** A plan may be run long after it was made, when files of its snapshot were cleaned. */

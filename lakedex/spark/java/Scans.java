@@ -15,8 +15,13 @@ public final class Scans {
       own = ((AdaptiveSparkPlanExec) plan).inputPlan();
     }
     if (own instanceof FileSourceScanExec) {
-      // Its type differs between releases.
-      own.getClass().getMethod("selectedPartitions", new Class[0]).invoke(own, new Object[0]);
+      LakeFileIndex.tell((FileSourceScanExec) own);
+      try {
+        // Its type differs between releases.
+        own.getClass().getMethod("selectedPartitions", new Class[0]).invoke(own, new Object[0]);
+      } finally {
+        LakeFileIndex.tell(null);
+      }
     }
     listAll(own.children());
     listAll(own.subqueries());

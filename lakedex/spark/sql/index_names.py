@@ -52,20 +52,32 @@ class _Table:
 
 
 @dataclass
-class _Scope:
+class Scope:
+    """What a condition sees."""
+
     tables: list[_Table]
     is_whole: bool = True
-    """Whether nothing but tables of ours is seen."""
+    """Whether nothing is seen but tables of ours, and `columns`."""
+    columns: frozenset[str] = frozenset()
+    """Columns of anything else that are known, in small letters."""
+
+    def has_column(self, name: str) -> bool:
+        """Whether a name without a table is that of a column, which comes before an index."""
+        known = (each.name for table in self.tables for each in table.snapshot.schema)
+        return name.lower() in self.columns or name.lower() in (each.lower() for each in known)
 
 
 def with_index_names(context: Context, plan: Node) -> Any:  # noqa: ANN401 - a plan, or nothing
     """The plan with expressions in its conditions; nothing where no index is named."""
-    found = _Names(context).plan(plan)
+    found = IndexNames(context).plan(plan)
     return "" if found is plan else found
 
 
-class _Names:
+class IndexNames:
+    """Puts expressions in the place of names of indexes, in plans and expressions of a session."""
+
     def __init__(self, context: Context) -> None:
+        """Look names up with the settings that the session has now."""
         self._context = context
         self._zone = str(context.spark.conf.get(_ZONE))
         self._opened: dict[str, Snapshot] = {}
@@ -76,7 +88,7 @@ class _Names:
         match kind(node):
             case "Filter":
                 condition = node.condition()
-                understood = self._expression(condition, self._scope(node.child()))
+                understood = self.expression(condition, self.scope(node.child()))
                 return result if understood is condition else with_parts(result, {0: understood})
             case "Join":
                 return self._joined(node, result)
@@ -90,7 +102,7 @@ class _Names:
         condition = optional(node.condition())
         if condition is None:
             return result
-        understood = self._expression(condition, self._scope(node))
+        understood = self.expression(condition, self.scope(node))
         if understood is condition:
             return result
         some = self._context.spark.sparkContext._jvm.scala.Some
@@ -112,19 +124,22 @@ class _Names:
             return node
         return node.withNewChildren(self._context.plans.sequence(changed).toIndexedSeq())
 
-    def _expression(self, node: Node, scope: _Scope) -> Node:
+    def expression(self, node: Node, scope: Scope) -> Node:
+        """An expression with names understood; the very same where nothing is named."""
         if kind(node) == "UnresolvedAttribute":
             return self._named(node, name_parts(node), scope)
-        changed = self._with_children(node, lambda child: self._expression(child, scope))
+        changed = self._with_children(node, lambda child: self.expression(child, scope))
         inner = member(changed, "plan")
         if inner is None:
             return changed
         understood = self.plan(inner)
         return changed if understood is inner else changed.withNewPlan(understood)
 
-    def _named(self, node: Node, parts: tuple[str, ...], scope: _Scope) -> Node:
+    def _named(self, node: Node, parts: tuple[str, ...], scope: Scope) -> Node:
         *qualifier, name = parts
         if len(qualifier) > 1 or not (qualifier or scope.is_whole):
+            return node
+        if not qualifier and scope.has_column(name):
             return node
         found = []
         for table in scope.tables:
@@ -138,31 +153,33 @@ class _Names:
         ((table, expression),) = found
         return self._context.plans.plain_expression(_column(expression, table.qualifier))
 
-    def _scope(self, node: Node) -> _Scope:
+    def scope(self, node: Node) -> Scope:
+        """What a condition over a plan sees."""
         name = kind(node)
         if name == "SubqueryAlias":
-            inner = self._scope(node.child())
+            inner = self.scope(node.child())
             alias = str(node.identifier().name())
             is_table = len(inner.tables) == 1 and kind(node.child()) not in _TRANSPARENT
             tables = [_Table(alias, inner.tables[0].snapshot)] if is_table else []
-            return _Scope(tables, inner.is_whole and is_table)
+            return Scope(tables, inner.is_whole and is_table)
         if name in _TRANSPARENT:
-            inner_scopes = [self._scope(child) for child in listed(node.children())]
+            inner_scopes = [self.scope(child) for child in listed(node.children())]
             tables = [table for scope in inner_scopes for table in scope.tables]
-            return _Scope(tables, all(scope.is_whole for scope in inner_scopes))
+            return Scope(tables, all(scope.is_whole for scope in inner_scopes))
         path, qualifier = self._table(node, name)
         if path is None:
-            return _Scope([], is_whole=False)
+            return Scope([], is_whole=False)
         if path not in self._opened:
             self._opened[path] = self._context.lake.table_at(path).snapshot
-        return _Scope([_Table(qualifier, self._opened[path])])
+        return Scope([_Table(qualifier, self._opened[path])])
 
     def _table(self, node: Node, name: str) -> tuple[str | None, str]:
         """The path of a table of ours and what a query calls it; None for another's."""
         if name == "UnresolvedRelation":
             parts = name_parts(node)
             found = self._context.names.find(parts)
-            return (None if found is None else found.path), parts[-1]
+            is_nameless = self._context.names.is_path(parts)
+            return (None if found is None else found.path), "" if is_nameless else parts[-1]
         if name == "LogicalRelation" and kind(node.relation()) == _FACE:
             return ReadSpec.parse(str(node.relation().table())).path, ""
         return None, ""

@@ -25,6 +25,7 @@ from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import KEY, PARTITION, has_copies, key_column
 from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.merge_clauses import OLD, SOURCE, Clause, Clauses, worked_out
+from lakedex.spark.sql.merge_names import merge_with_index_names
 from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.other_views import check_whole
@@ -148,9 +149,11 @@ def _joined(
         into: Its target.
         keeps_all: Whether rows of the target stay that no clause changes.
     """
-    plan, plans = statement.plan, context.plans
+    plans = context.plans
+    source = plans.rows(statement.scope(statement.plan.sourceTable()))
+    statement = merge_with_index_names(context, statement, source.columns)
+    plan = statement.plan
     target = plans.rows(plan.targetTable())
-    source = plans.rows(statement.scope(plan.sourceTable()))
     clauses = Clauses.of(context, statement, into, source.columns)
     if not clauses.all:
         raise InvalidDefinition("a MERGE needs at least one WHEN clause")

@@ -110,6 +110,26 @@ class Statements:
         rows = prepared.run()
         return self._context.empty() if rows is None else rows
 
+    def planned(self, text: str) -> Node:
+        """How Spark would run a query, or the one that chooses the rows of a statement; not run.
+
+        Raises:
+            InvalidInput: It is a statement that reads no rows.
+        """
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        plan = self._package.parsed(parser, text)
+        if plan is not None:
+            plan = self._package.bound(self._spark._jsparkSession.sessionUUID(), plan)
+        is_query = plan is not None and not self._package.isKnown(plan)
+        prepared = None if is_query else self._prepared(text, plan)
+        if prepared is None:
+            # A text that nobody can read fails here, in Spark's own words.
+            parsed = self._package.behind(parser).parsePlan(text) if plan is None else plan
+            return self._context.plans.planned(parsed)
+        if prepared.reads is None:
+            raise InvalidInput(f"this reads no rows that could be told of: {prepared.title}")
+        return prepared.reads()._jdf.queryExecution()
+
     def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
         """What Spark's own `sql` runs for a statement; nothing where it is not ours."""
         return self._runnable(self._prepared(text, plan))

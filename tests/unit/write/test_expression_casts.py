@@ -161,3 +161,24 @@ def test_times_without_a_zone(tmp_path):
     assert table.files("date_format(wall, 'MM-dd HH') = '03-31 02'", "Europe/Berlin") == 0
     assert table.files("date_format(wall, 'MM-dd HH') = '03-31 02'", "UTC") == 6
     assert lakedex.open(table.path).verify().ok
+
+
+def test_clocks_change_after_2037_as_before(tmp_path):
+    # traps: B7
+    table = Files(tmp_path, n=2_540_000_000)  # the summer of 2050
+    told = {"lakedex.expression.time.zone": "Europe/Berlin"}
+    create_index(table.writer, "hours", "from_unixtime(n, 'HH')", options=told)
+    assert table.files("from_unixtime(n, 'HH') = '05'", "Europe/Berlin") == 1
+    assert lakedex.open(table.path).verify().ok
+
+
+@pytest.mark.parametrize(("zone", "files"), [("UTC", 1), ("+01:00", 1), ("Europe/Berlin", 2)])
+def test_databases_differ_before_1970_so_that_such_files_are_read(tmp_path, zone, files):
+    # traps: B7: pre-1900 offsets
+    table = Files(tmp_path, n=-5_000_000_000, day=dt.date(1811, 7, 23))
+    told = {"lakedex.expression.time.zone": zone}
+    create_index(table.writer, "days", "from_unixtime(n, 'yyyy-MM-dd')", options=told)
+    create_index(table.writer, "moments", "unix_seconds(cast(day as timestamp))", options=told)
+    assert table.files("from_unixtime(n, 'yyyy-MM-dd') = '2023-11-16'", zone) == files
+    assert table.files("unix_seconds(cast(day as timestamp)) > 1709337600", zone) == 1 + files
+    assert lakedex.open(table.path).verify().ok
