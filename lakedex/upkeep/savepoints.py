@@ -18,9 +18,7 @@ from lakedex.table import Snapshot
 from lakedex.table.retention import is_retained
 from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, read_plan, write_plan
 from lakedex.txn.begin import locked_table
-from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.lock import open_lock
-from lakedex.txn.places import writer_path
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import remove_instant, write_once
@@ -132,18 +130,12 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
 
 
 def _write(table: LockedTable, time_of: str, data: bytes) -> None:
-    # Who finds the savepoint pending knows by this that it was made under the lock, and never will.
-    writer = Heartbeat(table.storage, time_of, table.heartbeat)
-    writer.start()
-    try:
-        table.check()
+    # Who finds it pending with a claim knows that it never will be complete.
+    with table.claim(time_of):
         pending = Instant(time_of, Action.SAVEPOINT, State.INFLIGHT)
         write_once(table.storage, table.config, pending, b"")
         done = Instant(time_of, Action.SAVEPOINT, State.COMPLETED, table.next_time())
         write_once(table.storage, table.config, done, data)
-    finally:
-        writer.stop()
-    table.storage.delete(writer_path(time_of))
 
 
 def _commit(timeline: Timeline, instant: str | None) -> Instant:
