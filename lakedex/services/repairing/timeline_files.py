@@ -1,19 +1,29 @@
-"""Timeline files that cannot be read and that nothing is lost with: plans, and lists of archives.
+"""Timeline files that cannot be read, put right by what the rest of the table tells.
 
 A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
-clean did stands in its plan too. The manifest of the archived timeline names files that are there,
-and is written anew. What a completed commit or an archive said is known to nobody else: that is
-named, and stays.
+clean did stands in its plan too, and what a commit did in its files (`commit_files.py`). The
+manifest of the archived timeline names files that are there, and is written anew. What an archive
+said, and which rows an overwrite took away, is known to nobody else: that is named, and stays.
 """
 
 from __future__ import annotations
 
 import logging
 
-from lakedex.errors import CorruptFile, FileMissing, UnsafePath
+from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
+from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.services.verifying.timeline_files import read_completed
 from lakedex.storage.address import StorageAddress
-from lakedex.timeline import Action, Instant, State, Timeline, file_name, load_table_config
+from lakedex.table import Snapshot
+from lakedex.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    encode_commit_metadata,
+    file_name,
+    load_table_config,
+)
 from lakedex.timeline.clean_plan import clean_metadata
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import LsmHistory
@@ -45,7 +55,8 @@ def mend_timeline(address: StorageAddress) -> bool:
         table = locked_table(storage, lock, patience.heartbeat)
         timeline = table.timeline()
         for instant in timeline.completed():
-            is_mended = _mend_clean(table, timeline, instant) or is_mended
+            mend = _mend_commit if instant.action.is_write else _mend_clean
+            is_mended = mend(table, timeline, instant) or is_mended
         for instant in timeline.pending_of(*_PLANS):
             if _is_readable(timeline, instant) or is_being_run(table, instant):
                 continue
@@ -57,6 +68,30 @@ def mend_timeline(address: StorageAddress) -> bool:
                 roll_back(table, instant, drops_plan=True)
             is_mended = True
     return is_mended
+
+
+def _mend_commit(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
+    """Write what a completed commit did anew, by its files; whether it was needed and possible."""
+    try:
+        read_completed(timeline, instant)
+    except CorruptFile as error:
+        try:
+            found = rebuilt_commit(Snapshot(table.storage, table.config, timeline), instant)
+        except LakedexError as reason:
+            _log.warning("%s stays as it is: %s", error.path, reason)
+            return False
+        _log.warning("%s is written anew by the files of the commit: %s", error.path, error)
+        _rewrite(table, instant, encode_commit_metadata(found, action=instant.action))
+        return True
+    except FileMissing:
+        pass  # archived meanwhile
+    return False
+
+
+def _rewrite(table: LockedTable, instant: Instant, data: bytes) -> None:
+    name = file_name(instant, table.config.timeline_layout)
+    table.check()
+    table.storage.replace(f"{table.config.timeline_folder}/{name}", data)
 
 
 def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
@@ -73,9 +108,7 @@ def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> boo
             return False
         _log.warning("the clean %s is written anew by its plan: %s", time, error)
         data = clean_metadata(plan, time, plan.files, 0, plan.partitions)
-        name = file_name(instant, timeline.config.timeline_layout)
-        table.check()
-        table.storage.replace(f"{timeline.config.timeline_folder}/{name}", data)
+        _rewrite(table, instant, data)
         return True
     return False
 
