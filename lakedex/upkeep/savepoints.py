@@ -82,9 +82,7 @@ def create_savepoint(
         target = _commit(snapshot.timeline, instant)
         time_of = target.requested_time
         require_whole(snapshot, target)
-        files: dict[str, list[str]] = defaultdict(list)
-        for partition, name in sorted(files_kept(snapshot, time_of, snapshot.listing.files)):
-            files[partition].append(name)
+        files = _files_of(snapshot, time_of)
         _write(table, time_of, _encoded(files, user, comments))
     log.info("savepoint %s of %s", time_of, storage.root)
     return Savepoint(time_of, user, comments, sum(map(len, files.values())))
@@ -127,6 +125,19 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
             user, comments = record["savepointedBy"], record["comments"]
             found.append(Savepoint(instant.requested_time, user, comments, files))
     return sorted(found, key=lambda each: each.instant, reverse=True)
+
+
+def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
+    """A savepoint anew whose file is damaged: what it keeps no clean has removed."""
+    return _encoded(_files_of(snapshot, instant), "", "written anew by a repair")
+
+
+def _files_of(snapshot: Snapshot, instant: str) -> dict[str, list[str]]:
+    """The files of the table as of a commit, by partition."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for partition, name in sorted(files_kept(snapshot, instant, snapshot.listing.files)):
+        files[partition].append(name)
+    return files
 
 
 def _write(table: LockedTable, time_of: str, data: bytes) -> None:

@@ -1,9 +1,10 @@
 """Timeline files that cannot be read, put right by what the rest of the table tells.
 
 A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
-clean did stands in its plan too, and what a commit did in its files (`commit_files.py`). The
-manifest of the archived timeline names files that are there, and is written anew. What an archive
-said, and which rows an overwrite took away, is known to nobody else: that is named, and stays.
+clean did stands in its plan too, and what a commit did, or a savepoint keeps, in the files of that
+time (`commit_files.py`). The manifest of the archived timeline names files that are there, and is
+written anew. What an archive said, and which rows an overwrite took away, is known to nobody else:
+that is named, and stays.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from lakedex.txn.rollback import LockedTable, forget, roll_back
 from lakedex.txn.rollback_files import remove_instant
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import read_clean_plan
+from lakedex.upkeep.savepoints import rebuilt_savepoint
 
 _LAYOUT_WITH_MANIFESTS = 2
 _log = logging.getLogger("lakedex")
@@ -55,7 +57,7 @@ def mend_timeline(address: StorageAddress) -> bool:
         table = locked_table(storage, lock, patience.heartbeat)
         timeline = table.timeline()
         for instant in timeline.completed():
-            mend = _mend_commit if instant.action.is_write else _mend_clean
+            mend = _mend_clean if instant.action is Action.CLEAN else _mend_by_files
             is_mended = mend(table, timeline, instant) or is_mended
         for instant in timeline.pending_of(*_PLANS):
             if _is_readable(timeline, instant) or is_being_run(table, instant):
@@ -70,22 +72,30 @@ def mend_timeline(address: StorageAddress) -> bool:
     return is_mended
 
 
-def _mend_commit(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
-    """Write what a completed commit did anew, by its files; whether it was needed and possible."""
+def _mend_by_files(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
+    """Write a commit or savepoint anew, by its files; whether that was needed and possible."""
+    if not (instant.action.is_write or instant.action is Action.SAVEPOINT):
+        return False
     try:
         read_completed(timeline, instant)
     except CorruptFile as error:
         try:
-            found = rebuilt_commit(Snapshot(table.storage, table.config, timeline), instant)
+            data = _told_by_files(Snapshot(table.storage, table.config, timeline), instant)
         except LakedexError as reason:
             _log.warning("%s stays as it is: %s", error.path, reason)
             return False
         _log.warning("%s is written anew by the files of the commit: %s", error.path, error)
-        _rewrite(table, instant, encode_commit_metadata(found, action=instant.action))
+        _rewrite(table, instant, data)
         return True
     except FileMissing:
         pass  # archived meanwhile
     return False
+
+
+def _told_by_files(snapshot: Snapshot, instant: Instant) -> bytes:
+    if instant.action is Action.SAVEPOINT:
+        return rebuilt_savepoint(snapshot, instant.requested_time)
+    return encode_commit_metadata(rebuilt_commit(snapshot, instant), action=instant.action)
 
 
 def _rewrite(table: LockedTable, instant: Instant, data: bytes) -> None:
@@ -96,8 +106,6 @@ def _rewrite(table: LockedTable, instant: Instant, data: bytes) -> None:
 
 def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
     """Write what a completed clean did anew, by its plan; whether that was needed and possible."""
-    if instant.action is not Action.CLEAN:
-        return False
     time = instant.requested_time
     try:
         read_completed(timeline, instant)

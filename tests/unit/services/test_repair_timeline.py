@@ -13,11 +13,13 @@ from lakedex.services.clustering.scheduling import run_clustering, schedule_clus
 from lakedex.services.compaction import compact_table
 from lakedex.services.compaction.scheduling import schedule_compaction
 from lakedex.services.repairing import repair_table
+from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.timeline import Action, CommitMetadata
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.retained import clean_outcome
+from lakedex.upkeep.savepoints import create_savepoint, list_savepoints
 from tests.support.secondary import Trips
 
 FEW = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
@@ -195,6 +197,20 @@ def test_a_compaction_and_a_clustering_are_written_anew_by_their_plans(trips):
     trips.writer.upsert(trips.rows(("a1", 30, "new", "oslo")))
     assert trips.found("rider = 'new'") == ["a1"]
     trips.assert_whole()
+
+
+def test_a_savepoint_that_cannot_be_read_is_written_anew(trips):
+    made = create_savepoint(trips.address, user="ann")
+    trips.writer.upsert(trips.rows(("a1", 20, "r20", "oslo")))
+    compact_table(trips.writer)
+    (file,) = timeline_of(trips).glob("*.savepoint")
+    file.write_bytes(file.read_bytes()[:99])
+    assert repair_table(trips.writer).ok
+    (found,) = list_savepoints(lakedex.open(trips.path).timeline)
+    assert (found.instant, found.files) == (made.instant, made.files)
+    clean_table(trips.address, OFTEN)
+    restore_table(trips.address, made.instant)
+    assert trips.found("rider = 'r8'") == ["a1"]
 
 
 def test_an_overwrite_that_cannot_be_read_is_named_and_can_be_rolled_back(tmp_path):
