@@ -1,9 +1,17 @@
-"""How a write gets its place on the timeline: a time of its own, and the requested file."""
+"""How writes and plans get their place on the timeline: a time of their own, the requested file."""
 
 from __future__ import annotations
 
+import logging
+
 from lakedex.config import TableType
-from lakedex.errors import AlreadyExists, CommitConflict, InvalidInput, UnsupportedFeature
+from lakedex.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InvalidInput,
+    StorageError,
+    UnsupportedFeature,
+)
 from lakedex.storage import Storage
 from lakedex.timeline import (
     Action,
@@ -16,7 +24,6 @@ from lakedex.timeline import (
 )
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import TableLock
-from lakedex.txn.places import writer_path
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.times import InstantClock
@@ -24,6 +31,7 @@ from lakedex.txn.times import InstantClock
 _WRITTEN_VERSION = 9
 _DELETE_PARTITION = "DELETE_PARTITION"
 _TIME_ATTEMPTS = 20
+_log = logging.getLogger("lakedex")
 
 
 def write_action(storage: Storage) -> Action:
@@ -47,29 +55,61 @@ def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions)
 
 
 def take_instant(
-    table: LockedTable, action: Action, operation: str, plan: bytes | None = None
+    table: LockedTable,
+    action: Action,
+    operation: str,
+    plan: bytes | None = None,
+    *,
+    keeps_plan: bool = False,
 ) -> tuple[Instant, Heartbeat]:
-    """A new instant that is requested, and its heartbeat, which beats before it is seen."""
+    """A new instant that is requested, and its heartbeat, which beats before it is seen.
+
+    With `keeps_plan` the request stays when this process dies, for others to run.
+    """
     body = _requested_body(action, operation) if plan is None else plan
     table.check()
     for _ in range(_TIME_ATTEMPTS):
         instant = Instant(table.clock.next(), action, State.REQUESTED)
-        heartbeat = Heartbeat(table.storage, instant.requested_time, table.heartbeat)
+        time = instant.requested_time
+        heartbeat = Heartbeat(table.storage, time, table.heartbeat, keeps_plan=keeps_plan)
         heartbeat.start()
         try:
             # Whoever takes the lock from here on sees that this time is claimed.
             table.check()
-            write_instant(table.storage, table.config, instant, body)
-        except AlreadyExists:
-            # traps: B56 - a writer that does not use this lock took the same time.
-            heartbeat.stop()
-            table.storage.delete(writer_path(instant.requested_time))
+            is_taken = _is_taken_by_others(table, instant, body, is_plan=plan is not None)
         except BaseException:
             heartbeat.stop()
             raise
-        else:
+        if not is_taken:
             return instant, heartbeat
+        heartbeat.release()
     raise CommitConflict(f"other writers took {_TIME_ATTEMPTS} instant times without the lock")
+
+
+def _is_taken_by_others(
+    table: LockedTable, instant: Instant, body: bytes, *, is_plan: bool
+) -> bool:
+    """Put a request on the timeline, unless one is there under the same time. # traps: B56.
+
+    That is of a writer that does not use this lock, but for a plan that is the very same: of that
+    the answer was lost, and the request repeated.
+    """
+    try:
+        write_instant(table.storage, table.config, instant, body)
+    except AlreadyExists:
+        return not is_plan or table.timeline().read(instant) != body
+    return False
+
+
+def put_plan(table: LockedTable, action: Action, plan: bytes) -> str:
+    """Put a plan on the timeline, for anyone to run, and answer its instant."""
+    instant, claim = take_instant(table, action, "", plan, keeps_plan=True)
+    try:
+        claim.release()
+    except StorageError as error:
+        # The plan is there; what was to be seen before it was is swept up by the next writer.
+        _log.warning("left over from %s for the next writer: %s", instant.requested_time, error)
+    return instant.requested_time
 
 
 def take_up(table: LockedTable, instant: str, action: Action) -> tuple[Instant, Heartbeat]:

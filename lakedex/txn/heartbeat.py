@@ -89,6 +89,11 @@ class Heartbeat:
             self._thread = None
         self._storage.delete(heartbeat_path(self._instant))
 
+    def release(self) -> None:
+        """Beat no more, and name this process no longer: the instant is nobody's, or has ended."""
+        self.stop()
+        self._storage.delete(writer_path(self._instant))
+
     def _beat(self) -> None:
         while not self._stop.wait(self._options.interval_seconds):
             try:

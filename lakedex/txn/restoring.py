@@ -19,7 +19,6 @@ from typing import Any
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.timeline import Action, Instant, PlanKind, State, read_plan, write_plan
 from lakedex.timeline.instant_time import is_instant_time
-from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_undoing import forget_in_metadata
 from lakedex.txn.places import heartbeat_path, writer_path
@@ -77,16 +76,10 @@ def restore(table: LockedTable, target: str, instants: Sequence[Instant]) -> str
     """
     plan = RestorePlan(target, tuple((each.requested_time, each.action) for each in instants))
     time_of = table.next_time()
-    # Who finds the restore pending knows by this that it ran under the lock, and so runs no more.
-    writer = Heartbeat(table.storage, time_of, table.heartbeat)
-    writer.start()
-    try:
+    with table.claim(time_of):
         requested = Instant(time_of, Action.RESTORE, State.REQUESTED)
         write_once(table.storage, table.config, requested, plan.encode())
         _finish(table, time_of, plan)
-    finally:
-        writer.stop()
-    table.storage.delete(writer_path(time_of))
     return time_of
 
 

@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig, keys
@@ -69,6 +70,24 @@ class LockedTable:
         """The timeline as it is now."""
         return Timeline.load(self.storage, self.config)
 
+    @contextmanager
+    def claim(self, instant: str, *, keeps_plan: bool = False) -> Iterator[None]:
+        """Let others see that an instant time is taken, from before it is on the timeline.
+
+        Who takes the lock while this process stands still gives the time to nobody else, and who
+        finds the instant pending knows by the claim that it was made under the lock. With
+        `keeps_plan` what is on the timeline then stays there, for anyone to run.
+        """
+        own = Heartbeat(self.storage, instant, self.heartbeat, keeps_plan=keeps_plan)
+        own.start()
+        try:
+            self.check()
+            yield
+        except BaseException:
+            own.stop()
+            raise
+        own.release()
+
 
 def roll_back(
     table: LockedTable, instant: Instant, *, keeps_plan: bool = False, drops_plan: bool = False
@@ -85,16 +104,9 @@ def roll_back(
     written = files_written(table.timeline(), instant) if instant.is_completed else ()
     plan = RollbackPlan(instant.requested_time, instant.action, tuple(sorted({*marked, *written})))
     rollback = table.clock.next()
-    # Who finds the rollback pending knows by this that it ran under the lock, and so runs no more.
-    writer = Heartbeat(table.storage, rollback, table.heartbeat, keeps_plan=keeps_plan)
-    writer.start()
-    try:
-        table.check()
+    with table.claim(rollback, keeps_plan=keeps_plan):
         begin_rollback(table.storage, table.config, rollback, plan.encode(table.storage))
         _finish(table, rollback, plan, keeps_plan=keeps_plan)
-    finally:
-        writer.stop()
-    table.storage.delete(writer_path(rollback))
     return rollback
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from lakedex.errors import AlreadyExists
+from lakedex.errors import AlreadyExists, CorruptFile
 from lakedex.storage import Storage
 from lakedex.timeline import Instant, State, Timeline, file_name, write_instant
 from lakedex.txn.markers import is_file_of
@@ -12,10 +12,12 @@ from lakedex.txn.strays import named_files
 
 
 def files_written(timeline: Timeline, instant: Instant) -> tuple[str, ...]:
-    """The data files of a completed write, as its commit names them."""
-    paths = {
-        path for stat in timeline.commit_metadata(instant).stats() for path in named_files(stat)
-    }
+    """The data files of a completed write, as its commit names them, or their own names do."""
+    try:
+        stats = list(timeline.commit_metadata(instant).stats())
+    except CorruptFile:
+        return files_of(timeline.storage, instant.requested_time)
+    paths = {path for stat in stats for path in named_files(stat)}
     return tuple(sorted(path for path in paths if is_file_of(path, instant.requested_time)))
 
 

@@ -29,11 +29,9 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, Instant, State, Timeline, file_name
 from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan, clean_metadata
-from lakedex.txn.begin import locked_table
+from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.bitmap_builders import remove_dead_bitmaps
-from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.lock import open_lock
-from lakedex.txn.places import writer_path
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
@@ -141,18 +139,7 @@ def _schedule(
             savepoints = frozenset(snapshot.timeline.savepoints())
             _looks[storage.root] = Look(plan.earliest.requested_time, table.next_time(), savepoints)
         return None, plan
-    instant = table.next_time()
-    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
-    # Who takes the lock while this stands still sees that the time is claimed.
-    claim = Heartbeat(storage, instant, table.heartbeat)
-    claim.start()
-    try:
-        table.check()
-        write_once(storage, table.config, requested, plan.encode(storage.root))
-    finally:
-        claim.stop()
-    storage.delete(writer_path(instant))
-    return instant, plan
+    return put_plan(table, Action.CLEAN, plan.encode(storage.root)), plan
 
 
 def run_pending_cleans(address: StorageAddress, patience: TransactionOptions) -> CleanResult:

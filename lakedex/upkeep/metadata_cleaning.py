@@ -45,7 +45,8 @@ def clean_metadata_table(table: LockedTable) -> int:
     plan = CleanPlan(policy, None, newest.requested_time, files)
     instant = table.next_time()
     requested = Instant(instant, Action.CLEAN, State.REQUESTED)
-    write_once(storage, config, requested, plan.encode(storage.root))
+    with table.claim(instant):
+        write_once(storage, config, requested, plan.encode(storage.root))
     return count + _run(table, storage, timeline, instant)
 
 

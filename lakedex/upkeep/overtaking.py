@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import CorruptFile, InvalidInput
 from lakedex.filegroup import BaseFile, FileSliceId, Visibility, parse_data_file
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, Timeline, instant_key
@@ -82,7 +82,10 @@ def missing_before(snapshot: Snapshot, write: Instant) -> str | None:
     """A file that a completed write took the place of and that is gone; None if all are there."""
     left = _Left.load(snapshot, write)
     planned = list(_planned(snapshot.timeline, write))
-    metadata = snapshot.timeline.commit_metadata(write)
+    try:
+        metadata = snapshot.timeline.commit_metadata(write)
+    except CorruptFile:
+        return _may_be_missing(snapshot.timeline, write)
     gone = [name for partition, name in planned if (partition, name) not in left.files]
     for partition, stats in metadata.partition_to_stats.items():
         for stat in stats:
@@ -100,6 +103,13 @@ def missing_before(snapshot: Snapshot, write: Instant) -> str | None:
         if FileSliceId(partition, file_id) not in left.groups
     ]
     return gone[0] if gone else None
+
+
+def _may_be_missing(timeline: Timeline, write: Instant) -> str | None:
+    """Of a write that cannot be read, whether a clean since may have removed anything."""
+    done = timeline.change_time(write)
+    cleans = [each for each in timeline.completed() if each.action is Action.CLEAN]
+    return "a file" if any(timeline.change_time(each) > done for each in cleans) else None
 
 
 @dataclass(frozen=True, slots=True)

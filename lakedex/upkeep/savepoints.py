@@ -18,9 +18,7 @@ from lakedex.table import Snapshot
 from lakedex.table.retention import is_retained
 from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, read_plan, write_plan
 from lakedex.txn.begin import locked_table
-from lakedex.txn.heartbeat import Heartbeat
 from lakedex.txn.lock import open_lock
-from lakedex.txn.places import writer_path
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import remove_instant, write_once
@@ -84,9 +82,7 @@ def create_savepoint(
         target = _commit(snapshot.timeline, instant)
         time_of = target.requested_time
         require_whole(snapshot, target)
-        files: dict[str, list[str]] = defaultdict(list)
-        for partition, name in sorted(files_kept(snapshot, time_of, snapshot.listing.files)):
-            files[partition].append(name)
+        files = _files_of(snapshot, time_of)
         _write(table, time_of, _encoded(files, user, comments))
     log.info("savepoint %s of %s", time_of, storage.root)
     return Savepoint(time_of, user, comments, sum(map(len, files.values())))
@@ -131,19 +127,26 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
     return sorted(found, key=lambda each: each.instant, reverse=True)
 
 
+def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
+    """A savepoint anew whose file is damaged: what it keeps no clean has removed."""
+    return _encoded(_files_of(snapshot, instant), "", "written anew by a repair")
+
+
+def _files_of(snapshot: Snapshot, instant: str) -> dict[str, list[str]]:
+    """The files of the table as of a commit, by partition."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for partition, name in sorted(files_kept(snapshot, instant, snapshot.listing.files)):
+        files[partition].append(name)
+    return files
+
+
 def _write(table: LockedTable, time_of: str, data: bytes) -> None:
-    # Who finds the savepoint pending knows by this that it was made under the lock, and never will.
-    writer = Heartbeat(table.storage, time_of, table.heartbeat)
-    writer.start()
-    try:
-        table.check()
+    # Who finds it pending with a claim knows that it never will be complete.
+    with table.claim(time_of):
         pending = Instant(time_of, Action.SAVEPOINT, State.INFLIGHT)
         write_once(table.storage, table.config, pending, b"")
         done = Instant(time_of, Action.SAVEPOINT, State.COMPLETED, table.next_time())
         write_once(table.storage, table.config, done, data)
-    finally:
-        writer.stop()
-    table.storage.delete(writer_path(time_of))
 
 
 def _commit(timeline: Timeline, instant: str | None) -> Instant:

@@ -17,6 +17,7 @@ from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.schema import arrow_schema
 from lakedex.timeline import Action, CommitMetadata
+from lakedex.timeline.instant_time import next_instant_time
 from tests.support.timeline_files import write_completed, write_pending
 
 _PLACED_BY_VALUE = "secondary_index_"
@@ -82,7 +83,7 @@ class Damage:
                 log = self.metadata_root / partition / f".{file_id}_{time}.log.1_0-0-0"
                 log.write_bytes(data)
         metadata = CommitMetadata({}, {}, operation_type="UPSERT_PREPPED", version=1)
-        later = str(int(time) + 1)
+        later = next_instant_time(time)
         write_completed(self.metadata_root, time, later, Action.DELTACOMMIT, metadata)
 
 

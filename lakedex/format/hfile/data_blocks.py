@@ -1,7 +1,11 @@
-"""Reading data blocks: only those asked for, each inflated once, in groups of bounded size."""
+"""Reading data blocks: only those asked for, each inflated once, in groups of bounded size.
+
+Several threads may read one file at the same time, as queries that share a snapshot do.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -96,7 +100,8 @@ class DataBlocks:
         self._reads = reads
         self._cache: OrderedDict[int, _CachedBlock] = OrderedDict()
         self._cached_bytes = 0
-        self._buffer = bytearray()
+        self._guard = threading.Lock()
+        self._spare: list[bytearray] = []
         self._may_be_even = True
 
     def groups(
@@ -109,6 +114,7 @@ class DataBlocks:
         if not len(rows):
             return
         batches = _cut(index.sizes[rows], min(_READ_BYTES, max(max_bytes, 1)))
+        buffer = self._own_buffer()
         for first, last in batches:
             batch = rows[first:last]
             cached = self._from_cache(index, batch)
@@ -120,52 +126,59 @@ class DataBlocks:
             raw_sizes = np.array([block.header.raw_size for block in stored], np.int64)
             keep = len(batches) == 1 and int(raw_sizes.sum()) <= _CACHE_BYTES // 4
             for start, stop in _cut(raw_sizes, max_bytes):
-                group, bounds = self._decode(stored[start:stop], batch[start:stop])
+                group, bounds = self._decode(buffer, stored[start:stop], batch[start:stop])
+                buffer = group.data
                 if keep:
                     self._keep(index, group, bounds)
                 yield group
+        # Of a walk that is not gone to its end somebody may still look at the last group.
+        self._spare = [buffer]
 
-    def _decode(self, stored: Sequence[StoredBlock], rows: Ints) -> tuple[CellGroup, Ints]:
-        """Inflate blocks into the buffer and find their cells."""
+    def _own_buffer(self) -> bytearray:
+        """A buffer that no other walk uses: that of one that has ended, if there is one."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return bytearray()
+
+    def _decode(
+        self, buffer: bytearray, stored: Sequence[StoredBlock], rows: Ints
+    ) -> tuple[CellGroup, Ints]:
+        """Inflate blocks into the buffer, or a larger one, and find their cells."""
         sizes = [block.header.raw_size for block in stored]
         bounds = np.cumsum([0, *sizes])
         position = 0
         for block, size in zip(stored, sizes, strict=True):
             check_magic(block.header, (DATA_MAGIC,), block.header.payload_start - 33, block.place)
             raw = decode_payload(block.view, block.header, self._codec, block.place)
-            if len(self._buffer) < position + size + PADDING:
-                self._grow(position, int(bounds[-1]))
+            if len(buffer) < position + size + PADDING:
+                buffer = _larger(buffer, position, int(bounds[-1]))
             # A bytearray makes a copy of bytes before it takes them in; a view of it does not.
-            memoryview(self._buffer)[position : position + size] = raw
+            memoryview(buffer)[position : position + size] = raw
             position += size
         try:
-            found = self._find(bounds)
+            found = self._find(buffer, bounds)
         except BrokenCell as broken:
             at = int(np.searchsorted(bounds, broken.position, "right")) - 1
             inside = broken.position - int(bounds[at])
             raise _broken(stored[at], inside, broken.found) from None
-        return CellGroup(self._buffer, found, position, rows), bounds
+        return CellGroup(buffer, found, position, rows), bounds
 
-    def _find(self, bounds: Ints) -> FoundCells:
-        """The cells in the buffer; what did not work for one group is not tried again."""
-        found = find_even_cells(self._buffer, bounds) if self._may_be_even else None
+    def _find(self, buffer: bytearray, bounds: Ints) -> FoundCells:
+        """The cells in a buffer; what did not work for one group is not tried again."""
+        found = find_even_cells(buffer, bounds) if self._may_be_even else None
         self._may_be_even = found is not None
-        return find_cells(self._buffer, bounds) if found is None else found
-
-    def _grow(self, used: int, needed: int) -> None:
-        """Take a larger buffer; the old one may still be looked at."""
-        larger = bytearray(needed + PADDING)
-        larger[:used] = self._buffer[:used]
-        self._buffer = larger
+        return find_cells(buffer, bounds) if found is None else found
 
     def _from_cache(self, index: BlockIndex, rows: Ints) -> CellGroup | None:
         """The blocks as a group when all of them are kept."""
         offsets = index.offsets[rows].tolist()
-        if not all(offset in self._cache for offset in offsets):
-            return None
-        blocks = [self._cache[offset] for offset in offsets]
-        for offset in offsets:
-            self._cache.move_to_end(offset)
+        with self._guard:
+            if not all(offset in self._cache for offset in offsets):
+                return None
+            blocks = [self._cache[offset] for offset in offsets]
+            for offset in offsets:
+                self._cache.move_to_end(offset)
         bounds = np.cumsum([0, *(len(block.raw) for block in blocks)])
         starts = [block.starts + base for block, base in zip(blocks, bounds, strict=False)]
         data = bytearray().join([*(block.raw for block in blocks), bytes(PADDING)])
@@ -177,16 +190,26 @@ class DataBlocks:
         for nth, offset in enumerate(index.offsets[group.blocks].tolist()):
             low, high = int(bounds[nth]), int(bounds[nth + 1])
             starts = group.starts[cuts[nth] : cuts[nth + 1]] - low
-            self._forget(self._cache.pop(offset, None))
-            self._cache[offset] = _CachedBlock(bytes(group.data[low:high]), starts)
-            self._cached_bytes += high - low + starts.nbytes
-        while self._cached_bytes > _CACHE_BYTES:
-            self._forget(self._cache.popitem(last=False)[1])
+            block = _CachedBlock(bytes(group.data[low:high]), starts)
+            with self._guard:
+                self._forget(self._cache.pop(offset, None))
+                self._cache[offset] = block
+                self._cached_bytes += high - low + starts.nbytes
+        with self._guard:
+            while self._cached_bytes > _CACHE_BYTES:
+                self._forget(self._cache.popitem(last=False)[1])
 
     def _forget(self, block: _CachedBlock | None) -> None:
         """Take a block's bytes off the count."""
         if block is not None:
             self._cached_bytes -= len(block.raw) + block.starts.nbytes
+
+
+def _larger(buffer: bytearray, used: int, needed: int) -> bytearray:
+    """A larger buffer with what was used of another; that may still be looked at."""
+    larger = bytearray(needed + PADDING)
+    larger[:used] = buffer[:used]
+    return larger
 
 
 def _cut(sizes: Ints, most: int) -> list[tuple[int, int]]:

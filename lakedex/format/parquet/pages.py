@@ -4,8 +4,8 @@ A column chunk is pages one after the other, each a header and a body. The numbe
 
     footer        4 row groups; of a row group 1 column chunks; of a chunk 3 its metadata:
                   1 type | 3 names | 5 values | 7 stored size | 9 data pages | 11 dictionary page
-    page header   1 kind | 2 raw size | 3 stored size | 5 or 8 data page | 7 dictionary page,
-                  of each 1 values
+    page header   1 kind | 2 raw size | 3 stored size | 4 checksum of the body, if there is one |
+                  5 or 8 data page | 7 dictionary page, of each 1 values
 
 The library allocates by raw size and count of values before it looks at the body. Its own view of
 chunk metadata ends the process on some footers, so the footer is read here too.
@@ -66,22 +66,16 @@ class PageCheck:
             CorruptFile: a header claims what cannot be.
         """
         start = len(self.data) - 8 - len(footer)
-        fields = ThriftCursor(footer, 0, len(footer), self.path, self.base_offset + start).struct()
-        chunks = [
-            struct_of(chunk, 3) for group in structs_of(fields, 4) for chunk in structs_of(group, 1)
-        ]
+        chunks = column_chunks(footer, self.path, self.base_offset + start)
         return [self._size(chunk) for chunk in chunks if _names(chunk)[0] in wanted]
 
     def _size(self, chunk: Mapping[int, Value]) -> ChunkSize:
         claimed, kind = number_of(chunk, 5), number_of(chunk, 1)
-        start = number_of(chunk, 9)
-        if 0 < number_of(chunk, 11) < start:
-            start = number_of(chunk, 11)
-        end = start + number_of(chunk, 7)
+        start, end = chunk_span(chunk)
         if claimed < 0 or not 0 <= start <= end <= len(self.data):
             raise self._fail(max(start, 0), "a column chunk inside the file", f"{start} to {end}")
         values = raw = dictionary = 0
-        for at, page in self._pages(start, end):
+        for at, _, page in pages(self.data, start, end, self.path, self.base_offset):
             found = self._values(at, page, is_text=kind == _TEXT)
             if number_of(page, 1) == _DICTIONARY_KIND:
                 dictionary = max(dictionary, number_of(page, 2))
@@ -111,19 +105,39 @@ class PageCheck:
             raise self._fail(at, f"at most {most} values in the page", values)
         return values
 
-    def _pages(self, at: int, end: int) -> Iterator[tuple[int, dict[int, Value]]]:
-        """Every page header and where it begins."""
-        while at < end:
-            cursor = ThriftCursor(self.data, at, end, self.path, self.base_offset)
-            page = cursor.struct()
-            stored = number_of(page, 3)
-            if not 0 <= stored <= end - cursor.at:
-                raise self._fail(at, f"a page of at most {end - cursor.at} bytes", stored)
-            yield at, page
-            at = cursor.at + stored
-
     def _fail(self, at: int, expected: str, actual: object) -> CorruptFile:
         return CorruptFile(self.path, self.base_offset + at, expected=expected, actual=actual)
+
+
+def column_chunks(footer: bytes, path: str, base_offset: int) -> list[Mapping[int, Value]]:
+    """The metadata of every column chunk; `path` and `base_offset` name places in errors."""
+    fields = ThriftCursor(footer, 0, len(footer), path, base_offset).struct()
+    return [
+        struct_of(chunk, 3) for group in structs_of(fields, 4) for chunk in structs_of(group, 1)
+    ]
+
+
+def chunk_span(chunk: Mapping[int, Value]) -> tuple[int, int]:
+    """Where a column chunk begins and ends in its file, as its metadata claims."""
+    start = number_of(chunk, 9)
+    if 0 < number_of(chunk, 11) < start:
+        start = number_of(chunk, 11)
+    return start, start + number_of(chunk, 7)
+
+
+def pages(
+    data: bytes, at: int, end: int, path: str, base_offset: int
+) -> Iterator[tuple[int, int, dict[int, Value]]]:
+    """Every page of a column chunk: where its header and its body begin, and the header."""
+    while at < end:
+        cursor = ThriftCursor(data, at, end, path, base_offset)
+        page = cursor.struct()
+        stored, left = number_of(page, 3), end - cursor.at
+        if not 0 <= stored <= left:
+            expected = f"a page of at most {left} bytes"
+            raise CorruptFile(path, base_offset + at, expected=expected, actual=stored)
+        yield at, cursor.at, page
+        at = cursor.at + stored
 
 
 def _names(chunk: Mapping[int, Value]) -> list[str]:

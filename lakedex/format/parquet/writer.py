@@ -1,10 +1,10 @@
 """Writes base files as Hudi does: its footer entries, its physical types.
 
 Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages
-are of version 1. A column that holds NaN has no statistics: Arrow would leave NaN out of the range,
-and Spark, to which NaN is the largest number, would then skip the row group. A float column with
--0.0 has no dictionary: Spark looks for 0.0 in it bit by bit, and would skip the row group as well.
-Nor has a column whose values seldom repeat.
+are of version 1 and have checksums, which readers may pass over. A column that holds NaN has no
+statistics: Arrow would leave NaN out of the range, and Spark, to which NaN is the largest number,
+would then skip the row group. A float column with -0.0 has no dictionary: Spark looks for 0.0 in it
+bit by bit, and would skip the row group as well. Nor has a column whose values seldom repeat.
 
 One footer entry is Spark's own: its version. Spark 3 refuses dates before 1582 and times before
 1900 in files that do not name one, as they might be in the calendar of Spark 2.
@@ -60,6 +60,7 @@ def write_base_file(
             coerce_timestamps="us",
             store_schema=False,
             store_decimal_as_integer=False,
+            write_page_checksum=True,
             write_statistics=_columns_without(table, _may_hold_nan),
             use_dictionary=_columns_without(table, _is_better_plain),
             metadata_collector=collected,

@@ -23,9 +23,9 @@ from lakedex.services.clustering.plan import (
 )
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, Instant, State, Timeline, write_instant
+from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
-from lakedex.txn.begin import locked_table
+from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import Transaction
@@ -66,10 +66,10 @@ def schedule_clustering(
         if not slices:
             return None
         groups = regroup(slices, target.options.layout.clustering_file_bytes)
-        instant = Instant(table.next_time(), Action.CLUSTERING, State.REQUESTED)
-        write_instant(storage, table.config, instant, requested(storage, groups, asked.order))
-    log.info("scheduled the clustering %s", instant.requested_time)
-    return instant.requested_time
+        plan = requested(storage, groups, asked.order)
+        instant = put_plan(table, Action.CLUSTERING, plan)
+    log.info("scheduled the clustering %s", instant)
+    return instant
 
 
 def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
@@ -103,12 +103,17 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
 
 def run_pending_clusterings(writer: TableWriter) -> list[WriteResult]:
     """Run every clustering that pends; those that another process runs are left to it."""
+    storage = writer.target().address.open()
     results = []
-    for instant in pending_clusterings(Snapshot.open(writer.target().address.open()).timeline):
+    for instant in pending_clusterings(Snapshot.open(storage).timeline):
         try:
             results.append(run_clustering(writer, instant))
         except CommitConflict as error:
             log.warning("the clustering %s was not run: %s", instant, error)
+        except InvalidInput:
+            if Snapshot.open(storage).timeline.is_pending(instant):
+                raise
+            log.info("another process has run the clustering %s, or took it back", instant)
     return results
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Sequence
 
-from lakedex.errors import CommitConflict
+from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.compaction.scheduling import (
     pending_compactions,
     require_merge_on_read,
@@ -57,13 +58,28 @@ def compact_table(writer: TableWriter) -> WriteResult:
     results = run_pending_compactions(writer)
     instant = schedule_compaction(writer)
     if instant is not None:
-        results.append(run_compaction(writer, instant))
+        results += _run_unless_others_do(writer, [instant])
     return _sum(results)
 
 
 def run_pending_compactions(writer: TableWriter) -> list[WriteResult]:
     """Run every compaction that pends; those that another process runs are left to it."""
-    return [run_compaction(writer, instant) for instant in _unattended(writer.target())]
+    return _run_unless_others_do(writer, _unattended(writer.target()))
+
+
+def _run_unless_others_do(writer: TableWriter, instants: Sequence[str]) -> list[WriteResult]:
+    """Run compactions that pend; one that another process takes first is left to it."""
+    results = []
+    for instant in instants:
+        try:
+            results.append(run_compaction(writer, instant))
+        except (CommitConflict, InvalidInput):
+            target = writer.target()
+            timeline = Snapshot.open(target.address.open()).timeline
+            if timeline.is_pending(instant) and instant in _unattended(target):
+                raise
+            log.info("another process runs the compaction %s, or has run it", instant)
+    return results
 
 
 def run_compaction(writer: TableWriter, instant: str) -> WriteResult:

@@ -17,14 +17,11 @@ from lakedex.table import Snapshot
 from lakedex.timeline import (
     Action,
     CompactionPlan,
-    Instant,
-    State,
     Timeline,
     instant_key,
     to_epoch_ms,
-    write_instant,
 )
-from lakedex.txn.begin import locked_table
+from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.conflicts import pending_groups
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
@@ -59,14 +56,9 @@ def schedule_compaction(writer: TableWriter, *, if_due: bool = False) -> str | N
         plan = _plan(snapshot, options, target.options.max_file_size)
         if plan is None:
             return None
-        requested = Instant(table.next_time(), Action.COMPACTION, State.REQUESTED)
-        write_instant(storage, table.config, requested, plan.encode())
-    log.info(
-        "scheduled the compaction %s of %d file slices",
-        requested.requested_time,
-        len(plan.operations),
-    )
-    return requested.requested_time
+        instant = put_plan(table, Action.COMPACTION, plan.encode())
+    log.info("scheduled the compaction %s of %d file slices", instant, len(plan.operations))
+    return instant
 
 
 def require_merge_on_read(snapshot: Snapshot) -> None:

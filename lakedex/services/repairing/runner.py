@@ -2,7 +2,8 @@
 
 Entries are put right one by one, as long as verifying told all of them. An index with more problems
 than that, and one that cannot be read, is built anew from the data; a metadata table without a
-readable file listing goes as a whole. The data itself is never changed.
+readable file listing goes as a whole. The data itself is never changed. Files of the timeline are
+put right first, as far as the rest of the table tells what they said.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import replace
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
-from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.creation import remove_partition
@@ -42,7 +43,7 @@ from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
-from lakedex.timeline import update_properties
+from lakedex.timeline import Action, update_properties
 from lakedex.txn.metadata_undoing import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
@@ -52,6 +53,10 @@ from lakedex.write.verbs import TableWriter
 _RANGES = ("column_stats", "partition_stats")
 """Ranges of partitions are made of those of files."""
 _BUILT_FROM_DATA = ("column_stats", "partition_stats", "bloom_filters", "record_index")
+_KNOWN_TO_NOBODY = (
+    "what it did cannot be told from the rest of the table: roll the commit back, or restore the "
+    "table to an earlier one"
+)
 log = logging.getLogger("lakedex")
 
 
@@ -118,10 +123,17 @@ def _of_indexes(report: VerifyReport) -> list[Problem]:
 
 def _check_needed(snapshot: Snapshot) -> None:
     """Raise where that cannot be read without which nobody knows the rows or their columns."""
+    timeline = snapshot.timeline
+    for instant in timeline.write_instants():
+        if instant.action is Action.REPLACECOMMIT or instant == timeline.last_completed:
+            try:
+                timeline.commit_metadata(instant)
+            except CorruptFile as error:
+                hint = f"{error.expected} ({_KNOWN_TO_NOBODY})"
+                raise CorruptFile(
+                    error.path, error.offset, expected=hint, actual=error.actual
+                ) from error
     check_timeline(snapshot)
-    newest = snapshot.timeline.last_completed
-    if newest is not None:
-        snapshot.timeline.commit_metadata(newest)
 
 
 def _behind(snapshot: Snapshot, indexes: Sequence[str] | None) -> set[str]:

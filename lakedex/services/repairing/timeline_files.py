@@ -1,19 +1,30 @@
-"""Timeline files that cannot be read and that nothing is lost with: plans, and lists of archives.
+"""Timeline files that cannot be read, put right by what the rest of the table tells.
 
 A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
-clean did stands in its plan too. The manifest of the archived timeline names files that are there,
-and is written anew. What a completed commit or an archive said is known to nobody else: that is
-named, and stays.
+clean did stands in its plan too, and what a commit did, or a savepoint keeps, in the files of that
+time (`commit_files.py`). The manifest of the archived timeline names files that are there, and is
+written anew. What an archive said, and which rows an overwrite took away, is known to nobody else:
+that is named, and stays.
 """
 
 from __future__ import annotations
 
 import logging
 
-from lakedex.errors import CorruptFile, FileMissing, UnsafePath
+from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
+from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.services.verifying.timeline_files import read_completed
 from lakedex.storage.address import StorageAddress
-from lakedex.timeline import Action, Instant, State, Timeline, file_name, load_table_config
+from lakedex.table import Snapshot
+from lakedex.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    encode_commit_metadata,
+    file_name,
+    load_table_config,
+)
 from lakedex.timeline.clean_plan import clean_metadata
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import LsmHistory
@@ -24,6 +35,7 @@ from lakedex.txn.rollback import LockedTable, forget, roll_back
 from lakedex.txn.rollback_files import remove_instant
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import read_clean_plan
+from lakedex.upkeep.savepoints import rebuilt_savepoint
 
 _LAYOUT_WITH_MANIFESTS = 2
 _log = logging.getLogger("lakedex")
@@ -45,7 +57,8 @@ def mend_timeline(address: StorageAddress) -> bool:
         table = locked_table(storage, lock, patience.heartbeat)
         timeline = table.timeline()
         for instant in timeline.completed():
-            is_mended = _mend_clean(table, timeline, instant) or is_mended
+            mend = _mend_clean if instant.action is Action.CLEAN else _mend_by_files
+            is_mended = mend(table, timeline, instant) or is_mended
         for instant in timeline.pending_of(*_PLANS):
             if _is_readable(timeline, instant) or is_being_run(table, instant):
                 continue
@@ -59,10 +72,40 @@ def mend_timeline(address: StorageAddress) -> bool:
     return is_mended
 
 
+def _mend_by_files(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
+    """Write a commit or savepoint anew, by its files; whether that was needed and possible."""
+    if not (instant.action.is_write or instant.action is Action.SAVEPOINT):
+        return False
+    try:
+        read_completed(timeline, instant)
+    except CorruptFile as error:
+        try:
+            data = _told_by_files(Snapshot(table.storage, table.config, timeline), instant)
+        except LakedexError as reason:
+            _log.warning("%s stays as it is: %s", error.path, reason)
+            return False
+        _log.warning("%s is written anew by the files of the commit: %s", error.path, error)
+        _rewrite(table, instant, data)
+        return True
+    except FileMissing:
+        pass  # archived meanwhile
+    return False
+
+
+def _told_by_files(snapshot: Snapshot, instant: Instant) -> bytes:
+    if instant.action is Action.SAVEPOINT:
+        return rebuilt_savepoint(snapshot, instant.requested_time)
+    return encode_commit_metadata(rebuilt_commit(snapshot, instant), action=instant.action)
+
+
+def _rewrite(table: LockedTable, instant: Instant, data: bytes) -> None:
+    name = file_name(instant, table.config.timeline_layout)
+    table.check()
+    table.storage.replace(f"{table.config.timeline_folder}/{name}", data)
+
+
 def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
     """Write what a completed clean did anew, by its plan; whether that was needed and possible."""
-    if instant.action is not Action.CLEAN:
-        return False
     time = instant.requested_time
     try:
         read_completed(timeline, instant)
@@ -73,9 +116,7 @@ def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> boo
             return False
         _log.warning("the clean %s is written anew by its plan: %s", time, error)
         data = clean_metadata(plan, time, plan.files, 0, plan.partitions)
-        name = file_name(instant, timeline.config.timeline_layout)
-        table.check()
-        table.storage.replace(f"{timeline.config.timeline_folder}/{name}", data)
+        _rewrite(table, instant, data)
         return True
     return False
 

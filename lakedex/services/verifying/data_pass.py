@@ -4,12 +4,14 @@ Several slices are read at a time, each by one thread and batch by batch.
 
 Checks of statistics and filters look at each file by itself, as index entries do; checks of keys
 look at merged rows. A slice without log files serves both from one read. A slice that cannot be
-read is a finding, and what it holds stays unknown to every check.
+read is a finding, and what it holds stays unknown to every check; so is one with a page that is not
+as it was written, in whichever column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,6 +29,7 @@ from lakedex.format.logfile import (
     effective_blocks,
     read_blocks,
 )
+from lakedex.format.parquet.checksums import check_pages
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.progress import Progress
 from lakedex.services.verifying.report import ProblemKind
@@ -35,6 +38,7 @@ DATA = "data"
 """Stands for the index in problems with the data itself."""
 
 _BATCH_ROWS = 131_072
+_PARQUET = "parquet"
 
 
 def show_data(subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
@@ -88,6 +92,8 @@ class _DataPass:
     def _slice(self, number: int, file_slice: FileSlice, file_number: int) -> None:
         one_by_one = bool(self._stored or self._file_columns)
         merged = not one_by_one or bool(file_slice.logs)
+        if one_by_one or self._row_columns:
+            self._check_pages(file_slice)
         if one_by_one:
             rows_too = [] if file_slice.logs else self._row_columns
             for stored in self._files(file_slice, file_number, rows_too):
@@ -98,6 +104,14 @@ class _DataPass:
         if merged and self._row_columns:
             for rows in read_slice(self._context, file_slice, self._row_columns):
                 self._show_rows(number, rows)
+
+    def _check_pages(self, file_slice: FileSlice) -> None:
+        """Look at all columns of a base file, also those that no index is about."""
+        base = file_slice.base
+        if base is not None and base.extension == _PARQUET:
+            path = file_slice.path_of(base.name)
+            with suppress(FileMissing):  # whoever reads it says so
+                check_pages(self._context.storage.source(path, base.size_bytes))
 
     def _files(
         self, file_slice: FileSlice, file_number: int, rows_too: list[str]

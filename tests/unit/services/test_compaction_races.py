@@ -12,10 +12,16 @@ import pytest
 import lakedex
 from lakedex.errors import CommitConflict
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
-from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
+from lakedex.services.compaction import (
+    compact_table,
+    run_compaction,
+    runner,
+    schedule_compaction,
+)
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, State
 from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
 from tests.support.compactions import (
     MERGING,
     Interrupted,
@@ -175,6 +181,20 @@ def test_two_processes_do_not_run_one_plan(tmp_path):
         assert compact_table(writer_of(address)).instant is None, "it is left to the other one"
 
     run_compaction(writer_of(address, engine=Interrupted(MERGING, happens)), instant)
+    assert_all_agree(tmp_path, history)
+
+
+def test_a_plan_that_another_process_takes_first_is_left_to_it(tmp_path, monkeypatch):
+    history = begin(MOR, tmp_path)
+    writer = writer_of(StorageAddress.of(str(tmp_path)))
+
+    def schedule_and_lose(writer: TableWriter) -> str | None:
+        instant = schedule_compaction(writer)
+        run_compaction(writer, instant)
+        return instant
+
+    monkeypatch.setattr(runner, "schedule_compaction", schedule_and_lose)
+    assert compact_table(writer).instant is None
     assert_all_agree(tmp_path, history)
 
 

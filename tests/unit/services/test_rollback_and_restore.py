@@ -18,6 +18,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, Instant, PlanKind, State, load_table_config, write_instant
 from lakedex.timeline.plans import read_plan
 from lakedex.txn.begin import locked_table
+from lakedex.txn.heartbeat import Heartbeat
 from lakedex.upkeep import savepoints
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
@@ -149,7 +150,7 @@ def test_a_savepoint_is_not_begun_once_the_lock_is_lost(past, monkeypatch):
     monkeypatch.setattr(
         savepoints, "locked_table", lambda *args: replace(locked_table(*args), check=check)
     )
-    monkeypatch.setattr(savepoints.Heartbeat, "start", lambda _: named.append(True))
+    monkeypatch.setattr(Heartbeat, "start", lambda _: named.append(True))
     with pytest.raises(CommitConflict, match="lock was lost"):
         create_savepoint(table.lab.address)
     timeline = lakedex.open(table.path).timeline

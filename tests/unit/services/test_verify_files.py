@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 import lakedex
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.index.metadata_table import FILES_PAYLOAD
 from lakedex.services.verifying import ProblemKind
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import clean_table, read_clean_plan, schedule_clean
+from tests.support.secondary import Trips
 from tests.support.upkeep_lab import make_past
 
 TABLE = "cow_trips_all_indexes"
@@ -171,3 +174,20 @@ def test_files_that_a_killed_clean_removed_are_no_problem(tmp_path):
     ]
     Path(past.path, partition, name).unlink()
     assert not lakedex.open(past.path).verify(["files"]).ok
+
+
+def test_a_changed_byte_in_a_column_without_index_is_found(tmp_path):
+    trips = Trips(tmp_path / "t")
+    trips.writer.insert(trips.rows(("k1", 1, "r1", "oslo"), ("k2", 2, "r2", "oslo")))
+    (file,) = tmp_path.glob("t/city=oslo/*.parquet")
+    group = pq.read_metadata(file).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    (rider,) = (each for each in columns if each.path_in_schema == "rider")
+    begin = rider.dictionary_page_offset or rider.data_page_offset
+    damaged = bytearray(file.read_bytes())
+    damaged[begin + rider.total_compressed_size - 3] ^= 1
+    file.write_bytes(damaged)
+    (problem,) = trips.table().verify(["record_index"]).problems
+    assert (problem.index, problem.kind) == ("data", ProblemKind.UNREADABLE)
+    assert file.name in problem.detail
+    assert "checksum" in problem.detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -187,6 +188,25 @@ def test_block_is_read_once_per_batch_and_kept_for_the_next():
     assert reader.reads.blocks == 1
     assert reader.lookup(batch).keys.equals(batch)
     assert reader.reads.blocks == 1
+
+
+def test_walks_over_one_file_at_the_same_time_do_not_disturb_each_other():
+    """As threads do that share a snapshot: each took what the other had just inflated."""
+    keys = pa.array([b"%08d" % n for n in range(2_000)])
+    reader = HFileReader(
+        MemorySource(write_hfile(keys, keys, options=HFileOptions(block_size=1024)))
+    )
+    index = reader._leaf_index(lambda each: np.arange(len(each)))
+    rows = np.arange(len(index))
+    walks = [reader._blocks.groups(index, rows, max_bytes=1) for _ in range(3)]
+    alone = [group.cells().keys[0].as_py() for group in walks[0]]
+    ahead = [next(walks[1]).blocks[0] for _ in range(4)]
+    together = [
+        (one.cells().keys[0].as_py(), other.cells().keys[0].as_py())
+        for one, other in zip(walks[1], walks[2], strict=False)
+    ]
+    assert together == list(zip(alone[len(ahead) :], alone, strict=False))
+    assert len(together) > 10
 
 
 def test_prefix_reads_only_the_blocks_of_its_range():
