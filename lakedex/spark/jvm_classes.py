@@ -40,6 +40,7 @@ _SOURCES = (
     "Subqueries",
     "WriteAnalyzer",
     "Caches",
+    "Neighbours",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"
