@@ -21,8 +21,10 @@ _MOST_TOGETHER = 8
 def in_few_parts(rows: DataFrame) -> DataFrame:
     """The same rows, planned now; shuffles that they need are run.
 
-    The columns are called `_0`, `_1` and so on.
+    On a cluster they are left as they are: its executors do not have the class that does it.
     """
+    if not rows.sparkSession.sparkContext._jsc.sc().isLocal():
+        return rows
     # A plan of its own: that of `rows` would keep the snapshots that it has pinned once.
     placed = rows.toDF(*[f"_{n}" for n in range(len(rows.columns))])._jdf
     spark = rows.sparkSession

@@ -2,7 +2,6 @@ package lakedex.jvm;
 
 import java.io.Serializable;
 import org.apache.spark.Partition;
-import org.apache.spark.rdd.DefaultPartitionCoalescer;
 import org.apache.spark.rdd.PartitionCoalescer;
 import org.apache.spark.rdd.PartitionGroup;
 import org.apache.spark.rdd.RDD;
@@ -22,10 +21,5 @@ public final class Neighbours implements PartitionCoalescer, Serializable {
       }
     }
     return groups;
-  }
-
-  /** Executors get it with the tasks, do not have the class, and have no use for it. */
-  private Object writeReplace() {
-    return new DefaultPartitionCoalescer(0.1);
   }
 }
