@@ -88,7 +88,11 @@ _RESTATED: Final[
     ),
     ((keys.DATABASE_NAME,), _same, lambda config: config.database or ""),
     (
-        (keys.TABLE_TYPE, "hoodie.datasource.write.table.type"),
+        (
+            keys.TABLE_TYPE,
+            "hoodie.datasource.write.table.type",
+            "hoodie.datasource.write.storage.type",
+        ),
         _table_type,
         lambda config: config.table_type.value,
     ),

@@ -14,6 +14,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
 from lakedex.keys.columns import type_of
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
+from lakedex.schema.flat_columns import flat
 from lakedex.storage import Storage
 
 RECORD_KEY = "_hoodie_record_key"
@@ -94,18 +95,18 @@ class ReadContext:
     def record_keys(self, rows: pa.Table) -> pa.Array:
         """The record key of each row: the stored one, or made from the key columns."""
         if RECORD_KEY in rows.column_names:
-            return _flat(rows[RECORD_KEY])
+            return flat(rows[RECORD_KEY])
         fields = self.config.record_key_fields
         if not fields:
             raise InvalidInput(f"table {self.config.name} has neither stored keys nor key columns")
         texts = [rows[name].cast(pa.string()) for name in fields]
         if len(texts) == 1:
-            return _flat(texts[0])
+            return flat(texts[0])
         parts = []
         for name, text in zip(fields, texts, strict=True):
             spelled = pc.if_else(pc.equal(text, ""), "__empty__", text).fill_null("__null__")
             parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
-        return _flat(pc.binary_join_element_wise(*parts, ","))
+        return flat(pc.binary_join_element_wise(*parts, ","))
 
     def _with_partition_values(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
         texts = partition_layout(self.config).texts(partition)
@@ -150,7 +151,3 @@ def partition_layout(config: TableConfig) -> PartitionLayout:
         hashed_folders=new.hashed_folders,
         has_roots=bool(new.roots),
     )
-
-
-def _flat(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

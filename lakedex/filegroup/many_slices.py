@@ -21,6 +21,7 @@ from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.reading import base_rows, read_slice
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import LogBlock, count_records, decode_matching
+from lakedex.schema.flat_columns import flat
 
 WANTED = "wanted"
 """The column that tells by which question a row was found."""
@@ -75,14 +76,14 @@ class KeyTags:
 
     def of(self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers) -> pa.Array:
         """Such keys with the numbers of their questions; as they are where that is enough."""
-        flat = _flat(keys)
-        return flat if self.are_plain else _tag(flat, numbers)
+        whole = flat(keys)
+        return whole if self.are_plain else _tag(whole, numbers)
 
     def asked(self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers) -> npt.NDArray[np.bool_]:
         """Which of some keys are asked for by just the question that they are of."""
         if not self.are_plain:
             own = _tag(self._keys, self._numbers)
-            found = pc.is_in(_tag(_flat(keys), numbers), value_set=own)
+            found = pc.is_in(_tag(flat(keys), numbers), value_set=own)
             return found.to_numpy(zero_copy_only=False).astype(np.bool_)
         # A key may stand in a slice of which it is not asked.
         place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
@@ -175,11 +176,6 @@ def _numbered(rows: pa.Table, number: int) -> pa.Table:
 
 def _with_numbers(rows: pa.Table, numbers: _Numbers) -> pa.Table:
     return rows.append_column(WANTED, pa.array(numbers))
-
-
-def _flat(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
-    whole = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _tag(keys: pa.Array, numbers: _Numbers) -> pa.Array:

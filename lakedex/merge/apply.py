@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakedex.merge.changes import Newest
 from lakedex.merge.entries import Entries
+from lakedex.schema.flat_columns import flat
 
 _Mask = npt.NDArray[np.bool_]
 
@@ -41,8 +42,18 @@ class ChangeSet:
         newest: Newest,
         rows: pa.Table,
         row_of_entry: npt.NDArray[np.int64],
+        *,
+        every_copy: bool = False,
     ) -> None:
-        """Keep the winners; `row_of_entry` says where an entry's row lies in `rows`."""
+        """Keep the winners.
+
+        Args:
+            entries: The changes.
+            newest: Which of them win.
+            rows: The rows of changes that are no deletes.
+            row_of_entry: Where the row of an entry lies in `rows`.
+            every_copy: Whether a change meets all base rows of its key, not only the first one.
+        """
         taken = pa.array(newest.positions)
         self._keys = entries.keys.take(taken)
         self._ordering = tuple(values.take(taken) for values in entries.ordering)
@@ -51,6 +62,7 @@ class ChangeSet:
         self._row = row_of_entry[newest.positions]
         self._rows = rows
         self._unused = np.ones(len(self._keys), dtype=np.bool_)
+        self._every_copy = every_copy
         # Where each partly missing column of a change has its value; -1 where it has none.
         self._column_row = {
             name: np.where(positions >= 0, row_of_entry[positions], -1)
@@ -66,7 +78,7 @@ class ChangeSet:
         matched = np.flatnonzero(change >= 0)
         if len(matched) == 0:
             return batch
-        matched = self._first_use(change, matched)
+        matched = self._used(change, matched)
         matched = matched[self._wins(change[matched], matched, ordering)]
         keep = np.ones(batch.num_rows, dtype=np.bool_)
         keep[matched[self._is_delete[change[matched]]]] = False
@@ -99,9 +111,13 @@ class ChangeSet:
                 rows = rows.set_column(rows.column_names.index(name), rows.field(name), values)
         return rows
 
-    def _first_use(
+    def _used(
         self, change: npt.NDArray[np.int64], matched: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
+        """The base rows that changes meet, which are used up then."""
+        if self._every_copy:
+            self._unused[change[matched]] = False
+            return matched
         first = np.unique(change[matched], return_index=True)[1]
         matched = np.sort(matched[first])
         matched = matched[self._unused[change[matched]]]
@@ -119,7 +135,7 @@ class ChangeSet:
         undecided = ~self._beats_base[change]
         newer, older = pa.array(change), pa.array(matched)
         for mine, theirs in zip(self._ordering, ordering, strict=True):
-            left, right = mine.take(newer), _flat(theirs).take(older)
+            left, right = mine.take(newer), flat(theirs).take(older)
             wins[undecided & _is_less(left, right)] = False
             undecided &= ~(_is_less(left, right) | _is_less(right, left))
         return wins
@@ -142,7 +158,3 @@ def _is_less(left: pa.Array, right: pa.Array) -> _Mask:
         nan_right = pc.is_nan(right).to_numpy(zero_copy_only=False)
         less = less | (nan_right & ~nan_left)
     return less
-
-
-def _flat(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -28,6 +28,7 @@ from lakedex.filegroup import (
     read_slice,
 )
 from lakedex.read.changes import COMMIT_TIME, writes_of_rows
+from lakedex.schema.flat_columns import flat
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata, Instant
 from lakedex.timeline.committed import CommittedInstants
@@ -175,13 +176,13 @@ def _rows(context: ReadContext, view: View | None, names: Sequence[str]) -> pa.T
 
 def _names(rows: pa.Table) -> pa.Array:
     """What tells a version of a row from all others."""
-    parts = [_flat(rows[name]).fill_null("") for name in _IDENTITY]
-    return _flat(pc.binary_join_element_wise(*parts, _SEPARATOR))
+    parts = [flat(rows[name]).fill_null("") for name in _IDENTITY]
+    return flat(pc.binary_join_element_wise(*parts, _SEPARATOR))
 
 
 def _numbered_keys(rows: pa.Table) -> pa.Array:
     """The keys, each with how often it stood before, so that copies find partners one by one."""
-    keys = _flat(rows[RECORD_KEY])
+    keys = flat(rows[RECORD_KEY])
     if not len(keys):
         return keys
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -191,13 +192,9 @@ def _numbered_keys(rows: pa.Table) -> pa.Array:
     lengths = np.diff(np.r_[starts, len(ordered)])
     times = np.empty(len(ordered), dtype=np.int64)
     times[order] = np.arange(len(ordered)) - np.repeat(starts, lengths)
-    return _flat(pc.binary_join_element_wise(keys, pa.array(times).cast(pa.string()), _SEPARATOR))
+    return flat(pc.binary_join_element_wise(keys, pa.array(times).cast(pa.string()), _SEPARATOR))
 
 
 def _structs(rows: pa.Table, columns: pa.Schema) -> pa.StructArray:
-    arrays = [_flat(rows[name]) for name in columns.names]
+    arrays = [flat(rows[name]) for name in columns.names]
     return pa.StructArray.from_arrays(arrays, fields=list(columns))
-
-
-def _flat(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,7 +1,7 @@
 """The schema that a table has after a write: its own, with what the incoming rows add to it.
 
     new columns, and new fields of structs     appended, nullable
-    int → long → float → double                the wider of the two
+    int → long → float → double                the wider of the two; whole numbers become double
     decimal                                    wide enough for both
     text                                       takes numbers, dates and decimals as their text
     bytes                                      take text
@@ -27,6 +27,7 @@ from lakedex.schema.storable import (
 )
 
 _NUMBERS = (pa.int32(), pa.int64(), pa.float32(), pa.float64())
+_WHOLE = (pa.int32(), pa.int64())
 _MOST_DIGITS = 38
 _META_COLUMNS = frozenset(
     f"{META_PREFIX}{name}"
@@ -140,6 +141,9 @@ def _inner(stored: pa.Field, new: pa.Field, path: str) -> pa.Field:
 
 
 def _common_leaf(stored: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    if stored in _WHOLE and new == pa.float32():
+        # What is stored would lose digits in a float.
+        return pa.float64()
     if stored in _NUMBERS and new in _NUMBERS:
         return max(stored, new, key=_NUMBERS.index)
     if pa.types.is_decimal(stored):

@@ -42,6 +42,8 @@ class Pin:
     spec: ReadSpec
     address: StorageAddress
     snapshot: Snapshot
+    in_reach: bool = True
+    """Whether Spark's own reader can open the store."""
     plans: OrderedDict[str, Report] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     pinned_at: float = field(default_factory=time.monotonic)
@@ -85,7 +87,7 @@ class Pin:
         )
         is_parquet = config.base_file_format.upper() == "PARQUET"
         whole_files = is_parquet and not changed and not config.drop_partition_columns
-        return whole_files and self.changes is None
+        return whole_files and self.changes is None and self.in_reach
 
     @cached_property
     def _has_roots(self) -> bool:
@@ -143,8 +145,9 @@ class Pin:
 class Pins:
     """The pins of a session."""
 
-    def __init__(self) -> None:
-        """None yet."""
+    def __init__(self, in_reach: Callable[[str], bool] = lambda _: True) -> None:
+        """None yet; `in_reach` says of a URL whether Spark's own reader can open it."""
+        self._in_reach = in_reach
         self._pins: OrderedDict[str, Pin] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -161,7 +164,7 @@ class Pins:
         if snapshot.metadata is not None:
             for partition in snapshot.config.metadata_partitions:
                 snapshot.metadata.groups(partition)
-        pin = Pin(name, spec, address, snapshot)
+        pin = Pin(name, spec, address, snapshot, self._in_reach(spec.path))
         pin.sizes  # noqa: B018 - lists the slices
         with self._lock:
             self._pins[name] = pin
@@ -186,7 +189,8 @@ class Pins:
             raise InvalidInput("the plan is of a table that had no commits; run the query anew")
         spec = ReadSpec.parse(text)
         address = address_of(spec.path)
-        pin = Pin(name, spec, address, Snapshot.open(address.open(), as_of=last))
+        snapshot = Snapshot.open(address.open(), as_of=last)
+        pin = Pin(name, spec, address, snapshot, self._in_reach(spec.path))
         with self._lock:
             return self._pins.setdefault(name, pin)
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.arrow_map import map_batches
+from lakedex.spark.few_parts import in_few_parts
 from lakedex.spark.jobs import run_job
 from lakedex.spark.outcome import Outcome, outcome_of
 from lakedex.spark.schemas import arrow_schema
@@ -44,9 +45,16 @@ class DataFrameSource:
         return self._schema
 
     def run(self, label: str, worker: PartWorker[Answer]) -> list[Answer]:
-        """Run a worker over each partition, once, and collect its answers in their order."""
-        answers = map_batches(self._rows, partial(_answer, worker, self._schema), _ANSWERS)
-        collected = run_job(self._rows.sparkSession.sparkContext, label, answers.collect)
+        """Run a worker over the partitions, once, and collect its answers in their order.
+
+        Small partitions that follow each other are one part.
+        """
+        answer = partial(_answer, worker, self._schema)
+        collected = run_job(
+            self._rows.sparkSession.sparkContext,
+            label,
+            lambda: map_batches(in_few_parts(self._rows), answer, _ANSWERS).collect(),
+        )
         outcomes = sorted(
             ((row["number"], row["answer"]) for row in collected), key=lambda each: each[0]
         )

@@ -46,7 +46,9 @@ _ORDERING = (
     "hoodie.datasource.write.ordering.fields",
     *keys.ORDERING_FIELD_NAMES,
 )
-TYPE_NAMES = ("hoodie.datasource.write.table.type", keys.TABLE_TYPE)
+_STORAGE_TYPE = "hoodie.datasource.write.storage.type"
+"""What the type of a table was called once."""
+TYPE_NAMES = ("hoodie.datasource.write.table.type", keys.TABLE_TYPE, _STORAGE_TYPE)
 _ROW_VERBS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
 
 
@@ -216,6 +218,8 @@ def described(options: Mapping[str, str]) -> Described:
     Example:
         >>> described({"hoodie.table.recordkey.fields": "a,b"}).record_key
         ['a', 'b']
+        >>> described({"hoodie.datasource.write.storage.type": "MERGE_ON_READ"}).table_type
+        'MERGE_ON_READ'
     """
     return Described(
         _named(options, _RECORD_KEY),

@@ -13,6 +13,7 @@ from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.spark.callback import Callback, Handler, listen
+from lakedex.spark.file_systems import FileSystems
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
@@ -72,7 +73,7 @@ class TableServer:
     def __init__(self, tables: Tables) -> None:
         """Nothing is pinned yet."""
         self.use(tables)
-        self._pins = Pins()
+        self._pins = Pins(lambda url: self._file_systems.url(url) is not None)
         self._streams = Streams()
         self._watchers: list[list[tuple[Pin, Report]]] = []
 
@@ -80,6 +81,7 @@ class TableServer:
         """Reach tables by the settings of this lake from now on."""
         self._tables = tables
         self._spark = tables.spark
+        self._file_systems = FileSystems(tables.spark)
 
     @contextmanager
     def watching(self) -> Iterator[list[tuple[Pin, Report]]]:
@@ -117,7 +119,8 @@ class TableServer:
         spec = ReadSpec.parse(text)
         pin = self._pins.newest(spec, self._tables.address(spec.path))
         native, merged = pin.sizes
-        return f"{pin.name}\n{spec.path}\n{native}\n{merged}\n{pin.halves}"
+        root = self._file_systems.url(spec.path) or spec.path
+        return f"{pin.name}\n{root}\n{native}\n{merged}\n{pin.halves}"
 
     def files(self, message: str) -> str:
         """The base files that Spark's reader has to read."""

@@ -29,6 +29,7 @@ from lakedex.index.written import (
     note_rows,
 )
 from lakedex.schema import SchemaHistory
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.facts import TableFacts
@@ -230,12 +231,7 @@ class _KeyNotes:
         if not self._rows:
             return
         notes = pa.concat_tables(self._parts).combine_chunks()
-        buckets = shards_of(_flat(notes["key"]), self._wants.shards) % self._wants.buckets
+        buckets = shards_of(flat(notes["key"]), self._wants.shards) % self._wants.buckets
         for bucket, segment in self._writer.add_by_number(notes, buckets):
             self._notes.append(KeyNote(bucket, segment))
         self._parts, self._rows = [], 0
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
+from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.keys.automatic import automatic_keys, key_stamp
@@ -62,6 +63,8 @@ class TakenIn:
     rows_by_partition: dict[str, int]
     parts: tuple[TaggedPart, ...] = ()
     """Instead of segments, where all rows are new."""
+    has_deletes: bool = False
+    """Whether rows take records away."""
 
 
 def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> TakenIn:
@@ -72,10 +75,12 @@ def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> T
     parts: list[TaggedPart] = []
     counts: Counter[str] = Counter()
     stamp, taken = key_stamp(number), 0
+    has_deletes = False
     for piece in _pieces(batches):
         given = _given_keys(intake, piece, stamp, taken)
         taken += piece.num_rows
         rows = _with_keys(intake, piece, given)
+        has_deletes = has_deletes or _takes_away(rows)
         for value in rows.column(1).value_counts():
             counts[value["values"].as_py()] += value["counts"].as_py()
         if intake.all_new:
@@ -83,7 +88,7 @@ def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> T
         else:
             segments += _spill_by_bucket(intake, rows, writer)
     writer.finish()
-    return TakenIn(tuple(segments), dict(counts), tuple(parts))
+    return TakenIn(tuple(segments), dict(counts), tuple(parts), has_deletes)
 
 
 def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -141,6 +146,10 @@ def _with_keys(intake: Intake, piece: pa.Table, given_keys: pa.Array | None) -> 
     # Deletes leave required columns empty, so nothing is required on the way.
     fields = [*LEADING, *(column.with_nullable(nullable=True) for column in intake.columns)]
     return pa.Table.from_arrays([*leading, *own], schema=pa.schema(fields))
+
+
+def _takes_away(rows: pa.Table) -> bool:
+    return bool(pc.any(rows[DELETE]).as_py() or marked_deleted(rows).any())
 
 
 def _checked(intake: Intake, keys: pa.Array) -> pa.Array:

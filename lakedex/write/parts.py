@@ -21,14 +21,14 @@ class TaggedPart:
     file_id: str | None
     segment: Segment
     needs_base: bool = False
-    """Whether a log file cannot say it: a row comes back to a group whose logs deleted it, or a key
-    goes away that the group holds twice."""
+    """Whether a log file cannot say it: a row comes back to a group whose logs deleted it, or is of
+    a key that the group holds twice."""
 
 
 def placed_nowhere(rows: pa.Table) -> pa.Table:
     """Rows that are all new, without those that delete."""
     no = pa.repeat(pa.scalar(value=False), rows.num_rows)
-    nowhere = [pa.nulls(rows.num_rows, pa.string()), no, no]
+    nowhere = [pa.nulls(rows.num_rows, pa.string()), no, no, no]
     for field, values in zip(TAGS, nowhere, strict=True):
         rows = rows.append_column(field, values)
     # A delete of a key that is nowhere changes nothing.
@@ -57,5 +57,5 @@ def put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
 def _needs_base(part: pa.Table) -> bool:
     if not pc.all(part[LIVE]).as_py():
         return True
-    # A delete in a log is used up by the first row that has its key.
-    return bool(pc.any(pc.and_(part[DELETE], part[TWICE])).as_py())
+    # A change in a log is used up by the first row that has its key.
+    return bool(pc.any(part[TWICE]).as_py())

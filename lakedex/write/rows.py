@@ -1,7 +1,7 @@
 """The form of rows on their way through a write.
 
 Columns: the record key, the partition path, a mark for deletes that are not conditional, then the
-table's own columns in order. After tagging three more stand behind them.
+table's own columns in order. After tagging four more stand behind them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ LIVE: Final = "__lakedex_live"
 """Whether the key is in the table now; False for a place whose record was deleted by a log."""
 TWICE: Final = "__lakedex_twice"
 """Whether the file group is known to hold the key more than once, as after a plain insert."""
+ELSEWHERE: Final = "__lakedex_elsewhere"
+"""Whether other file groups are known to hold the key too, which are written with this one."""
 
 LEADING = (
     pa.field(KEY, pa.string()),
@@ -30,4 +32,5 @@ TAGS = (
     pa.field(FILE_ID, pa.string()),
     pa.field(LIVE, pa.bool_()),
     pa.field(TWICE, pa.bool_()),
+    pa.field(ELSEWHERE, pa.bool_()),
 )

@@ -95,6 +95,8 @@ class Taken:
     """The table's columns when the rows were taken in."""
     order: WriteOrder | None = None
     """How the rows are to be sorted."""
+    has_deletes: bool = False
+    """Whether rows take records away."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
 
@@ -173,6 +175,7 @@ def take_rows(
         schema=schema,
         stored=stored.columns,
         order=order,
+        has_deletes=any(answer.has_deletes for answer in answers),
     )
 
 

@@ -230,7 +230,7 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
 def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
     """Whether the index knows all places of the keys; only deletes want to know that."""
     snapshot = write.transaction.snapshot
-    if not (write.operation.is_delete and write.target.options.index_type.uses_record_index):
+    if not (_takes_away(write) and write.target.options.index_type.uses_record_index):
         return True
     if noted_unique(snapshot.timeline):
         return True
@@ -241,15 +241,24 @@ def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
 
 
 def _added_keys(write: Attempt, *, found_unique: bool) -> AddedKeys | None:
-    options, operation = write.target.options, write.operation
+    options = write.target.options
     if not options.index_type.uses_record_index:
         return None
     looked_up = _looks_up(write) or not write.taken.rows
     return AddedKeys(
         looked_up=looked_up,
         reduced=looked_up or options.combine_before_insert,
-        counted_unique=found_unique and operation.is_delete,
+        counted_unique=found_unique and _takes_away(write),
     )
+
+
+def _takes_away(write: Attempt) -> bool:
+    """Whether records go, of which no copy may be left."""
+    if write.operation.is_delete:
+        return True
+    # Entries of a window cannot be counted; it is there to leave the other files alone.
+    in_window = write.target.options.window is not None
+    return write.operation.looks_up and write.taken.has_deletes and not in_window
 
 
 def _looks_up(write: Attempt) -> bool:

@@ -136,3 +136,39 @@ def test_an_error_of_the_input_is_told_in_one_line(lake, spark):
     with pytest.raises(Exception, match="too large") as caught:
         DataFrameSource(rows.selectExpr("id", "x is null as y")).run("read the rows", count)
     assert "\n" not in str(caught.value)
+
+
+def numbered_ids(source: DataFrameSource) -> list[list[int]]:
+    def worker(_number, batches):
+        return [number for batch in batches for number in batch.column(0).to_pylist()]
+
+    return source.run("read the rows", worker)
+
+
+def test_small_neighbours_are_one_part_and_rows_keep_their_order(lake, spark):
+    parts = numbered_ids(DataFrameSource(spark.range(0, 1000, 1, 200)))
+    assert 1 < len(parts) < 20
+    assert [number for part in parts for number in part] == list(range(1000))
+    # Of these Spark does not know how large they are: they may be, some of them.
+    rdd = spark.sparkContext.parallelize([(number,) for number in range(1000)], 200)
+    parts = numbered_ids(DataFrameSource(spark.createDataFrame(rdd, "id long")))
+    assert len(parts) == 25
+    assert [number for part in parts for number in part] == list(range(1000))
+
+
+def test_an_order_that_was_asked_for_stays(lake, spark, setting):
+    setting("spark.sql.adaptive.enabled", "false")
+    setting("spark.sql.shuffle.partitions", "40")
+    parts = numbered_ids(DataFrameSource(spark.range(0, 1000, 1, 3).orderBy("id", ascending=False)))
+    assert len(parts) < 40
+    assert [number for part in parts for number in part] == list(range(999, -1, -1))
+
+
+def test_rows_are_read_as_they_are_each_time(lake, spark, tmp_path):
+    table = lake.create_table("t", "id long, x long", path=tmp_path / "t", record_key="id")
+    table.insert(spark.range(10).selectExpr("id", "0L as x"))
+    rows = table.to_df()
+    source = DataFrameSource(rows.select("id", "x"))
+    assert sum(map(len, numbered_ids(source))) == 10
+    table.insert(spark.range(10, 15).selectExpr("id", "0L as x"))
+    assert sum(map(len, numbered_ids(source))) == 15

@@ -17,6 +17,7 @@ from lakedex.format.avro.decode import decode_records
 from lakedex.format.avro.encode import EncodedRecords, encode_records
 from lakedex.format.avro.lanes import I64
 from lakedex.schema.avro_type import AvroRecord
+from lakedex.schema.flat_columns import flat
 
 _SAMPLE_ROWS = 2048
 _WORTH_ROWS = 512
@@ -67,7 +68,7 @@ def encode_distinct(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> Enc
         return encode_records(schema, batch)
     leaves: list[pa.Array] | None = []
     for column in batch.columns:
-        leaves = _leaves(_one_array(column), leaves)
+        leaves = _leaves(flat(column), leaves)
     if leaves is None or not _rows_repeat(leaves, rows):
         return encode_records(schema, batch)
     codes, first = _row_codes(leaves, rows)
@@ -99,13 +100,6 @@ def _repeats(values: pa.Array) -> bool:
         return False
     seen = values.take(_sample(len(values))) if len(values) > _SAMPLE_ROWS else values
     return len(seen.unique()) <= len(seen) * _WORTH_RATIO
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def _leaves(array: pa.Array, found: list[pa.Array] | None) -> list[pa.Array] | None:

@@ -39,6 +39,7 @@ from lakedex.schema.avro_type import (
     PrimitiveKind,
     is_nullable,
 )
+from lakedex.schema.flat_columns import flat
 
 _CHUNK_ROWS = 1 << 15
 
@@ -72,9 +73,7 @@ def encode_records(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> Enco
     encoded = []
     for begin in range(0, max(batch.num_rows, 1), _CHUNK_ROWS):
         part = batch.slice(begin, _CHUNK_ROWS)
-        columns = {
-            name: _one_array(part.column(number)) for number, name in enumerate(part.schema.names)
-        }
+        columns = {name: flat(part.column(number)) for number, name in enumerate(part.schema.names)}
         encoded.append(put.joined(_fields(schema, columns, part.num_rows, None, ""), part.num_rows))
     return _concatenated(encoded)
 
@@ -86,15 +85,6 @@ def _check_names(schema: AvroRecord, columns: pa.Schema) -> None:
             raise InvalidInput(f"the Avro schema {schema.full_name} has no field {name}")
     if len(set(columns.names)) != len(columns.names):
         raise InvalidInput("a column name occurs twice")
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        return pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.nulls(0, column.type)
-    return whole
 
 
 def _concatenated(encoded: list[pa.Array]) -> EncodedRecords:

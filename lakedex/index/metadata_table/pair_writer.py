@@ -25,9 +25,9 @@ from lakedex.index.metadata_table.shard_writer import (
     ShardJob,
     ShardTask,
     check_bucket,
-    flat,
     write_groups,
 )
+from lakedex.schema.flat_columns import flat
 
 FEW_PAIRS = 200_000
 """Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""

@@ -30,6 +30,7 @@ from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
 from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 
@@ -211,9 +212,3 @@ def _winners(keys: pa.Array, deleted: _Mask) -> tuple[_Ints, _Ints]:
     winner[run[entries]] = entries
     first = np.flatnonzero(np.concatenate(([True], ~repeated)))
     return winner[winner >= 0], first[winner < 0]
-
-
-def flat(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

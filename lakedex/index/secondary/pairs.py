@@ -21,6 +21,7 @@ from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.index.secondary.spelling import spelled
+from lakedex.schema.flat_columns import flat
 
 PREFIX: Final = "secondary_index_"
 
@@ -112,7 +113,7 @@ class _Pairs:
     @classmethod
     def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
         values = secondary_values([spelled(rows[column]) for column in target.columns])
-        keys = escaped_secondary(_flat(rows[RECORD_KEY]))
+        keys = escaped_secondary(flat(rows[RECORD_KEY]))
         joined = pc.binary_join_element_wise(values, keys, "")
         _check_lengths(target, joined)
         return cls(joined, values)
@@ -144,8 +145,3 @@ def _check_lengths(target: SecondaryTarget, keys: pa.Array) -> None:
             f"a value of column {target.told!r} makes an entry of {longest} bytes in the index "
             f"{target.name}, which holds at most {MAX_KEY_BYTES}: shorten it, or drop the index"
         )
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
+from lakedex.schema.flat_columns import flat
 from lakedex.write.facts import TableFacts
-from lakedex.write.handles.incoming import one_array
 from lakedex.write.handles.key_bounds import key_bounds
 from lakedex.write.handles.work import ColumnSizes
 from lakedex.write.rows import KEY
@@ -30,7 +30,7 @@ class BaseBytes:
 
 def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
     """The base file with these rows; equal rows give equal bytes."""
-    keys = one_array(rows[KEY])
+    keys = flat(rows[KEY])
     # A filter made for fewer keys than it gets would answer yes too often.
     entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)
     bloom = BloomFilter.create_simple(entries, facts.bloom_error_rate)

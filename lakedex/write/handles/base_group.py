@@ -17,9 +17,10 @@ from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.index.written import BloomText
 from lakedex.merge import ChangeSet, newest_per_key
+from lakedex.schema.flat_columns import flat
 from lakedex.write.facts import TableFacts
 from lakedex.write.handles.base_file import encode_base_file
-from lakedex.write.handles.incoming import Incoming, Mask, Positions, one_array, with_file_name
+from lakedex.write.handles.incoming import Incoming, Mask, Positions, with_file_name
 from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import NO_COMMIT, GroupWork, WrittenFile
@@ -105,14 +106,9 @@ def _merge(
         changed = tell(np.zeros(0, dtype=np.int64), new, None)
         return _Merged(rows, incoming.keys.take(pa.array(new)), nothing, 0, 0, changed)
     keys = context.record_keys(stored)
-    merged, inserted = merged_numbers(context, stored, keys, incoming)
+    # Of a key that stands twice no version may stay that is older than the new one.
+    merged, inserted = merged_numbers(context, stored, keys, incoming, every_copy=True)
     kept = merged[merged < count]
-    if incoming.is_removal.any():
-        # Where a key stands twice, merging deletes the first of its rows only.
-        removed = incoming.keys.filter(pa.array(incoming.is_removal & incoming.is_here))
-        is_left = _has_none_of(keys.take(pa.array(kept)), removed)
-        merged = merged[_spread(merged < count, is_left)]
-        kept = kept[is_left]
     lost = np.ones(count, dtype=np.bool_)
     lost[kept] = False
     updates = len(merged) - len(kept)
@@ -122,11 +118,13 @@ def _merge(
     return _Merged(
         rows=rows,
         added=incoming.keys.take(pa.array(added - count)),
-        gone=left.filter(pa.array(_has_none_of(left, one_array(rows[KEY])))),
+        gone=left.filter(pa.array(_has_none_of(left, flat(rows[KEY])))),
         updates=updates,
         deletes=int(lost.sum()) - updates,
         changed=tell(
-            np.flatnonzero(lost), np.concatenate([merged[merged >= count], added]) - count, left
+            np.flatnonzero(lost),
+            np.concatenate([np.unique(merged[merged >= count]), added]) - count,
+            left,
         ),
     )
 
@@ -155,13 +153,24 @@ def _changed_rows(
 
 
 def merged_numbers(
-    context: ReadContext, stored: pa.Table, keys: pa.Array, incoming: Incoming
+    context: ReadContext,
+    stored: pa.Table,
+    keys: pa.Array,
+    incoming: Incoming,
+    *,
+    every_copy: bool = False,
 ) -> tuple[Positions, Positions]:
-    """Which rows take the places of the stored ones, and which have no place among them."""
+    """Which rows take the places of the stored ones, and which have no place among them.
+
+    Of a key that stands twice the first row is replaced, as a reader of log files does it, or
+    `every_copy`.
+    """
     here = np.flatnonzero(incoming.is_here)
     entries = incoming.entries(context, here)
     numbers = pa.table({_ROW: stored.num_rows + here})
-    changes = ChangeSet(entries, newest_per_key(entries), numbers, np.arange(len(here)))
+    changes = ChangeSet(
+        entries, newest_per_key(entries), numbers, np.arange(len(here)), every_copy=every_copy
+    )
     ordering = ordering_of(stored, context.ordering_fields)
     merged = changes.apply(pa.table({_ROW: np.arange(stored.num_rows)}), keys, ordering)
     return merged[_ROW].to_numpy(), changes.inserts()[_ROW].to_numpy()
@@ -183,10 +192,3 @@ def _without_names(rows: pa.Table) -> pa.Table:
 
 def _has_none_of(keys: pa.Array, others: pa.Array) -> Mask:
     return ~pc.is_in(keys, value_set=others).to_numpy(zero_copy_only=False).astype(np.bool_)
-
-
-def _spread(is_kept: Mask, is_left: Mask) -> Mask:
-    """A mask over all rows from one over the kept ones."""
-    wanted = np.ones(len(is_kept), dtype=np.bool_)
-    wanted[is_kept] = is_left
-    return wanted

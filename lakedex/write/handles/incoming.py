@@ -15,9 +15,10 @@ from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
 from lakedex.merge import Entries
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.handles.work import GroupWork, WriteTask
-from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION
+from lakedex.write.rows import DELETE, ELSEWHERE, FILE_ID, KEY, LIVE, PARTITION
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
@@ -38,11 +39,13 @@ class Incoming:
     """Rows whose key has its place in this group; the others are new."""
     is_live: Mask
     """Rows whose key is in the group now, as the index sees it."""
+    is_elsewhere: Mask
+    """Rows whose key is in other groups, too, as after a plain insert."""
 
     @property
     def keys(self) -> pa.Array:
         """The record keys."""
-        return one_array(self.rows[KEY])
+        return flat(self.rows[KEY])
 
     @property
     def is_new(self) -> Mask:
@@ -56,7 +59,7 @@ class Incoming:
         raw = raw_ordering(rows, context.ordering_fields)
         flagged, removal = self.is_flagged[chosen], self.is_removal[chosen]
         return Entries(
-            keys=one_array(rows[KEY]),
+            keys=flat(rows[KEY]),
             ordering=tuple(ordering_values(values) for values in raw),
             is_delete=flagged | removal,
             is_unconditional=removal | (flagged & without_ordering(raw, rows.num_rows)),
@@ -98,6 +101,7 @@ class IncomingReader:
             is_flagged=marked_deleted(rows),
             is_here=_mask(here),
             is_live=_mask(here) & _mask(spilled[LIVE]),
+            is_elsewhere=_mask(spilled[ELSEWHERE]),
         )
 
     def _segment(self, segment: Segment) -> pa.Table:
@@ -113,7 +117,7 @@ class IncomingReader:
 def _unchanged(rows: pa.Table) -> Incoming:
     """Rows of the table itself, which only get another place."""
     nothing = np.zeros(rows.num_rows, dtype=np.bool_)
-    return Incoming(rows, nothing, nothing, nothing, nothing)
+    return Incoming(rows, nothing, nothing, nothing, nothing, nothing)
 
 
 def with_file_name(rows: pa.Table, name: str) -> pa.Table:
@@ -121,11 +125,6 @@ def with_file_name(rows: pa.Table, name: str) -> pa.Table:
     number = META_COLUMNS.index("_hoodie_file_name")
     field = rows.schema.field(number)
     return rows.set_column(number, field, pa.repeat(pa.scalar(name, field.type), rows.num_rows))
-
-
-def one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _with_meta(

@@ -104,21 +104,9 @@ def _read_effect(
     facts: TableFacts, context: ReadContext, group: GroupWork, incoming: Incoming, size: int
 ) -> _Effect:
     """What a reader sees of the incoming keys without the new log file and with it."""
-    log = parse_data_file(group.file_name, size)
-    if not isinstance(log, LogFile):
-        raise TypeError(f"{group.file_name} is no name of a log file")
-    if group.current is None:
-        old = FileSlice(group.partition, group.file_id, facts.instant, None)
-    else:
-        old = group.current
-    known = facts.committed
-    reading = replace(
-        context,
-        is_committed=CommittedInstants(known.times | {facts.instant}, known.first_active),
-    )
-    keys, columns = incoming.keys, _told_columns(facts)
-    before = _rows_of(reading, old, keys, columns)
-    after = _rows_of(reading, replace(old, logs=(*old.logs, log)), keys, columns)
+    keys = incoming.keys
+    before = rows_of(context, _current(facts, group), keys, told_columns(facts))
+    after = rows_after_log(facts, context, group, size, keys)
     was, is_there = _present(before, keys), _present(after, keys)
     is_version = ~incoming.is_removal & ~incoming.is_flagged
     return _Effect(
@@ -129,11 +117,33 @@ def _read_effect(
     )
 
 
-def _told_columns(facts: TableFacts) -> list[str]:
+def rows_after_log(
+    facts: TableFacts, context: ReadContext, group: GroupWork, size: int, keys: pa.Array
+) -> pa.Table:
+    """The rows of some keys as a reader finds them once the write is committed."""
+    log = parse_data_file(group.file_name, size)
+    if not isinstance(log, LogFile):
+        raise TypeError(f"{group.file_name} is no name of a log file")
+    known, old = facts.committed, _current(facts, group)
+    reading = replace(
+        context,
+        is_committed=CommittedInstants(known.times | {facts.instant}, known.first_active),
+    )
+    return rows_of(reading, replace(old, logs=(*old.logs, log)), keys, told_columns(facts))
+
+
+def _current(facts: TableFacts, group: GroupWork) -> FileSlice:
+    if group.current is not None:
+        return group.current
+    return FileSlice(group.partition, group.file_id, facts.instant, None)
+
+
+def told_columns(facts: TableFacts) -> list[str]:
+    """The columns that indexes are told of."""
     return list(dict.fromkeys([KEY, *facts.indexed_columns]))
 
 
-def _rows_of(
+def rows_of(
     context: ReadContext, file_slice: FileSlice, keys: pa.Array, columns: list[str]
 ) -> pa.Table:
     """The rows of some keys as a reader of the slice finds them."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from lakedex.filegroup import FileSliceId
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
-from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes
+from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes, pair_rows
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts
@@ -69,6 +70,11 @@ class PairTaker:
         """Take in several."""
         for each in changed:
             self.add(each)
+
+    def keep(self, rows: pa.Table, place: FileSliceId) -> None:
+        """Rows of a group that stay while other groups may lose their pairs."""
+        for target in self._targets:
+            self._put_out(target, pair_rows(target, rows, is_delete=False, place=place))
 
     def finish(self) -> dict[str, tuple[KeyNote, ...]]:
         """Put out what is left, and answer where the pairs of each index are."""

@@ -80,6 +80,7 @@ class OldValues:
             is_flagged=np.concatenate([part.is_flagged for part in parts]),
             is_here=np.concatenate([part.is_here for part in parts]),
             is_live=np.concatenate([part.is_live for part in parts]),
+            is_elsewhere=np.concatenate([part.is_elsewhere for part in parts]),
         )
 
     def _replaced(self, incoming: Incoming) -> tuple[pa.Table, pa.Table]:

@@ -18,6 +18,7 @@ from lakedex.write.handles.log_group import write_log
 from lakedex.write.handles.notes import NoteTaker, PairTaker
 from lakedex.write.handles.old_values import OldValues
 from lakedex.write.handles.publishing import Publisher
+from lakedex.write.handles.staying import StayingKeys
 from lakedex.write.handles.work import TaskResult, WriteTask
 
 
@@ -38,7 +39,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     expressions = ExpressionTaker(facts.expressions)
     bitmaps = BitmapTaker(storage, facts.bitmaps)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
-    old = OldValues(facts, context)
+    old, staying = OldValues(facts, context), StayingKeys(facts, context, notes, pairs)
     files, blooms = [], []
     for group in task.groups:
         publisher.reserve(group)
@@ -47,6 +48,7 @@ def write_groups(task: WriteTask) -> TaskResult:
             outcome = write_log(facts, avro, context, publisher, group, incoming)
         else:
             outcome = write_base(facts, context, publisher, group, incoming)
+        staying.tell(group, incoming, outcome)
         if outcome is None:
             continue
         files.append(outcome.file)

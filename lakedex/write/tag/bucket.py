@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 from lakedex.filegroup.delete_marks import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.keys.columns import values_of, with_values
+from lakedex.schema.flat_columns import flat
 from lakedex.write.facts import TableFacts
-from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TWICE
+from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
     PLACES,
     Mask,
     Positions,
     distinct,
-    flat,
     group_names,
     mask_of,
     row_of_place,
@@ -85,6 +85,8 @@ def tag_bucket(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) ->
     elsewhere = _look_elsewhere(facts, plan, rows, places, row, live & ~here & ~gone[row])
     live = live & ~elsewhere.missing
     targets = _targets(plan, row, here, live, gone, elsewhere.late)
+    copies = np.bincount(row[live], minlength=rows.num_rows)
+    places = places.append_column(TAGS[3], pa.array(live & (copies[row] > 1)))
     partition_columns = [] if plan.update_partition_path else _partition_columns(facts, rows)
     return _assembled(rows, places, targets, elsewhere, partition_columns)
 
@@ -217,8 +219,10 @@ def _assembled(
             tagged = with_values(tagged, name, _replaced(own, before, stored))
     tagged = tagged.append_column(TAGS[0], flat(places[FILE_ID]).take(known))
     tagged = tagged.append_column(TAGS[1], pa.array(live))
-    twice = flat(places[TWICE]).take(known).fill_null(pa.scalar(value=False))
-    return tagged.append_column(TAGS[2], twice)
+    for tag in TAGS[2:]:
+        of_place = flat(places[tag.name]).take(known).fill_null(pa.scalar(value=False))
+        tagged = tagged.append_column(tag, of_place)
+    return tagged
 
 
 def _replaced(own: pa.Array, stored: pa.Array, at: Positions) -> pa.Array:

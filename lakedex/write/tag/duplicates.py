@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.merge import Entries, newest_per_key
+from lakedex.schema.flat_columns import flat
 from lakedex.write.rows import DELETE
-from lakedex.write.tag.places import flat, key_codes, mask_of
+from lakedex.write.tag.places import key_codes, mask_of
 
 
 def deduplicate(rows: pa.Table, ordering: Sequence[str], *, per_partition: bool) -> pa.Table:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.format.spill import Segment
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.rows import KEY, LEADING, PARTITION
-from lakedex.write.tag.places import flat
 
 _ROUND_ROWS = 1_000_000
 _NAMES = [field.name for field in LEADING]

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.schema.flat_columns import flat
 from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION, TWICE
 
 Positions = npt.NDArray[np.int64]
@@ -22,11 +23,6 @@ PLACES = pa.schema(
     ]
 )
 """One row for each file group that holds a key; not live where a log deleted it."""
-
-
-def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The values in one piece."""
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:

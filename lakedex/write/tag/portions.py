@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.metadata_table.hashing import java_hashes
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.rows import KEY
-from lakedex.write.tag.places import flat
 
 PORTION_BYTES = 256 << 20
 _GOLDEN = np.uint32(2_654_435_769)

@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.windowed.lookup import Found, WindowAccess, find_keys, read_groups
+from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts
 from lakedex.write.rows import KEY, PARTITION
 from lakedex.write.tag.incoming import incoming_keys
-from lakedex.write.tag.places import PLACES, flat
+from lakedex.write.tag.places import PLACES
 
 
 @dataclass(frozen=True, slots=True)

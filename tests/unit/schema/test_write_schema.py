@@ -82,7 +82,9 @@ def test_types_without_a_place_are_refused_by_name(dtype, words):
 WIDENED = [
     (pa.int32(), pa.int64(), pa.int64()),
     (pa.int64(), pa.int32(), pa.int64()),
-    (pa.int64(), pa.float32(), pa.float32()),
+    (pa.int64(), pa.float32(), pa.float64()),
+    (pa.int32(), pa.float32(), pa.float64()),
+    (pa.float32(), pa.int64(), pa.float32()),
     (pa.float32(), pa.float64(), pa.float64()),
     (pa.float64(), pa.int64(), pa.float64()),
     (pa.decimal128(10, 2), pa.decimal128(6, 4), pa.decimal128(12, 4)),

@@ -1,10 +1,14 @@
-"""Keys that stand several times after plain inserts: a delete removes every copy (traps: B71)."""
+"""Keys that stand several times after plain inserts (traps: B71).
+
+A delete removes every copy, an update reaches all that are older, and indexes know those that stay.
+"""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import lakedex
@@ -14,15 +18,17 @@ from lakedex.config.keys import (
     METADATA_PARTITIONS_INFLIGHT,
 )
 from lakedex.config.write_index import WriteIndex
+from lakedex.services.index_creating import create_index
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import update_properties
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.unique_keys import noted_unique
-from tests.support.write_lab import Lab, Row, row, source
+from tests.support.write_lab import SCHEMA, Lab, Row, row, source
 
 INDEXES = [index.value for index in WriteIndex]
 RECORD_INDEXES = [index.value for index in WriteIndex if index.uses_record_index]
 KINDS = ["cow", "mor"]
+MARKED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
 
 
 def labelled(key: str, partition: str = "p", version: int = 1) -> list[Row]:
@@ -148,3 +154,66 @@ def test_a_table_that_lost_its_index_is_not_said_to_have_unique_keys(tmp_path: P
     assert not noted_unique(Snapshot.open(lab.address.open()).timeline)
     lab.writer.delete(keys("a"))
     lab.holds([row("c", "q", 1)], "id = 'a'")
+
+
+def marked(found: Row, *, gone: bool = False) -> Row:
+    return found | {"_hoodie_is_deleted": gone}
+
+
+def global_lab(root: Path, kind: str, index: str, schema: pa.Schema = SCHEMA) -> Lab:
+    """A table whose keys are found in its files, and that has a record index beside."""
+    wanted = {"hoodie.metadata.record.index.enable": "true"}
+    return Lab(root, kind, index, schema=schema, properties=wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+def test_indexes_keep_a_key_whose_other_copy_goes(tmp_path: Path, kind: str, index: str) -> None:
+    lab = global_lab(tmp_path, kind, index)
+    lab.writer.insert(source([row("a", "p", 1), row("b", "p", 1)]))
+    create_index(lab.writer, "by_x", "x")
+    lab.writer.insert(source([row("a", "q", 1), row("c", "q", 1)]))
+    # The copy in `p` is updated; that in `q` would belong there, too, and is taken away.
+    lab.writer.upsert(source([row("a", "p", 2)]))
+    left = [row("b", "p", 1), row("c", "q", 1)]
+    lab.holds([row("a", "p", 2), *left], "id = 'a'", "x = 0.0")
+    lab.writer.upsert(source([row("a", "q", 3)]))
+    lab.holds([row("a", "q", 3), *left], "id = 'a'", "x = 0.0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+def test_indexes_keep_a_key_whose_newer_copy_stays(tmp_path: Path, kind: str, index: str) -> None:
+    lab = global_lab(tmp_path, kind, index, MARKED)
+    lab.writer.insert(source([marked(row("a", "p", 5)), marked(row("b", "p", 1))], MARKED))
+    create_index(lab.writer, "by_x", "x")
+    lab.writer.insert(source([marked(row("a", "q", 1)), marked(row("c", "q", 1))], MARKED))
+    # It is newer than the copy in `q`, to which the entry leads, and older than that in `p`.
+    lab.writer.upsert(source([marked(row("a", "q", 3), gone=True)], MARKED))
+    left = [row("a", "p", 5), row("b", "p", 1), row("c", "q", 1)]
+    lab.holds(left, "id = 'a'", "x = 0.0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", [each for each in INDEXES if each not in RECORD_INDEXES])
+def test_an_update_reaches_every_copy_that_is_older(tmp_path: Path, kind: str, index: str) -> None:
+    lab = with_copies(tmp_path, kind, index)
+    lab.writer.insert(source([row("a", "p", 8, 6.0)]))
+    result = lab.writer.upsert(source([row("a", "p", 7, 9.0), row("b", "p", 2)]))
+    assert result.updated >= 6
+    assert [found["x"] for found in lab.rows("id = 'a'")] == [9.0] * 5 + [6.0]
+    lab.writer.delete(keys("a"))
+    lab.holds([row("b", "p", 2), row("c", "q", 1)], "id = 'a'")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", RECORD_INDEXES)
+def test_rows_that_are_marked_as_deleted_take_every_copy_away(
+    tmp_path: Path, kind: str, index: str
+) -> None:
+    lab = Lab(tmp_path, kind, index, schema=MARKED)
+    for there in ("ab", "a", "a"):
+        lab.writer.bulk_insert(source([marked(row(key, "p", 1)) for key in there], MARKED))
+    gone = [marked(row("a", "p", 2), gone=True), marked(row("c", "p", 1))]
+    assert lab.writer.upsert(source(gone, MARKED)).deleted == 3
+    lab.holds([row("b", "p", 1), row("c", "p", 1)], "id = 'a'", "id = 'c'")

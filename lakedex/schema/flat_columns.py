@@ -1,0 +1,22 @@
+"""Columns in one piece, as numpy and most of Arrow's own functions want them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values of a column in one piece.
+
+    Example:
+        >>> flat(pa.chunked_array([[1], [2, 3]])).to_pylist()
+        [1, 2, 3]
+        >>> flat(pa.array(["a"])).to_pylist(), len(flat(pa.chunked_array([], pa.string())))
+        (['a'], 0)
+    """
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # as some releases of Arrow leave a few types
+        return pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.nulls(0, column.type)
+    return whole
