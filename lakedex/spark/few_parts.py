@@ -17,7 +17,7 @@ def in_few_parts(rows: DataFrame) -> DataFrame:
 
     All cores still have work, and rows that Spark knows nothing of are left as they are.
     """
-    plan = rows._jdf.queryExecution().optimizedPlan()
-    if int(str(plan.stats().sizeInBytes())) > _FEW_BYTES:
-        return rows
-    return rows.coalesce(_WAVES * rows.sparkSession.sparkContext.defaultParallelism)
+    few = rows.coalesce(_WAVES * rows.sparkSession.sparkContext.defaultParallelism)
+    # Of the new frame: a plan of `rows` would keep the snapshots that it pins for ever.
+    size = few._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    return few if int(str(size)) <= _FEW_BYTES else rows

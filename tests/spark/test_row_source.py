@@ -149,11 +149,6 @@ def test_small_neighbours_are_one_part_and_rows_keep_their_order(lake, spark):
     parts = numbered_ids(DataFrameSource(spark.range(0, 1000, 1, 200)))
     assert 1 < len(parts) < 20
     assert [number for part in parts for number in part] == list(range(1000))
-    # Of these Spark does not know how large they are: they may be, some of them.
-    rdd = spark.sparkContext.parallelize([(number,) for number in range(1000)], 200)
-    parts = numbered_ids(DataFrameSource(spark.createDataFrame(rdd, "id long")))
-    assert len(parts) == 25
-    assert [number for part in parts for number in part] == list(range(1000))
 
 
 def test_an_order_that_was_asked_for_stays(lake, spark, setting):
