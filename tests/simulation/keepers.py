@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lakedex.errors import CommitConflict, InvalidInput, StorageError, UnsupportedFeature
@@ -28,10 +28,10 @@ from tests.simulation.world import World
 _FEW = {"hoodie.keep.min.commits": "1", "hoodie.keep.max.commits": "2"}
 
 
-def keep_often(world: World, storage: SimStorage, model: Model, times: int) -> None:
+def keep_often(
+    world: World, storage: SimStorage, model: Model, acts: Sequence[Act], times: int
+) -> None:
     """Some services, one after the other; that one is refused is part of life."""
-    # Where the metadata table is compacted, a way back builds it anew, from files of real rows.
-    acts = world.dice.choice((_WAYS_BACK, _UPKEEP))
     for _ in range(times):
         world.give_way(world.dice.uniform(0.01, 9.0))
         act = world.dice.choice(acts)
@@ -102,7 +102,11 @@ def _address(storage: SimStorage) -> Any:
     return SimAddress(storage)
 
 
-_Act = Callable[[World, SimStorage, Model], None]
-_OFTEN: tuple[_Act, ...] = (_save, _unsave, _plan_clustering, _run_clustering)
-_WAYS_BACK = (*_OFTEN, _restore, _restore, _roll_back)
-_UPKEEP = (*_OFTEN, _archive, _compact_metadata, _compact_metadata)
+Act = Callable[[World, SimStorage, Model], None]
+_OFTEN: tuple[Act, ...] = (_save, _unsave, _plan_clustering, _run_clustering)
+WAYS: tuple[tuple[Act, ...], ...] = (
+    (*_OFTEN, _restore, _restore, _roll_back),
+    (*_OFTEN, _archive, _compact_metadata, _compact_metadata),
+)
+"""What the keepers of one table do. Never both: where the metadata table was compacted, a way back
+builds it anew, from files of real rows."""

@@ -11,7 +11,7 @@ from lakedex.table import Snapshot
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
 from lakedex.upkeep import cleaning
 from tests.simulation.actors import Writing, clean_often, new_actor, read_often
-from tests.simulation.keepers import keep_often
+from tests.simulation.keepers import WAYS, keep_often
 from tests.simulation.patches import living_in
 from tests.simulation.store import Blob, Faults, SimStorage
 from tests.simulation.tables import (
@@ -86,11 +86,12 @@ def _play(world: World, blobs: dict[str, Blob], model: Model) -> bool:
         storage = SimStorage(world, blobs, faults)
         world.add(new_actor(world, "cleaner"), partial(clean_often, world, storage, 2))
     # Of two keepers the one may plan what the other runs, at the same time.
+    acts = dice.choice(WAYS)
     for number in range(dice.choice((0, 0, 0, 0, 0, 0, 1, 1, 2))):
         is_cleaned = True
         storage = SimStorage(world, blobs, faults)
         keeper = new_actor(world, f"keeper-{number}")
-        world.add(keeper, partial(keep_often, world, storage, model, 4))
+        world.add(keeper, partial(keep_often, world, storage, model, acts, 4))
     if dice.random() < 0.5:
         # A reader's requests succeed: that of a reader which fails nobody sees anything.
         storage = SimStorage(world, blobs, NO_FAULTS)

@@ -119,9 +119,9 @@ def column_chunks(footer: bytes, path: str, base_offset: int) -> list[Mapping[in
 
 def chunk_span(chunk: Mapping[int, Value]) -> tuple[int, int]:
     """Where a column chunk begins and ends in its file, as its metadata claims."""
-    start = number_of(chunk, 9)
-    if 0 < number_of(chunk, 11) < start:
-        start = number_of(chunk, 11)
+    data, dictionary = number_of(chunk, 9), number_of(chunk, 11)
+    # A chunk without rows may have a dictionary and no data page, which is then said to be at 0.
+    start = dictionary if dictionary > 0 and not 0 < data <= dictionary else data
     return start, start + number_of(chunk, 7)
 
 

@@ -24,9 +24,9 @@ TABLE = pa.table(
 )
 
 
-def written(compression: str) -> bytes:
+def written(compression: str, table: pa.Table = TABLE) -> bytes:
     sink = pa.BufferOutputStream()
-    write_base_file(TABLE, sink, avro_schema_text="{}", compression=compression)
+    write_base_file(table, sink, avro_schema_text="{}", compression=compression)
     return sink.getvalue().to_pybytes()
 
 
@@ -52,6 +52,10 @@ def test_a_changed_byte_is_found_in_every_page(compression):
             damaged[at] ^= 0x40
             with pytest.raises(CorruptFile, match=f"offset {start}: expected a page with the"):
                 check_pages(MemorySource(bytes(damaged)))
+
+
+def test_a_file_without_rows_has_dictionaries_only():
+    check_pages(MemorySource(written("gzip", TABLE.slice(0, 0))))
 
 
 def test_a_file_without_checksums_is_passed_over():
