@@ -105,6 +105,8 @@ def _finish(table: LockedTable, time_of: str, plan: RestorePlan) -> None:
     begun = time.monotonic()
     storage, config = table.storage, table.config
     write_once(storage, config, Instant(time_of, Action.RESTORE, State.INFLIGHT), b"")
+    # Others may have committed since, if this process stood still: theirs would be given up too.
+    table.check()
     forget_in_metadata(storage, table.timeline(), [instant for instant, _ in plan.instants])
     done: dict[str, list[dict[str, Any]]] = {}
     for instant, action in plan.instants:

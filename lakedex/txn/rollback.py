@@ -171,6 +171,8 @@ def forget(storage: Storage, instant: str) -> None:
 def _finish(table: LockedTable, rollback: str, plan: RollbackPlan, *, keeps_plan: bool) -> None:
     begun = time.monotonic()
     storage, config = table.storage, table.config
+    # Others may have committed since, if this process stood still: theirs would be given up too.
+    table.check()
     timeline = table.timeline()
     if timeline.is_completed(plan.instant):
         forget_in_metadata(storage, timeline, {plan.instant})

@@ -42,6 +42,12 @@ def keep_often(
             world.note(f"{act.__name__[1:]} ends: {error}")
 
 
+def clear_away(storage: SimStorage) -> None:
+    """What dead processes left, as whoever begins a write does."""
+    with open_lock(_any(storage), PATIENCE.lock) as lock:
+        recover(locked_table(_any(storage), lock, PATIENCE.heartbeat))
+
+
 def _save(world: World, storage: SimStorage, model: Model) -> None:
     create_savepoint(_address(storage), patience=PATIENCE)
 

@@ -11,7 +11,7 @@ from lakedex.table import Snapshot
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
 from lakedex.upkeep import cleaning
 from tests.simulation.actors import Writing, clean_often, new_actor, read_often
-from tests.simulation.keepers import WAYS, keep_often
+from tests.simulation.keepers import WAYS, clear_away, keep_often
 from tests.simulation.patches import living_in
 from tests.simulation.store import Blob, Faults, SimStorage
 from tests.simulation.tables import (
@@ -139,6 +139,8 @@ def _settle(world: World, blobs: dict[str, Blob], model: Model, *, is_cleaned: b
 
     def write_and_check() -> None:
         writing = Writing(world, storage, model, lambda instant, work: None)
+        # A restore that was cut short takes plans back.
+        clear_away(storage)
         planned = pending_clusterings(Snapshot.open(storage).timeline)  # type: ignore[arg-type]
         for instant in planned:
             writing.cluster(instant)
