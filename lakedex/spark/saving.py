@@ -28,12 +28,11 @@ _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
 _PARTITION_BY = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
-_SHORT_NAMES = {  # as SQL spells them, and as earlier releases did
+_SHORT_NAMES = {  # as SQL spells them
     "primarykey": "hoodie.datasource.write.recordkey.field",
     "precombinefield": "hoodie.datasource.write.precombine.field",
     "orderingfields": "hoodie.datasource.write.ordering.fields",
     "type": "hoodie.datasource.write.table.type",
-    "hoodie.datasource.write.storage.type": "hoodie.datasource.write.table.type",
     "payloadclass": "hoodie.datasource.write.payload.class",
     "recordmergemode": "hoodie.write.record.merge.mode",
     "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
