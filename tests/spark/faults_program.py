@@ -37,7 +37,9 @@ def main(folder: Path, executor_python: str, rows: int, width: int, *steps: str)
         "spark.driver.maxResultSize": "16m",
         # Spark kills the Python of an attempt that lost, but not always in time.
         "spark.python.task.killTimeout": "10m",
+        "spark.executorEnv.LAKEDEX_HALT": str(folder / "halt"),
     }
+    (folder / "halt").mkdir()
     spark = two_hosts(folder, executor_python, settings)
     lake = lakedex.attach(spark)
     told = {}
@@ -67,7 +69,7 @@ def load(lake, folder, rows, width):
     """A first load; the JVM of one executor is killed."""
     table = create(lake, folder / "load", "cow")
     frame = generated(lake.spark, rows, width)
-    with sabotage.in_mid_write(folder / "load", sabotage.kill_an_executor) as seen:
+    with sabotage.in_mid_write(folder / "load", folder / "halt", sabotage.kill_an_executor) as seen:
         done = table.bulk_insert(frame, options=LARGE_FILES)
     heap = lake.spark.sparkContext._jvm.java.lang.Runtime.getRuntime().maxMemory() >> 20
     return answer(done, seen) | {"driver_mb": peak_mb(), "heap_mb": heap}
@@ -85,7 +87,7 @@ def upsert(lake, folder, rows, width):
     table.bulk_insert(small(lake.spark, 0, SMALL_ROWS, 1), options=SMALL_FILES)
     warm_up(lake.spark)
     changes = small(lake.spark, SMALL_ROWS // 2, SMALL_ROWS + 1000, 2)
-    with sabotage.in_mid_write(folder / "mor", sabotage.kill_an_executor) as seen:
+    with sabotage.in_mid_write(folder / "mor", folder / "halt", sabotage.kill_an_executor) as seen:
         return answer(table.upsert(changes), seen)
 
 
@@ -93,7 +95,7 @@ def delete(lake, folder, rows, width):
     """A delete; the Python of all tasks is killed."""
     table = lake.table(str(folder / "mor"))
     gone = small(lake.spark, 0, SMALL_ROWS // 3, 3)
-    with sabotage.in_mid_write(folder / "mor", sabotage.kill_all_workers) as seen:
+    with sabotage.in_mid_write(folder / "mor", folder / "halt", sabotage.kill_all_workers) as seen:
         return answer(table.delete(gone), seen)
 
 
@@ -112,7 +114,7 @@ def zombie(lake, folder, rows, width):
     root = folder / "cow"
     table = lake.table(str(root))
     changes = small(lake.spark, SMALL_ROWS // 2, SMALL_ROWS + 1000, 2)
-    with sabotage.in_mid_write(root, sabotage.leave_it_stopped) as seen:
+    with sabotage.in_mid_write(root, folder / "halt", sabotage.leave_it_stopped) as seen:
         done = table.upsert(changes)
     (pid,) = seen["stopped"]
     was_stopped = sabotage.is_stopped(pid)

@@ -67,9 +67,9 @@ class Run:
 
 
 def run_with_trouble(
-    folder: Path, executor_python: str, rows: int, *steps: str, tries: int = 6
+    folder: Path, executor_python: str, rows: int, *steps: str, tries: int = 3
 ) -> Run:
-    """Run the program until all its trouble came in the middle of things; that is luck."""
+    """Run the program, again where a machine so busy that Spark gave up spoilt its trouble."""
     for number in range(tries):
         own = folder / f"try-{number}"
         own.mkdir()
@@ -88,7 +88,7 @@ def run_program(folder: Path, executor_python: str, rows: int, *steps: str) -> R
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{FOLDER / 'executor_site'}{os.pathsep}{ROOT}"},
         start_new_session=True,
     ) as process:
         try:

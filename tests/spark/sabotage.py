@@ -1,7 +1,7 @@
 """Harm done to the executors of a cluster while a write is in the middle of writing its files.
 
-The executors are found as processes, and the middle by the markers of the write; the product knows
-of none of it. Python workers are stopped before one looks, so that the middle stays the middle.
+The executors are found as processes, and halt between two files (`executor_site`); the product
+knows of none of it. Python workers are stopped before one looks, so that the middle stays so.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ _GLANCE_S = 0.002
 _IDLE_S = 1.0
 
 Deed = Callable[[int], tuple[int, ...]]
-"""Gets the Python worker that is most at work, and answers those that stay stopped."""
+"""Gets a Python worker that halts in mid-write, and answers those that stay stopped."""
 
 
 @contextmanager
-def in_mid_write(table: Path, deed: Deed) -> Iterator[dict[str, Any]]:
+def in_mid_write(table: Path, halt: Path, deed: Deed) -> Iterator[dict[str, Any]]:
     """Do a deed in the middle of the write that the `with` block does.
 
     Args:
         table: The folder of the table.
-        deed: Called when a first file is there, with all Python workers stopped.
+        halt: The folder by which the executors are told to halt.
+        deed: Called when a first file is there and a worker halts at its next, with all Python
+            workers stopped.
 
     Yields:
         What is known of that moment once it is over: `files`, how many files of the write were
@@ -37,18 +39,17 @@ def in_mid_write(table: Path, deed: Deed) -> Iterator[dict[str, Any]]:
     """
     seen: dict[str, Any] = {"files": 0, "stopped": ()}
     is_over = threading.Event()
+    is_on = halt / "on"
+    is_on.touch()
 
     def watch() -> None:
-        before: dict[int, int] = {}
-        while not seen["files"] and not is_over.wait(_GLANCE_S):
-            marked = _marked(table)
-            if marked and not before:
-                before.update((pid, _ticks(pid)) for pid in python_workers())
-            seen["files"] = sum((table / path).exists() for path in marked)
+        while not (halted := _halted(halt)) and not is_over.wait(_GLANCE_S):
+            continue
         stopped = stop(python_workers())
         seen["files"] = sum((table / path).exists() for path in _marked(table))
-        busiest = max(stopped, key=lambda pid: _ticks(pid) - before.get(pid, 0))
-        seen["stopped"] = deed(busiest)
+        if halted:
+            seen["stopped"] = deed(halted[0])
+        is_on.unlink()
         resume(pid for pid in stopped if pid not in seen["stopped"])
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -58,6 +59,8 @@ def in_mid_write(table: Path, deed: Deed) -> Iterator[dict[str, Any]]:
     finally:
         is_over.set()
         watcher.join(_PATIENCE_S)
+        for path in halt.iterdir():
+            path.unlink()
 
 
 def kill_an_executor(worker: int) -> tuple[int, ...]:
@@ -68,7 +71,7 @@ def kill_an_executor(worker: int) -> tuple[int, ...]:
 
 
 def kill_all_workers(worker: int) -> tuple[int, ...]:
-    """Kill the Python of all tasks: which of two short ones is at work cannot be told for sure."""
+    """Kill the Python of all tasks."""
     for pid in python_workers():
         _send(pid, signal.SIGKILL)
     return ()
@@ -121,6 +124,11 @@ def wait_until_idle(pid: int) -> None:
             return
         time.sleep(0.02)
     raise AssertionError(f"the process {pid} does not come to rest")
+
+
+def _halted(halt: Path) -> list[int]:
+    """The workers that wait for leave to go on."""
+    return [int(path.name) for path in halt.iterdir() if path.name != "on"]
 
 
 def _marked(table: Path) -> list[str]:
