@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from functools import reduce
+from itertools import groupby
 
 import pyarrow as pa
 
@@ -83,7 +84,8 @@ def membership_type(types: Sequence[pa.DataType]) -> pa.DataType:
         >>> membership_type([pa.int32(), pa.string()])
         DataType(string)
     """
-    return reduce(_list_type, types)
+    # Long lists are mostly of one type, which has its say once.
+    return reduce(_list_type, [kind for kind, _ in groupby(types)])
 
 
 def decimal_of(arrow_type: pa.DataType) -> pa.DataType:

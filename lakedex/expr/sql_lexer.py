@@ -125,6 +125,8 @@ def _token(group: str, found: re.Match[str]) -> Token:
 
 def _unescape(found: re.Match[str]) -> str:
     quote, body = found.group()[0], found.group()[1:-1]
+    if "\\" not in body and quote not in body:
+        return body
 
     def replace(part: re.Match[str]) -> str:
         if part["q"] is not None:

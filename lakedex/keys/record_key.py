@@ -35,6 +35,8 @@ class RecordKeyFormat:
             >>> RecordKeyFormat(("a",), None).keys([(1,)])
             ['1', 'a:1']
         """
+        if self.names_fields is False and len(self.fields) == 1:
+            return _plain_keys([value for (value,) in rows])
         found: list[str] = []
         for row in rows:
             texts = [_text(value) for value in row]
@@ -60,6 +62,14 @@ class RecordKeyFormat:
             or pa.types.is_integer(data_type)
             or pa.types.is_boolean(data_type)
         )
+
+
+def _plain_keys(values: list[object]) -> list[str] | None:
+    """Keys of one column, of which there may be very many."""
+    found = [value if isinstance(value, str) else _text(value) for value in values]
+    if any(text is None for text in found):
+        return None
+    return [str(text) for value, text in zip(values, found, strict=True) if value is not None]
 
 
 def _text(value: object) -> str | None:

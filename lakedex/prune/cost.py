@@ -54,7 +54,7 @@ class Reader:
         )
 
 
-ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 450e6, merge_s=2e-3)
+ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 800e6, merge_s=2e-3)
 """`to_arrow`: opens a table anew and reads a file on each core."""
 SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3, asks_again=3)
 """A query that Spark has compiled before, on two cores; slices are merged in Python tasks. Its

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.expr.points import key_points, points
-from lakedex.expr.tree import Expr
+from lakedex.expr.tree import Expr, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
 from lakedex.index.answer import (
     KEYS_LOCATED,
@@ -40,8 +40,8 @@ class RecordIndex:
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Looking the keys up; a key is in one file group at most."""
         table = question.table
-        if table.is_live(name) and table.is_latest:
-            # Without the check, which reads the timeline: most predicates name no key at all.
+        if table.is_live(name) and table.is_latest and _names_key(question):
+            # Without the check, which reads the timeline, and without spelling many keys.
             least = lookup_seconds(table.metadata, PARTITION, 1)
             if least > question.worth:
                 return Estimate(least, most_left=1)
@@ -111,6 +111,11 @@ def record_keys(predicate: Expr, read: ReadContext) -> list[str] | str:
     values = [tuple(literal.value for literal in row) for row in rows]
     keys = key_format(read.config).keys(values)
     return "a key value has no sure spelling" if keys is None else keys
+
+
+def _names_key(question: Question) -> bool:
+    fields = {RECORD_KEY, *question.table.read.config.record_key_fields}
+    return any(column.path[0] in fields for column in columns_of(question.predicate))
 
 
 def _usable_keys(name: str, question: Question) -> list[str] | str:
