@@ -11,6 +11,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from lakedex.keys.columns import values_of
+from lakedex.schema.flat_columns import flat
 
 _ROLE = "ordering"
 
@@ -33,10 +34,10 @@ def ordering_of(rows: pa.Table, fields: Sequence[str]) -> list[pa.Array]:
 
 def ordering_values(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Ordering values without nulls: a missing value counts as the lowest, numbers as 0."""
-    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if flat.null_count == 0:
-        return flat
-    return flat.fill_null(_lowest(flat.type))
+    whole = flat(values)
+    if whole.null_count == 0:
+        return whole
+    return whole.fill_null(_lowest(whole.type))
 
 
 def _lowest(data_type: pa.DataType) -> pa.Scalar:

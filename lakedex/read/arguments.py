@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
+from lakedex.schema.flat_columns import flat
 
 
 def names_in(argument: str, given: object) -> list[str]:
@@ -28,4 +29,4 @@ def texts_in(argument: str, given: object) -> pa.Array:
     column = given.cast(pa.string()) if given.type == pa.large_string() else given
     if column.type != pa.string() or column.null_count:
         raise InvalidInput(f"{argument} takes texts, none of them null, not {column.type}")
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return flat(column)

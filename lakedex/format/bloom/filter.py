@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.format.bloom import wire
 from lakedex.format.bloom.murmur import bloom_hashes
+from lakedex.schema.flat_columns import flat
 
 BoolArray = npt.NDArray[np.bool_]
 Bits = npt.NDArray[np.uint8]
@@ -229,9 +230,9 @@ def _having_all_bits(
 
 
 def _one_array(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
-    flat = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    whole = flat(keys)
     try:
-        return flat.cast(pa.large_binary())
+        return whole.cast(pa.large_binary())
     except pa.ArrowException as error:
         raise InvalidInput(
             f"bloom filter keys must be strings or bytes, not {keys.type}"

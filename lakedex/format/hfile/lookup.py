@@ -18,6 +18,7 @@ from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
 from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
 from lakedex.format.hfile.words import Ints, key_column, sorted_once
+from lakedex.schema.flat_columns import flat
 
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 KeyRange = tuple[bytes, bytes | None]
@@ -31,7 +32,7 @@ class KeyLookup:
         """Take the keys, which must be binary or string."""
         if keys.type not in _KEY_TYPES:
             raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
-        array = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        array = flat(keys)
         self._keys = array.cast(pa.binary())
         self._row_of = np.arange(len(array))
         if array.null_count:

@@ -43,6 +43,7 @@ from lakedex.format.hfile.file_info import (
 from lakedex.format.hfile.trailer import Codec, Trailer, encode_trailer
 from lakedex.format.hfile.walk import KEY_SUFFIX
 from lakedex.format.hfile.words import Ints
+from lakedex.schema.flat_columns import flat
 
 MAX_KEY_BYTES = 32767
 _MAX_BLOCK_SIZE = 64 * 1024 * 1024
@@ -273,7 +274,7 @@ def _check_columns(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array
     """Both columns as large binary, equally long, without nulls, keys not too long."""
     columns = []
     for name, column in (("keys", keys), ("values", values)):
-        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        array = flat(column)
         if array.null_count:
             row = pc.index(pc.is_null(array), pa.scalar(value=True)).as_py()
             raise InvalidInput(f"HFile {name} must not be null; row {row} is")

@@ -21,6 +21,7 @@ from lakedex.format.logfile.delete_schema import (
     ORDERING_TYPE,
 )
 from lakedex.format.logfile.deletes import DELETE_VERSION
+from lakedex.schema.flat_columns import flat
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -142,8 +143,8 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _flat(column: Column, kind: pa.DataType | None = None) -> pa.Array:
-    flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return flat if kind is None else _cast(flat, kind)
+    whole = flat(column)
+    return whole if kind is None else _cast(whole, kind)
 
 
 def _zigzag(number: int) -> bytes:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
+from lakedex.schema.flat_columns import flat
 
 SECONDARY_SEPARATOR = "$"
 SECONDARY_NULL = "\x00"
@@ -99,7 +100,7 @@ def secondary_keys(columns: Sequence[pa.Array], record_keys: pa.ChunkedArray) ->
     joined = pc.binary_join_element_wise(
         secondary_values(columns), escaped_secondary(record_keys), ""
     )
-    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+    return flat(joined)
 
 
 def escaped_secondary(text: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -14,6 +14,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
+from lakedex.schema.flat_columns import flat
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.entries import live_keys
 from lakedex.services.verifying.report import ProblemKind
@@ -56,10 +57,10 @@ class FilterCheck(Check):
             return
         if found is None:
             return
-        flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-        lacking = np.flatnonzero(~found.contains(flat))
+        whole = flat(values)
+        lacking = np.flatnonzero(~found.contains(whole))
         if len(lacking):
-            known, example = self._lacking.get(part.file_number, (0, flat[lacking[0]].as_py()))
+            known, example = self._lacking.get(part.file_number, (0, whole[lacking[0]].as_py()))
             self._lacking[part.file_number] = (known + len(lacking), example)
 
     def finish(self) -> None:

@@ -20,6 +20,7 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.stat_values import StatValues, stat_values
+from lakedex.schema.flat_columns import flat
 from lakedex.services.verifying.statistics import Actual
 
 _QUARTERS = range(-12 * 4, 14 * 4 + 1)
@@ -91,7 +92,7 @@ def _computed(expression: Expr, values: pa.Array, zone: str) -> pa.Array:
     source = columns_of(expression)[0]
     rows = _nested(values, source.path)
     result = evaluate(expression, rows, time_zone=zone)
-    return result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+    return flat(result)
 
 
 def _nested(values: pa.Array, path: tuple[str, ...]) -> pa.Table:

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakedex.schema.flat_columns import flat
+
 _SCHEMA = pa.schema([("key", pa.large_string()), ("slice", pa.int32()), ("group", pa.int32())])
 _MOST_BUCKETS = 256
 Ints32 = npt.NDArray[np.int32]
@@ -41,9 +43,9 @@ class RowKeys:
 
     def add(self, keys: pa.Array | pa.ChunkedArray, slice_number: int, groups: Ints32) -> None:
         """Keep the keys of some rows of a slice; may be called by several threads."""
-        flat = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-        slices = np.full(len(flat), slice_number, dtype=np.int32)
-        columns = [flat.cast(pa.large_string()), pa.array(slices), pa.array(groups, pa.int32())]
+        whole = flat(keys)
+        slices = np.full(len(whole), slice_number, dtype=np.int32)
+        columns = [whole.cast(pa.large_string()), pa.array(slices), pa.array(groups, pa.int32())]
         batch = pa.record_batch(columns, schema=_SCHEMA)
         with self._guard:
             self._kept.append(batch)
