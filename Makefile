@@ -9,6 +9,8 @@ INTEROP_VENV := .venv-interop
 EXECUTOR_VENV := .venv-executor
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Two sessions of Hudi leave two cores idle a good part of the time.
+HUDI_WORKERS ?= 3
 CASES ?= 100000
 SEED ?= 1
 
@@ -49,7 +51,7 @@ interop: java $(INTEROP_READY) $(EXECUTOR_READY) ## Let real Hudi on Spark 3.5 j
 
 .PHONY: interop-hudi
 interop-hudi:
-	@LAKEDEX_JUDGES=$${LAKEDEX_JUDGES:-all} $(INTEROP_VENV)/bin/python -m pytest -n $(WORKERS) -m interop \
+	@LAKEDEX_JUDGES=$${LAKEDEX_JUDGES:-all} $(INTEROP_VENV)/bin/python -m pytest -n $(HUDI_WORKERS) -m interop \
 		tests/interop
 
 # What differs between versions of Spark: plans, parsers, statements, sources and jobs. The rest of
