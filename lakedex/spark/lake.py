@@ -226,9 +226,9 @@ class Lake:
         """The plan of an earlier state, or of the changes, of a table that a query names."""
         return self._statements.earlier_state(node)
 
-    def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """The plan of a query that names expression indexes of our tables."""
-        return self._statements.index_names(plan)
+    def index_names(self, plan: Any, *of_view: str) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of a query, or of a view, that names expression indexes of our tables."""
+        return self._statements.index_names(plan, *of_view)
 
     def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """Run a statement that was taken before; its rows, if it gives any."""
