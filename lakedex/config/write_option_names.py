@@ -186,6 +186,7 @@ EXPRESSION_TIME_ZONE: Final = TextOption("lakedex.expression.time.zone", "")
 EXPRESSION_COLUMN: Final = TextOption("hoodie.metadata.index.expression.column", "")
 EXPRESSION_OPTIONS: Final = TextOption("hoodie.metadata.index.expression.options", "")
 EXPRESSION_TYPE: Final = TextOption("hoodie.expression.index.type", "")
+SECONDARY_COLUMN: Final = TextOption("hoodie.metadata.index.secondary.column", "")
 INDEX_NAME: Final = TextOption("hoodie.index.name", "")
 METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-import pyarrow as pa
-
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
@@ -23,6 +21,7 @@ from lakedex.index.definitions import COVERING, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
+from lakedex.schema.field_paths import type_at
 from lakedex.services.bitmap_creating import (
     BitmapBuild,
     add_bitmap_index,
@@ -47,7 +46,7 @@ from lakedex.services.index_names import (
     find_dropped_index,
     find_index,
     find_plan,
-    indexed_column,
+    indexed_path,
     require_absent,
 )
 from lakedex.services.indexing import (
@@ -357,9 +356,9 @@ def _same_definition(
 
 
 def _column(snapshot: Snapshot, asked: str) -> str:
-    found = indexed_column(snapshot, asked)
-    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(found).type
-    if not is_indexable(kind):
+    found = indexed_path(snapshot, asked)
+    kind = type_at(found, StoredSchema.of(snapshot).columns)
+    if kind is None or not is_indexable(kind):
         raise InvalidInput(
             f"column {found!r} of type {kind} cannot have a secondary index: only columns of "
             "single values can"

@@ -26,6 +26,9 @@ from lakedex.index.metadata_table.keys import placed_values_of_secondary, second
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
 from lakedex.index.secondary.spelling import is_indexable, spelled
+from lakedex.schema.field_paths import column_at, type_at, values_at
+from lakedex.schema.flat_columns import flat
+from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
@@ -34,6 +37,7 @@ from lakedex.write.row_size import stored_rows
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
+_MOST_GROWTH = 1_000_000
 _OPENINGS = 3
 """How often a build looks at the whole table: before it begins, and under the lock."""
 _COMMIT_FILES = 16
@@ -106,10 +110,10 @@ def estimate_index(
     Raises:
         InvalidInput: The column is missing or cannot be indexed, or there are no rows.
     """
-    target = SecondaryTarget("sample", (column,) if isinstance(column, str) else (*column,), 1, 1)
-    _check_columns(snapshot, target.columns)
-    if growth <= 0:
-        raise InvalidInput(f"growth is a factor above 0, not {growth!r}")
+    columns = _checked_columns(snapshot, [column] if isinstance(column, str) else column)
+    target = SecondaryTarget("sample", columns, 1, 1)
+    if not 0 < growth <= _MOST_GROWTH:
+        raise InvalidInput(f"growth is a factor above 0, at most {_MOST_GROWTH:,}, not {growth!r}")
     files = len(snapshot.slices)
     sample = _read(snapshot, target)
     if not len(sample.keys):
@@ -171,19 +175,24 @@ def groups_for(rows: int) -> int:
     return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
 
 
-def _check_columns(snapshot: Snapshot, columns: Sequence[str]) -> None:
-    known = snapshot.schema
-    for column in columns:
-        if column not in known.names or not is_indexable(known.field(column).type):
-            raise InvalidInput(f"table {snapshot.config.name} has no column {column!r} to index")
-    if not columns:
+def _checked_columns(snapshot: Snapshot, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns as the table spells them."""
+    found = tuple(indexed_path(snapshot, str(each)) for each in columns)
+    for column in found:
+        kind = type_at(column, snapshot.schema)
+        if kind is None or not is_indexable(kind):
+            raise InvalidInput(
+                f"column {column!r} of table {snapshot.config.name} cannot have a secondary index"
+            )
+    if not found:
         raise InvalidInput("name the column to index")
+    return found
 
 
 def _read(snapshot: Snapshot, target: SecondaryTarget) -> _Sample:
     """Slices from all over the table, while they are few rows."""
     started = time.perf_counter()
-    names = [RECORD_KEY, *target.columns]
+    names = list(dict.fromkeys([RECORD_KEY, *map(column_at, target.columns)]))
     parts, counts, rows = [], 0, 0
     chosen = 0
     for current in spread_slices(snapshot.slices, _MOST_SLICES):
@@ -207,8 +216,8 @@ def _read(snapshot: Snapshot, target: SecondaryTarget) -> _Sample:
 def _values(target: SecondaryTarget, rows: pa.Table) -> pa.Array:
     """What is looked up, row by row: the column as it is, or the values of several together."""
     if len(target.columns) == 1:
-        return rows[target.columns[0]].combine_chunks()
-    return secondary_values([spelled(rows[column]) for column in target.columns])
+        return flat(values_at(target.columns[0], rows))
+    return secondary_values([spelled(values_at(column, rows)) for column in target.columns])
 
 
 def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:

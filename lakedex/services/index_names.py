@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+import pyarrow as pa
+
 from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
@@ -128,6 +130,27 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
             f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
         )
     return found[0]
+
+
+def indexed_path(snapshot: Snapshot, asked: str) -> str:
+    """The column, or the field of a struct such as `home.city`, as the table spells it.
+
+    Raises:
+        InvalidInput: there is no such column or field.
+    """
+    known = StoredSchema.of(snapshot).columns
+    column, *fields = asked.split(".")
+    spelled = [indexed_column(snapshot, column)]
+    kind: pa.DataType = known.field(spelled[0]).type
+    for name in fields:
+        inner = list(kind) if pa.types.is_struct(kind) else []
+        found = [each for each in inner if each.name == name]
+        found = found or [each for each in inner if each.name.lower() == name.lower()]
+        if len(found) != 1:
+            raise InvalidInput(f"table {snapshot.config.name} has no field {asked!r} to index")
+        spelled.append(found[0].name)
+        kind = found[0].type
+    return ".".join(spelled)
 
 
 def spellings(name: str) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ from lakedex.services.clustering.scheduling import (
 )
 from lakedex.services.compaction import run_compaction, schedule_compaction
 from lakedex.services.compaction.runner import run_pending_compactions
-from lakedex.services.indexes_by_options import make_index_of_options
+from lakedex.services.expression_creating import CheckedBySpark
+from lakedex.services.indexes_by_options import make_indexes_of_options
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
@@ -38,10 +39,14 @@ def writer_with_services(
     engine: Engine | None = None,
     options: Mapping[str, str] | None = None,
     batch: StreamBatch | None = None,
+    check: CheckedBySpark | None = None,
 ) -> TableWriter:
-    """A writer of a table with the index that options ask for, after whose commits services run."""
+    """A writer of a table with the indexes that options ask for, after whose commits services run.
+
+    `check` asks Spark about an expression to index, where there is a Spark.
+    """
     given = option_texts(options or {})
-    make_index_of_options(TableWriter(address, engine, given), given)
+    make_indexes_of_options(TableWriter(address, engine, given), given, check)
     return TableWriter(address, engine, given, batch, run_due_services)
 
 

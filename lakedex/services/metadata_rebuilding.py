@@ -13,6 +13,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.secondary.pairs import PREFIX
+from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -76,7 +77,7 @@ def _buildable(
         definition = snapshot.definitions.get(name)
         if definition is None or not name.startswith((PREFIX, EXPRESSION)):
             continue
-        if set(definition.source_fields) <= set(columns):
+        if {column_at(each) for each in definition.source_fields} <= set(columns):
             found.append(definition)
         else:
             log.warning("the index %s is gone with its column", name)

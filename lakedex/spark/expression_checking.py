@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -25,7 +25,8 @@ class SparkJudge:
     """Lets Spark analyse functions of columns of a table; no row is read."""
 
     spark: SparkSession
-    snapshot: Snapshot
+    snapshot: Callable[[], Snapshot]
+    """The table as it is; it is opened only where there is something to judge."""
 
     def knows(self, zone: str) -> bool:
         """Whether a time zone is the same to the session's JVM as it is here."""
@@ -38,7 +39,7 @@ class SparkJudge:
         if OWN_EXPRESSION in arguments:
             self._check_whole(function, arguments[OWN_EXPRESSION])
             return
-        rows = self.spark.createDataFrame([], spark_schema(self.snapshot.schema))
+        rows = self.spark.createDataFrame([], spark_schema(self.snapshot().schema))
         constants: list[Column] = [
             sf.lit(int(value) if name in WHOLE_NUMBERS else value)
             for name, value in arguments.items()
@@ -50,7 +51,7 @@ class SparkJudge:
 
     def _check_whole(self, text: str, own_type: str) -> None:
         """Let Spark analyse an expression, which must have the type there that it has here."""
-        rows = self.spark.createDataFrame([], spark_schema(self.snapshot.schema))
+        rows = self.spark.createDataFrame([], spark_schema(self.snapshot().schema))
         try:
             found = rows.select(sf.expr(text)).schema[0].dataType.simpleString()
         except (Py4JError, PySparkException) as error:

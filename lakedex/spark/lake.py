@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.services.advising import Advice, joined_advice
+from lakedex.services.indexes_by_options import asking_for_indexes
 from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
 from lakedex.spark.explaining import QueryReport, Scans, explain_query, list_scans
@@ -126,7 +127,13 @@ class Lake:
         """Make a table at a path, without a name in the catalog."""
         address = self.address(path)
         create_table(address.open(), spec)
-        return SparkTable(self._spark, address, self._engine)
+        table = SparkTable(self._spark, address, self._engine)
+        try:
+            table.writer(asking_for_indexes(spec.properties))
+        except BaseException:
+            address.open().delete_folder(keys.META_FOLDER)
+            raise
+        return table
 
     def table_at(self, path: str) -> SparkTable:
         """The table at a path.
@@ -219,9 +226,9 @@ class Lake:
         """The plan of an earlier state, or of the changes, of a table that a query names."""
         return self._statements.earlier_state(node)
 
-    def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """The plan of a query that names expression indexes of our tables."""
-        return self._statements.index_names(plan)
+    def index_names(self, plan: Any, *of_view: str) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of a query, or of a view, that names expression indexes of our tables."""
+        return self._statements.index_names(plan, *of_view)
 
     def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """Run a statement that was taken before; its rows, if it gives any."""

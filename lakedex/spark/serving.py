@@ -60,8 +60,8 @@ class Tables(Protocol):
     def earlier_state(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
         """TIMESTAMP AS OF and its like."""
 
-    def index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """A query with a column that Spark does not find."""
+    def index_names(self, plan: Any, *of_view: str) -> Any:  # noqa: ANN401 - JVM objects
+        """A query with a column that Spark does not find, or that of a view: its name and zone."""
 
     def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """A statement that was taken before."""
@@ -192,6 +192,10 @@ class TableServer:
         """The plan of a query that names expression indexes; nothing, if it does not."""
         return self._tables.index_names(message[1])
 
+    def view(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The same of the query of a view, by the name of the view and in its time zone."""
+        return self._tables.index_names(message[1], str(message[2]), str(message[3]))
+
     def run(self, message: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """Run a statement that was taken, and give its rows."""
         return self._tables.run_statement(message.partition("\n")[2])
@@ -257,7 +261,7 @@ def _handler(verb: str) -> Handler:
 
 _VERBS = (
     *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
-    *("check", "merged_counts", "named"),
+    *("check", "merged_counts", "named", "view"),
     *("stream_newest", "stream_next", "stream_batch", "stream_write"),
 )
 _callback = Callback({verb: _handler(verb) for verb in _VERBS})

@@ -309,7 +309,7 @@ class SparkTable(TableViews):
         """
         return create_index(
             self.writer(), name, columns, using=using, options=options, if_missing=if_missing,
-            wait=wait, check=SparkJudge(self._spark, self.snapshot),
+            wait=wait, check=SparkJudge(self._spark, lambda: self.snapshot),
         )  # fmt: skip
 
     def drop_index(self, name: str, *, with_dependents: bool = False) -> None:
@@ -369,7 +369,8 @@ class SparkTable(TableViews):
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
         chosen = {EXPRESSION_TIME_ZONE.name: self._time_zone, **(options or {})}
-        return writer_with_services(self._address, self._engine, chosen, self._batch)
+        judge = SparkJudge(self._spark, lambda: self.snapshot)
+        return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
 
     @property
     def snapshot(self) -> Snapshot:

@@ -11,6 +11,7 @@ from lakedex.filegroup import ReadContext
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.schema import SchemaHistory
+from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.early_conflicts import EarlyLook
@@ -59,8 +60,9 @@ class TableFacts:
 
     @property
     def indexed_columns(self) -> list[str]:
-        """The columns of secondary indexes, each once."""
-        return list(dict.fromkeys(name for each in self.secondary for name in each.columns))
+        """The columns of secondary indexes, each once; of a struct's field the whole column."""
+        named = (column_at(path) for each in self.secondary for path in each.columns)
+        return list(dict.fromkeys(named))
 
     def read_context(self) -> ReadContext:
         """What reading slices needs, opened in this process."""

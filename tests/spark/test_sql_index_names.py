@@ -98,6 +98,35 @@ def test_frames_and_changes_name_indexes_too(visits, lake, spark):
     assert spark.table("visits").count() == 8
 
 
+def test_views_name_indexes_by_the_database_and_the_zone_they_were_made_in(
+    visits, lake, spark, setting
+):
+    where = "SELECT id AS who, name FROM visits WHERE idx_day = '2022-10-02'"
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW second_day AS {where}")
+    spark.sql(f"CREATE VIEW kept_day (who, called) AS {where}")
+    spark.sql("CREATE VIEW over_it AS SELECT who FROM kept_day WHERE called = 'Bob'")
+    spark.sql("CREATE DATABASE elsewhere")
+    try:
+        spark.sql("USE elsewhere")
+        setting(ZONE, "Asia/Tokyo")
+        for name in ("default.kept_day", "default.over_it", "second_day"):
+            query = f"SELECT who FROM {name} ORDER BY who"
+            assert [row["who"] for row in spark.sql(query).collect()] == SECOND
+        setting(ZONE, "UTC")
+        assert spark.table("default.over_it").count() == 3
+        joined = "SELECT who FROM second_day JOIN default.visits v ON v.id = who AND v.idx_no = 8"
+        assert spark.sql(joined).count() == 3
+        report = lake.explain("SELECT who FROM default.over_it")
+        assert len(report.files) == 1
+        with pytest.raises(Exception, match=r"UNRESOLVED_COLUMN.*`nothing`"):
+            spark.sql("SELECT nothing FROM second_day")
+    finally:
+        spark.sql("USE default")
+        spark.sql("DROP DATABASE elsewhere")
+        for view in ("over_it", "kept_day", "second_day"):
+            spark.sql(f"DROP VIEW {view}")
+
+
 def _days(spark: Any) -> list[str]:
     rows = spark.sql("SELECT id, name FROM visits ORDER BY id").collect()
     return [f"{row['id']} {row['name']}" for row in rows]
@@ -194,6 +223,12 @@ def test_a_zone_that_java_knows_differently_is_refused_and_prunes_nothing(
             lake.sql("CREATE INDEX idx_here ON visits (hour(at))")
         lake.sql("CREATE INDEX idx_here ON visits (length(name))")
         lake.sql("DROP INDEX idx_here ON visits")
+        asked = {
+            "hoodie.metadata.index.expression.column": "at",
+            "hoodie.metadata.index.expression.options": "expr='hour'",
+        }
+        with pytest.raises(InvalidInput, match="other offsets for 'Asia/Tokyo'"):
+            visits.upsert(visits.to_df().limit(1), options=asked)
         report = lake.explain("SELECT id FROM visits WHERE hour(at) = 9 AND name = 'ann'")
         assert "which the JVM and lakedex know differently" in str(report)
     finally:

@@ -102,6 +102,27 @@ def test_an_index_on_two_columns_from_first_to_last(lake, spark, tmp_path):
     assert not [each.name for each in trips.indexes() if each.kind == "secondary_index"]
 
 
+def test_properties_of_a_new_table_ask_for_indexes(lake, spark, tmp_path):
+    asked = (
+        "'hoodie.metadata.index.secondary.column'='rider', "
+        "'hoodie.metadata.index.expression.column'='city', "
+        "'hoodie.metadata.index.expression.options'='expr=upper'"
+    )
+    create = "CREATE TABLE {} (uuid string, ts bigint, rider string, city string) USING hudi "
+    spark.sql(f"{create.format('asked_si')} TBLPROPERTIES ({PROPERTIES}, {asked}) "
+              f"LOCATION '{tmp_path}/t'")  # fmt: skip
+    spark.sql("INSERT INTO asked_si VALUES ('a1', 1, 'ann', 'oslo'), ('a2', 1, 'bob', 'rio')")
+    table = lake.table("asked_si")
+    assert {"secondary_index_rider", "expr_index_city"} <= {each.name for each in table.indexes()}
+    assert table.verify().ok
+    wrong = asked.replace("'city'", "'nobody'")
+    with pytest.raises(InvalidInput, match="no column 'nobody'"):
+        lake.sql(f"{create.format('wrong_si')} TBLPROPERTIES ({PROPERTIES}, {wrong}) "
+                 f"LOCATION '{tmp_path}/wrong'")  # fmt: skip
+    assert not (tmp_path / "wrong" / ".hoodie").exists()
+    assert not spark.catalog.tableExists("wrong_si")
+
+
 CITIES = ("bergen", "lima", "oslo", "rio", "rome", "seoul", "tunis", "vaduz")
 
 

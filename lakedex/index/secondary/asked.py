@@ -41,6 +41,7 @@ from lakedex.index.secondary.spelling import (
     spelled_literals,
     values_of_texts,
 )
+from lakedex.schema.field_paths import type_at
 
 MAX_VALUES = 10_000
 _LEAST, _MOST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
@@ -81,24 +82,31 @@ class Asked:
 def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) -> Asked | str:
     """What a predicate asks of an index, or in words why nothing."""
     columns = definition.source_fields
+    types = []
     for column in columns:
-        if column not in schema.names:
+        kind = type_at(column, schema)
+        if kind is None:
             return f"its column {column} is not in the table"
-    types = [schema.field(column).type for column in columns]
+        types.append(kind)
+    paths = [tuple(column.split(".")) for column in columns]
     if not is_sure(types[0]):
         return f"how it spells {types[0]} values is not sure"
-    known, values = _known_points(predicate, columns, types)
+    known, values = _known_points(predicate, paths, types)
     starts = _starts(values, columns, types)
     if isinstance(starts, str):
         return starts
-    readable = {name: kind for name, kind in zip(columns, types, strict=True) if is_ordered(kind)}
+    readable = {
+        name: kind
+        for name, kind in zip(columns, types, strict=True)
+        if is_ordered(kind) and name in schema.names
+    }
     if known == len(columns):
         return Asked(columns, readable, starts=starts)
     ranges: KeyRanges | None = None
     if is_ordered(types[known]):
-        ranges = _ranges(predicate, (columns[known],), types[known])
+        ranges = _ranges(predicate, paths[known], types[known])
     if ranges is None and not known:
-        return _why_not(predicate, columns[0], types[0])
+        return _why_not(predicate, paths[0], types[0])
     count = len(starts) * (1 if ranges is None else len(ranges))
     if count > MAX_VALUES:
         return f"{count} ranges are too many to look up"
@@ -110,8 +118,8 @@ def asked_keys(definition: IndexDefinition, predicate: Expr, schema: pa.Schema) 
     return Asked(columns, readable, ranges=united(within))
 
 
-def _why_not(predicate: Expr, column: str, data_type: pa.DataType) -> str:
-    found = points(predicate, (column,))
+def _why_not(predicate: Expr, path: tuple[str, ...], data_type: pa.DataType) -> str:
+    found, column = points(predicate, path), ".".join(path)
     if found is not None:
         return f"{len(found)} values are too many to look up"
     if not is_ordered(data_type):
@@ -120,12 +128,12 @@ def _why_not(predicate: Expr, column: str, data_type: pa.DataType) -> str:
 
 
 def _known_points(
-    predicate: Expr, columns: Sequence[str], types: Sequence[pa.DataType]
+    predicate: Expr, paths: Sequence[tuple[str, ...]], types: Sequence[pa.DataType]
 ) -> tuple[int, list[tuple[Literal, ...]]]:
     """Of how many leading columns the values are known, and these values together."""
     sure = len(list(takewhile(is_sure, types)))
     for count in range(sure, 0, -1):
-        found = key_points(predicate, [(column,) for column in columns[:count]], MAX_VALUES)
+        found = key_points(predicate, paths[:count], MAX_VALUES)
         if found is not None:
             return count, found
     return 0, [()]

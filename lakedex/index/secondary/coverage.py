@@ -21,6 +21,7 @@ from lakedex.index.metadata_table.keys import secondary_keys
 from lakedex.index.placement import find_records
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.secondary.spelling import spelled
+from lakedex.schema.field_paths import column_at, values_at
 from lakedex.timeline import (
     CommitMetadata,
     Instant,
@@ -155,11 +156,11 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     for all rows leave no room for outdated ones.
     """
     definition = table.definitions[name]
-    column = definition.source_fields[0]
+    path = definition.source_fields[0]
     if RECORD_KEY not in table.read.schema.names:
         return False
-    for rows in read_slice(table.read, file_slice, [RECORD_KEY, column]):
-        keys = secondary_keys([spelled(rows[column])], rows[RECORD_KEY])
+    for rows in read_slice(table.read, file_slice, [RECORD_KEY, column_at(path)]):
+        keys = secondary_keys([spelled(values_at(path, rows))], rows[RECORD_KEY])
         found = find_records(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False

@@ -21,6 +21,7 @@ from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.index.secondary.spelling import spelled
+from lakedex.schema.field_paths import values_at
 from lakedex.schema.flat_columns import flat
 
 PREFIX: Final = "secondary_index_"
@@ -32,6 +33,7 @@ class SecondaryTarget:
 
     name: str
     columns: tuple[str, ...]
+    """Its columns, or fields of struct columns such as `home.city`."""
     shards: int
     """How many file groups it has."""
     buckets: int
@@ -112,7 +114,7 @@ class _Pairs:
 
     @classmethod
     def of(cls, target: SecondaryTarget, rows: pa.Table) -> _Pairs:
-        values = secondary_values([spelled(rows[column]) for column in target.columns])
+        values = secondary_values([spelled(values_at(each, rows)) for each in target.columns])
         keys = escaped_secondary(flat(rows[RECORD_KEY]))
         joined = pc.binary_join_element_wise(values, keys, "")
         _check_lengths(target, joined)

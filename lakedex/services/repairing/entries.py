@@ -22,6 +22,7 @@ from lakedex.index.secondary.composite import kept_note
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_sure
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
+from lakedex.schema.field_paths import type_at
 from lakedex.services.repairing.file_records import is_by_file, right_records
 from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
@@ -63,7 +64,7 @@ def plain_secondary(snapshot: Snapshot) -> frozenset[str]:
         and known.names_columns
         and not known.is_covering
         and all(
-            each in schema.names and is_sure(schema.field(each).type)
+            (kind := type_at(each, schema)) is not None and is_sure(kind)
             for each in known.source_fields
         )
     )

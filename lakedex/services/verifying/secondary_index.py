@@ -18,6 +18,7 @@ from lakedex.index.metadata_table.keys import (
 )
 from lakedex.index.secondary.coverage import covering_noted
 from lakedex.index.secondary.spelling import is_sure, spelled
+from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries
 from lakedex.services.verifying.entry_places import entry_places, path_of, tell_wrong_places
@@ -46,7 +47,8 @@ class SecondaryIndexCheck(Check):
         keys = self.subject.snapshot.read_context.record_keys(rows)
         if self.spelling_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
-            keys = secondary_keys([spelled(rows[column]) for column in self.columns], chunked)
+            texts = [spelled(values_at(each, rows)) for each in self.columns]
+            keys = secondary_keys(texts, chunked)
             groups = shards_of(self._placed(keys), self.group_count)
         else:
             groups = np.zeros(len(keys), dtype=np.int32)
@@ -147,8 +149,8 @@ class SecondaryIndexCheck(Check):
 
 def _unsure(subject: Subject, columns: tuple[str, ...]) -> pa.DataType | None:
     """The first type among some columns whose texts may differ from engine to engine."""
-    types = [subject.snapshot.schema.field(column).type for column in columns]
-    return next((kind for kind in types if not is_sure(kind)), None)
+    types = [type_at(column, subject.snapshot.schema) for column in columns]
+    return next((kind for kind in types if kind is not None and not is_sure(kind)), None)
 
 
 def start(name: str, subject: Subject) -> Check:
@@ -158,13 +160,13 @@ def start(name: str, subject: Subject) -> Check:
         raise IndexUnusable("it has no definition that names its column")
     columns = definition.source_fields
     for column in columns:
-        if column not in subject.snapshot.schema.names:
+        if type_at(column, subject.snapshot.schema) is None:
             raise IndexUnusable(f"its column {column} is not in the table")
     group_count = len(subject.metadata.groups(name))
     return SecondaryIndexCheck(
         name,
         subject,
-        row_columns=frozenset([*subject.key_columns, *columns]),
+        row_columns=frozenset([*subject.key_columns, *map(column_at, columns)]),
         columns=columns,
         spelling_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,

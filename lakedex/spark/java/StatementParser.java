@@ -15,7 +15,10 @@ import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith;
+import org.apache.spark.sql.catalyst.trees.CurrentOrigin;
+import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.internal.SQLConf;
 
 /**
  * A session's parser, asked first by everybody, that passes statements about our tables to Python.
@@ -38,6 +41,11 @@ public final class StatementParser implements InvocationHandler {
   }));
 
   private static final TreeNodeTag LEFT_TO_SPARK = new TreeNodeTag("lakedex.left_to_spark");
+
+  /** What a thread makes of the texts of views: null, or whether index names are looked for. */
+  private static final ThreadLocal VIEWS = new ThreadLocal();
+  private static final String SEEN = "seen";
+  private static final String NAMED = "named";
 
   private final ParserInterface parser;
   private final String session;
@@ -118,8 +126,35 @@ public final class StatementParser implements InvocationHandler {
     }
   }
 
+  /** Forget what views were read, and look for names of indexes in those that come, or do not. */
+  static void readViews(boolean named) {
+    VIEWS.set(named ? NAMED : null);
+  }
+
+  /** Whether this thread has read the text of a view since. */
+  static boolean hasReadViews() {
+    return VIEWS.get() != null;
+  }
+
+  /** The text of a view that is read: with expressions for names of indexes, where asked for. */
+  private LogicalPlan ofView(LogicalPlan plan) {
+    Origin origin = CurrentOrigin.get();
+    if (origin.objectType().isEmpty() || !origin.objectType().get().equals("VIEW")) {
+      return plan;
+    }
+    if (!NAMED.equals(VIEWS.get())) {
+      VIEWS.set(SEEN);
+      return plan;
+    }
+    String zone = SQLConf.get().sessionLocalTimeZone();
+    Object name = origin.objectName().get();
+    Object answer =
+        Python.call("view", Arrays.asList(new Object[] {session, plan, name, zone}));
+    return answer instanceof LogicalPlan ? (LogicalPlan) answer : plan;
+  }
+
   private LogicalPlan taken(String text, LogicalPlan parsed) {
-    LogicalPlan plan = bound(session, parsed);
+    LogicalPlan plan = ofView(bound(session, parsed));
     if (!isKnown(plan)) {
       return plan;
     }

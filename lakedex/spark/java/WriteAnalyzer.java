@@ -64,14 +64,30 @@ public final class WriteAnalyzer extends Analyzer {
           session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
     }
     LogicalPlan asked = own == null ? plan : own;
+    StatementParser.readViews(false);
     try {
       return behind.executeAndCheck(asked, tracker);
     } catch (Throwable failure) {
-      LogicalPlan named = isUnresolved(failure) ? named(asked) : null;
-      if (named == null) {
+      if (!isUnresolved(failure)) {
         Platform.throwException(failure);
       }
-      return behind.executeAndCheck(named, tracker);
+      return understood(asked, tracker, failure);
+    }
+  }
+
+  /** The query once more, with expressions for names of indexes in it and in the views it reads. */
+  private LogicalPlan understood(
+      LogicalPlan plan, QueryPlanningTracker tracker, Throwable failure) {
+    boolean hasViews = StatementParser.hasReadViews();
+    LogicalPlan named = named(plan);
+    if (named == null && !hasViews) {
+      Platform.throwException(failure);
+    }
+    StatementParser.readViews(hasViews);
+    try {
+      return behind.executeAndCheck(named == null ? plan : named, tracker);
+    } finally {
+      StatementParser.readViews(false);
     }
   }
 

@@ -265,7 +265,8 @@ def _check_free_of_roles(table: SparkTable, path: list[str], done: str) -> None:
             )
     for definition in snapshot.definitions.values():
         singular = definition.name not in ("column_stats", "partition_stats")
-        if singular and name in definition.source_fields:
+        known = definition.source_fields
+        if singular and any(each == name or each.startswith(f"{name}.") for each in known):
             raise InvalidInput(
                 f"{name} has the index {definition.name} and cannot be {done}; DROP INDEX first"
             )

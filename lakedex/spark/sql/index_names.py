@@ -67,19 +67,29 @@ class Scope:
         return name.lower() in self.columns or name.lower() in (each.lower() for each in known)
 
 
-def with_index_names(context: Context, plan: Node) -> Any:  # noqa: ANN401 - a plan, or nothing
-    """The plan with expressions in its conditions; nothing where no index is named."""
-    found = IndexNames(context).plan(plan)
+def with_index_names(context: Context, plan: Node, view: str = "", zone: str = "") -> Any:  # noqa: ANN401
+    """The plan with expressions in its conditions; nothing where no index is named.
+
+    Args:
+        context: The session.
+        plan: The plan of a query.
+        view: The view whose query it is: names in it are those of the database that was the
+            current one when the view was made.
+        zone: The time zone that the view goes by.
+    """
+    database = context.names.database_of_view(view) if view else None
+    found = IndexNames(context, zone, database).plan(plan)
     return "" if found is plan else found
 
 
 class IndexNames:
     """Puts expressions in the place of names of indexes, in plans and expressions of a session."""
 
-    def __init__(self, context: Context) -> None:
-        """Look names up with the settings that the session has now."""
+    def __init__(self, context: Context, zone: str = "", database: str | None = None) -> None:
+        """Look names up in the session's time zone and database, unless told."""
         self._context = context
-        self._zone = str(context.spark.conf.get(_ZONE))
+        self._zone = zone or str(context.spark.conf.get(_ZONE))
+        self._database = database
         self._opened: dict[str, Snapshot] = {}
 
     def plan(self, node: Node) -> Node:
@@ -177,6 +187,8 @@ class IndexNames:
         """The path of a table of ours and what a query calls it; None for another's."""
         if name == "UnresolvedRelation":
             parts = name_parts(node)
+            if len(parts) == 1 and self._database is not None:
+                parts = (self._database, *parts)
             found = self._context.names.find(parts)
             is_nameless = self._context.names.is_path(parts)
             return (None if found is None else found.path), "" if is_nameless else parts[-1]

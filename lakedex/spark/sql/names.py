@@ -106,6 +106,18 @@ class Names:
         parser = self._spark._jsparkSession.sessionState().sqlParser()
         return tuple(str(part) for part in listed(parser.parseMultipartIdentifier(text)))
 
+    def database_of_view(self, name: str) -> str | None:
+        """Where a view looks for names without a database; None where it does not say.
+
+        Example of a name: `spark_catalog.default.days`, or `days` of a temporary view.
+        """
+        *before, last = self.parts(name)
+        database = self._jvm.scala.Option.apply(before[-1] if before else None)
+        identifier = self._jvm.org.apache.spark.sql.catalyst.TableIdentifier(last, database)
+        entry = self.catalog.getTempViewOrPermanentTableMetadata(identifier)
+        namespace = [str(each) for each in listed(entry.viewCatalogAndNamespace())]
+        return namespace[-1] if namespace[:1] == [_SESSION_CATALOG] else None
+
     def default_path(self, identifier: Any) -> str:  # noqa: ANN401 - a JVM object
         """Where a table of the warehouse lies."""
         return _path(self.catalog.defaultTablePath(identifier))

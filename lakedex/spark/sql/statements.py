@@ -171,9 +171,9 @@ class Statements:
         """The plan in the place of TIMESTAMP AS OF and its like."""
         return earlier_state(self._context, node)
 
-    def index_names(self, plan: Node) -> Any:  # noqa: ANN401 - a plan or nothing
+    def index_names(self, plan: Node, *of_view: str) -> Any:  # noqa: ANN401 - a plan or nothing
         """A query with expressions in the place of names of indexes."""
-        return with_index_names(self._context, plan)
+        return with_index_names(self._context, plan, *of_view)
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
         if plan is None or kind(plan) == "Call":

@@ -124,7 +124,8 @@ def test_growth_is_taken_into_account(trips):
 def test_what_cannot_be_estimated_is_told(trips, tmp_path):
     with pytest.raises(InvalidInput, match="no column 'nothing'"):
         estimate_index(trips.table().snapshot, "nothing")
-    with pytest.raises(InvalidInput, match="growth"):
-        estimate_index(trips.table().snapshot, "rider", growth=0)
+    for growth in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InvalidInput, match="growth"):
+            estimate_index(trips.table().snapshot, "rider", growth=growth)
     with pytest.raises(InvalidInput, match="no rows"):
         estimate_index(Trips(tmp_path / "t").table().snapshot, "rider")
