@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+
 from lakedex.expr.functions.registry import canonical_name
 from lakedex.expr.sql import parse_expression
-from lakedex.expr.tree import Call, Column, Expr, Literal, columns_of
+from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, columns_of
 from lakedex.index.expression.own import source_names
 from lakedex.services.expression_creating import EXPR, FUNCTIONS
 from lakedex.services.own_expressions import is_expression, parse_scalar
 
+_TO_DATE = "to_date"
 _BY_CANONICAL_NAME = {canonical_name(name): name for name in FUNCTIONS}
 
 
@@ -20,6 +23,8 @@ def read_columns(index: str, columns: list[str]) -> tuple[list[str], dict[str, s
     Example:
         >>> read_columns("i", ["upper(name)"])
         (['name'], {'expr': 'upper'})
+        >>> read_columns("i", ["cast(at as date)"])
+        (['at'], {'expr': 'to_date'})
         >>> read_columns("i", ["name"])
         (['name'], {})
     """
@@ -74,6 +79,10 @@ def read_expression(index: str, text: str) -> tuple[list[str], dict[str, str]]:
 
 def _as_hudi_has_it(tree: Expr) -> tuple[list[str], dict[str, str]] | None:
     """A function of a column that Hudi knows too, with constants for its other arguments."""
+    if isinstance(tree, Cast) and pa.types.is_date(tree.type):
+        # Spark's optimiser leaves only the bare column of a comparison with such a cast, and that
+        # is asked of functions that Hudi knows.
+        tree = Call(_TO_DATE, (tree.child,))
     if not isinstance(tree, Call) or not tree.arguments:
         return None
     name = _BY_CANONICAL_NAME.get(canonical_name(tree.function))
