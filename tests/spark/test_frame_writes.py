@@ -27,6 +27,10 @@ def values(spark, table="framed"):
     return [tuple(row) for row in rows]
 
 
+def _hudi(rows):
+    return rows.write.format("hudi").mode("append")
+
+
 def test_every_way_of_a_dataframe(lake, spark, table):
     first = spark.createDataFrame([(1, "a", 1, "oslo"), (2, "b", 1, "rome")], COLUMNS)
     first.write.insertInto(table)
@@ -65,12 +69,15 @@ def test_every_way_of_a_dataframe(lake, spark, table):
             "is a Hudi table",
         ),
         (lambda rows: rows.writeTo("framed").using("hudi").createOrReplace(), "REPLACE TABLE"),
+        (lambda rows: _hudi(rows).bucketBy(2, "id").saveAsTable("framed_2"), "bucketBy"),
+        (lambda rows: _hudi(rows).partitionBy("ts").saveAsTable("framed"), "which has city"),
     ],
 )
 def test_wrong_writes_change_nothing(lake, spark, table, write, message):
     with pytest.raises(Exception, match=message):
         write(spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS))
     assert not lake.table(table).snapshot.timeline.completed()
+    assert not spark.catalog.tableExists("framed_2")
 
 
 def test_writes_of_others_pass(spark, lake, tmp_path):
@@ -79,6 +86,16 @@ def test_writes_of_others_pass(spark, lake, tmp_path):
     rows.write.insertInto("plain_one")
     rows.write.mode("append").saveAsTable("plain_one")
     assert spark.table("plain_one").count() == 2
+
+
+@newest_only
+def test_statements_take_parameters(lake, spark, table):
+    lake.sql("INSERT INTO framed VALUES (:id, 'a', 1, :city)", args={"id": 7, "city": "oslo"})
+    lake.sql("UPDATE framed SET name = ? WHERE id = ?", args=["z", 7])
+    assert values(spark) == [(7, "z", 1, "oslo")]
+    assert lake.sql("SELECT id FROM framed WHERE city = :x", {"x": "rome"}).count() == 0
+    with pytest.raises(InvalidDefinition, match="no column 'nope'"):
+        lake.sql("UPDATE framed SET nope = :x", args={"x": 1})
 
 
 @newest_only
