@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as fn
 
-from lakedex.errors import InvalidDefinition
+from lakedex.errors import InvalidDefinition, UnsupportedFeature
 from tests.spark.conftest import newest_only
 
 COLUMNS = "id int, name string, ts bigint, city string"
@@ -96,6 +96,19 @@ def test_statements_take_parameters(lake, spark, table):
     assert lake.sql("SELECT id FROM framed WHERE city = :x", {"x": "rome"}).count() == 0
     with pytest.raises(InvalidDefinition, match="no column 'nope'"):
         lake.sql("UPDATE framed SET nope = :x", args={"x": 1})
+
+
+@newest_only
+def test_clusters_of_spark_are_refused(lake, spark, table, tmp_path):
+    rows = _hudi(spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS)).clusterBy("id")
+    with pytest.raises(Exception, match="clusterBy of a Hudi table"):
+        rows.saveAsTable("framed_2")
+    with pytest.raises(Exception, match="clusterBy of a Hudi table"):
+        rows.save(str(tmp_path / "clustered"))
+    with pytest.raises(UnsupportedFeature, match="CLUSTER BY of a Hudi table"):
+        lake.sql(f"ALTER TABLE {table} CLUSTER BY (id)")
+    assert not spark.catalog.tableExists("framed_2")
+    assert not list(tmp_path.iterdir())
 
 
 @newest_only
