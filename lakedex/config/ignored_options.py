@@ -158,7 +158,36 @@ _LOCKS: Final = """
     hoodie.write.lock.conflict.resolution.strategy hoodie.write.lock.audit.enabled
 """
 
+_TUNING: Final = """
+    hoodie.record.size.estimator.max.commits hoodie.record.size.estimator.average.metadata.size
+    hoodie.write.buffer.record.sampling.rate hoodie.write.buffer.record.cache.limit
+    hoodie.write.lock.storage.heartbeat.poll.secs hoodie.bulkinsert.sort.suffix.record_key
+    hoodie.write.concurrency.async.conflict.detector.initial_delay_ms
+    hoodie.write.concurrency.async.conflict.detector.period_ms
+    hoodie.block.writes.on.speculative.execution hoodie.rollback.avoid.duplicate.plan
+    hoodie.rollback.instant.backup.dir hoodie.timeline.compaction.target.file.max.bytes
+    hoodie.timeline.manifest.retained.versions hoodie.metadata.compact.trigger.strategy
+    hoodie.metadata.compact.max.delta.seconds hoodie.metadata.fallback.enable
+    hoodie.metadata.ignore.spurious.deletes hoodie.clean.optimize.using.local.engine.context
+    hoodie.clustering.plan.generation.use.local.engine.context
+    hoodie.expression.index.range.metadata.storage.level
+    hoodie.bloom.index.bucketized.checking.enable.dynamic.parallelism
+"""
+
+_OF_READERS: Final = """
+    hoodie.datasource.view.type hoodie.datasource.merge.type
+    hoodie.datasource.streaming.startOffset hoodie.read.timeline.holes.resolution.policy
+    hoodie.merge.use.record.positions hoodie.cdc.file.group.iterator.memory.spill.bytes
+"""
+"""Scripts hand the same options to readers and writers."""
+
 _PREFIXES: Final = (
+    "hoodie.datasource.read.",
+    "hoodie.time.generator.",
+    "hoodie.consistency.check.",
+    "hoodie.optimistic.consistency.guard.",
+    "hoodie.file.index.cache.",
+    "hoodie.hfile.block.cache.",
     "hoodie.datasource.hive_sync.",
     "hoodie.datasource.meta.sync.",
     "hoodie.datasource.meta_sync.",
@@ -194,6 +223,8 @@ IGNORED: Final = frozenset(
         *_INDEX.split(),
         *_SERVICES.split(),
         *_LOCKS.split(),
+        *_TUNING.split(),
+        *_OF_READERS.split(),
     ]
 )
 """Names of single options that are accepted and ignored."""

@@ -21,7 +21,7 @@ from lakedex.keys.hashed_folders import without_hashed_folder, without_root
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null, and for the empty string too."""
-_OLD_DEFAULT_PARTITION = "default"
+OLD_DEFAULT_PARTITION = "default"
 
 _PATH_ESCAPES = frozenset(
     [chr(code) for code in range(0x20)] + list("\"#%'*/:=?[\\]^{") + [chr(0x7F)]
@@ -141,7 +141,7 @@ def unescape_path_value(text: str) -> str:
 def _parse(text: str, data_type: pa.DataType | None) -> PartitionValue:
     if data_type is None:
         return UNKNOWN
-    if text in (DEFAULT_PARTITION, _OLD_DEFAULT_PARTITION):
+    if text in (DEFAULT_PARTITION, OLD_DEFAULT_PARTITION):
         # The empty string shares the folder of null, and 'default' may be a real value.
         return UNKNOWN
     if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):

@@ -111,8 +111,13 @@ class Lake:
             raise
         return table
 
-    def sql(self, text: str) -> DataFrame:
+    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement: Spark SQL, and what Hudi's SQL adds to it.
+
+        Args:
+            text: The statement.
+            args: The values of its parameters, as `spark.sql` takes them: by name for `:name`,
+                in a list for `?`.
 
         Example:
             `lake.sql("SELECT * FROM trips WHERE rider = 'rider-A'").show()`
@@ -121,7 +126,7 @@ class Lake:
             InvalidDefinition: The statement cannot be understood; the place is shown.
             LakedexError: It cannot be done; nothing was changed.
         """
-        return self._statements.sql(text)
+        return self._statements.sql(text, args)
 
     def make_table(self, path: str, spec: TableSpec) -> SparkTable:
         """Make a table at a path, without a name in the catalog."""

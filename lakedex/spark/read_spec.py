@@ -16,6 +16,8 @@ _END = ("hoodie.datasource.read.end.instanttime", "hoodie.datasource.read.end.ti
 _FORMAT = "hoodie.datasource.query.incremental.format"
 _LATEST, _ROW_CHANGES = "latest_state", "cdc"
 _REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.incr.filters")
+_MERGE_TYPE = "hoodie.datasource.merge.type"
+_UNMERGED = "skip_merge"
 _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
 SWITCHES = (_SKIPPING, _METADATA)
@@ -62,7 +64,7 @@ class ReadSpec:
 
         Raises:
             InvalidInput: A value is not one that Hudi knows, or options contradict each other.
-            UnsupportedFeature: An option of incremental queries that lakedex does not have.
+            UnsupportedFeature: An option by which other rows are meant, that lakedex does not have.
         """
         given = {name.lower(): value for name, value in options.items()}
         kind = (_first(given, _QUERY_TYPE) or _query_type(given)).lower()
@@ -73,6 +75,11 @@ class ReadSpec:
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
         tells_rows = _tells_rows(given, kind)
+        if given.get(_MERGE_TYPE, "").lower() == _UNMERGED:
+            raise UnsupportedFeature(
+                f"{_MERGE_TYPE}={_UNMERGED} ({_QUERY_TYPE[0]}={QueryType.READ_OPTIMIZED.value} "
+                "shows the rows of base files)"
+            )
         return cls(
             path=_root(path),
             query_type=kind,

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from lakedex.config import keys
 from lakedex.config.write_option_names import NULL_FOR_MISSING
-from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
 from lakedex.spark.schemas import arrow_schema
@@ -27,6 +27,8 @@ _PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
 _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
 _PARTITION_BY = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
+_CLUSTER_BY = "__clustering_columns"
+"""And those of `clusterBy`."""
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
 _SHORT_NAMES = {  # as SQL spells them
     "primarykey": "hoodie.datasource.write.recordkey.field",
@@ -89,10 +91,13 @@ def save_rows(
 
     Raises:
         InvalidInput: An option is missing or wrong, or the mode forbids it.
+        UnsupportedFeature: The rows are to be clustered as Spark does it.
     """
     path = given.get("path")
     if not path:
         raise InvalidInput('say where: .save("/path/of/table")')
+    if given.get(_CLUSTER_BY):
+        raise UnsupportedFeature("clusterBy of a Hudi table (table.cluster(by=[...]) instead)")
     options = spelled_out(given)
     operation = options.pop(_OPERATION, "upsert").lower()
     own = without_meta_columns(rows)
@@ -108,10 +113,29 @@ def save_rows(
             raise InvalidInput(f'the path {path!r} has a table; add rows with mode("append")')
         if mode == "Ignore":
             return
+        check_folders(table, json.loads(given.get(_PARTITION_BY) or "[]"), options)
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
             _overwrite(table.of_batch(batch), own, options)
             return
     run_operation(table.of_batch(batch), operation, own, options)
+
+
+def check_folders(
+    table: SparkTable, partition_by: Sequence[str], options: Mapping[str, str]
+) -> None:
+    """Refuse a `partitionBy` of other columns than the table's; options have the last word.
+
+    Raises:
+        InvalidInput: Naming both.
+    """
+    own = table.snapshot.config.partition_fields
+    if not partition_by or any(options.get(name) for name in _PARTITION):
+        return
+    if [name.lower() for name in partition_by] != [name.lower() for name in own]:
+        shown = f"has {', '.join(own)}" if own else "has no partitions"
+        raise InvalidInput(
+            f"partitionBy({', '.join(partition_by)}) contradicts table {table.name}, which {shown}"
+        )
 
 
 def _overwrite(table: SparkTable, rows: DataFrame, options: Mapping[str, str]) -> None:

@@ -97,6 +97,8 @@ def test_partition_by_of_the_writer(lake, tmp_path):
     assert {each.partition for each in lakedex.open(path).files()} == {"p0", "p1", "p2"}
     assert set(versions(lake, path).values()) == {2}
     assert lake.table(path).properties["hoodie.table.type"] == "MERGE_ON_READ"
+    with pytest.raises(Exception, match=r"partitionBy\(ver\) contradicts table other"):
+        rides(lake.spark, 6, 3).write.format("hudi").partitionBy("ver").mode("append").save(path)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as fn
 
-from lakedex.errors import InvalidDefinition
+from lakedex.errors import InvalidDefinition, UnsupportedFeature
 from tests.spark.conftest import newest_only
 
 COLUMNS = "id int, name string, ts bigint, city string"
@@ -25,6 +25,10 @@ def table(lake, spark):
 def values(spark, table="framed"):
     rows = spark.sql(f"SELECT id, name, ts, city FROM {table} ORDER BY id, ts").collect()
     return [tuple(row) for row in rows]
+
+
+def _hudi(rows):
+    return rows.write.format("hudi").mode("append")
 
 
 def test_every_way_of_a_dataframe(lake, spark, table):
@@ -65,12 +69,15 @@ def test_every_way_of_a_dataframe(lake, spark, table):
             "is a Hudi table",
         ),
         (lambda rows: rows.writeTo("framed").using("hudi").createOrReplace(), "REPLACE TABLE"),
+        (lambda rows: _hudi(rows).bucketBy(2, "id").saveAsTable("framed_2"), "bucketBy"),
+        (lambda rows: _hudi(rows).partitionBy("ts").saveAsTable("framed"), "which has city"),
     ],
 )
 def test_wrong_writes_change_nothing(lake, spark, table, write, message):
     with pytest.raises(Exception, match=message):
         write(spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS))
     assert not lake.table(table).snapshot.timeline.completed()
+    assert not spark.catalog.tableExists("framed_2")
 
 
 def test_writes_of_others_pass(spark, lake, tmp_path):
@@ -79,6 +86,29 @@ def test_writes_of_others_pass(spark, lake, tmp_path):
     rows.write.insertInto("plain_one")
     rows.write.mode("append").saveAsTable("plain_one")
     assert spark.table("plain_one").count() == 2
+
+
+@newest_only
+def test_statements_take_parameters(lake, spark, table):
+    lake.sql("INSERT INTO framed VALUES (:id, 'a', 1, :city)", args={"id": 7, "city": "oslo"})
+    lake.sql("UPDATE framed SET name = ? WHERE id = ?", args=["z", 7])
+    assert values(spark) == [(7, "z", 1, "oslo")]
+    assert lake.sql("SELECT id FROM framed WHERE city = :x", {"x": "rome"}).count() == 0
+    with pytest.raises(InvalidDefinition, match="no column 'nope'"):
+        lake.sql("UPDATE framed SET nope = :x", args={"x": 1})
+
+
+@newest_only
+def test_clusters_of_spark_are_refused(lake, spark, table, tmp_path):
+    rows = _hudi(spark.createDataFrame([(1, "a", 1, "oslo")], COLUMNS)).clusterBy("id")
+    with pytest.raises(Exception, match="clusterBy of a Hudi table"):
+        rows.saveAsTable("framed_2")
+    with pytest.raises(Exception, match="clusterBy of a Hudi table"):
+        rows.save(str(tmp_path / "clustered"))
+    with pytest.raises(UnsupportedFeature, match="CLUSTER BY of a Hudi table"):
+        lake.sql(f"ALTER TABLE {table} CLUSTER BY (id)")
+    assert not spark.catalog.tableExists("framed_2")
+    assert not list(tmp_path.iterdir())
 
 
 @newest_only

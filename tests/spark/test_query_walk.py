@@ -203,9 +203,10 @@ def test_unknown_query_types_are_named(lake, table):
     [
         ("hoodie.datasource.read.incr.filters", "id = 1"),
         ("hoodie.datasource.read.incr.path.glob", "/p1/*"),
+        ("hoodie.datasource.merge.type", "skip_merge"),
     ],
 )
-def test_changes_of_another_kind_are_refused(option, value):
+def test_rows_of_another_kind_are_refused(option, value):
     begin = {"hoodie.datasource.read.begin.instanttime": "0"}
     kind = {"hoodie.datasource.query.type": "incremental"}
     with pytest.raises(UnsupportedFeature, match=option):

@@ -38,8 +38,14 @@ def test_columns_and_names_change(lake, spark, sql, table):
     described = {row["col_name"]: row["data_type"] for row in sql(f"DESCRIBE {table}").collect()}
     assert (described["seats"], described["note"]) == ("bigint", "string")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",), ("city=y",)]
+    assert values(sql(f"DESC {table} PARTITION (city = 'y')")) == values(sql(f"DESC {table}"))
+    told = {row[0]: row[1] for row in values(sql(f"DESC EXTENDED {table} PARTITION (city='y')"))}
+    assert told["Partition Values"] == "[city=y]"
+    assert told["Location"].endswith("/city=y")
     sql(f"ALTER TABLE {table} DROP PARTITION (city = 'y')")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",)]
+    with pytest.raises(Exception, match="no partition city=y"):
+        sql(f"DESC {table} PARTITION (city = 'y')")
     sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('hoodie.parquet.small.file.limit' = '0')")
     sql(f"ALTER TABLE {table} SET SERDEPROPERTIES ('hoodie.keep.max.commits' = '40')")
     sql(f"ALTER TABLE {table} RENAME TO {table}_2")
@@ -49,6 +55,22 @@ def test_columns_and_names_change(lake, spark, sql, table):
     assert renamed.properties["hoodie.keep.max.commits"] == "40"
     sql(f"TRUNCATE TABLE {table}_2")
     assert spark.table(f"{table}_2").count() == 0
+
+
+def test_partitions_are_named_by_their_values(sql, spark):
+    sql("CREATE TABLE numbered (id INT, n INT, p STRING) USING hudi PARTITIONED BY (n, p)")
+    sql("INSERT INTO numbered VALUES (1, 1, 'a'), (2, 2, 'a'), (3, 3, 'default')")
+    assert values(sql("SHOW PARTITIONS numbered PARTITION (n = '01')")) == [("n=1/p=a",)]
+    # A folder that may stand for null keeps no other partition from being named.
+    sql("INSERT OVERWRITE numbered PARTITION (n = '02', p = 'a') SELECT 9 WHERE false")
+    assert sorted(values(sql("SELECT id FROM numbered"))) == [(1,), (3,)]
+    sql("ALTER TABLE numbered DROP PARTITION (p = 'default')")
+    assert values(sql("SELECT id FROM numbered")) == [(1,)]
+    sql("INSERT INTO numbered PARTITION (n = null, p = 'a') SELECT 4")
+    assert values(sql("SELECT id FROM numbered WHERE n IS NULL")) == [(4,)]
+    with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+        sql("INSERT INTO numbered PARTITION (n = 'one', p = 'a') SELECT 5")
+    spark.sql("DROP TABLE numbered")
 
 
 def test_indexes_come_and_go(lake, sql, table):
@@ -168,6 +190,16 @@ WRONG = [
         "hoodie.table.name was settled",
     ),
 ]
+
+
+def test_buckets_of_spark_are_refused(lake, spark):
+    layout = "CLUSTERED BY (id) INTO 4 BUCKETS"
+    for run in (lake.sql, spark.sql):
+        with pytest.raises(Exception, match="BUCKETS of a Hudi table"):
+            run(f"CREATE TABLE bucketed (id INT) USING hudi {layout}")
+        with pytest.raises(Exception, match="BUCKETS of a Hudi table"):
+            run(f"CREATE TABLE bucketed USING hudi {layout} AS SELECT 1 AS id")
+    assert not spark.catalog.tableExists("bucketed")
 
 
 def test_what_is_wrong_is_named(lake, spark):

@@ -37,7 +37,8 @@ public final class StatementParser implements InvocationHandler {
     "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
     "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
     "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
-    "DropIndex", "Call", "ExplainCommand"
+    "DropIndex", "Call", "ExplainCommand", "DescribeRelation", "DescribeTablePartition",
+    "AlterTableClusterBy", "AlterTableCollation"
   }));
 
   private static final TreeNodeTag LEFT_TO_SPARK = new TreeNodeTag("lakedex.left_to_spark");

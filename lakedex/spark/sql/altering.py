@@ -30,6 +30,8 @@ _REFUSED = {
     "ReplaceColumns": "ALTER TABLE ... REPLACE COLUMNS",
     "SetTableLocation": "ALTER TABLE ... SET LOCATION",
     "RenamePartitions": "ALTER TABLE ... RENAME PARTITION",
+    "AlterTableClusterBy": "ALTER TABLE ... CLUSTER BY",
+    "AlterTableCollation": "ALTER TABLE ... DEFAULT COLLATION",
 }
 
 

@@ -32,6 +32,12 @@ _OF_THE_SESSION = (
     "hoodie.metadata.record.level.index.enable",
 )
 """How writers find records, which cannot change with every write."""
+_LAYOUTS = {
+    "bucket": "CLUSTERED BY ... INTO ... BUCKETS",
+    "sorted_bucket": "CLUSTERED BY ... SORTED BY ... INTO ... BUCKETS",
+    "cluster_by": "CLUSTER BY",
+}
+"""What Spark's parser puts among the partitions of a new table, and how a statement says it."""
 _OF_THE_STATEMENT = (keys.TABLE_NAME, keys.DATABASE_NAME)
 """What the statement itself says; as in Hudi its properties cannot say otherwise."""
 
@@ -40,6 +46,7 @@ def create(context: Context, statement: Statement) -> Prepared | None:
     """CREATE TABLE ... USING hudi; None for another provider."""
     if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
         return None
+    _check_folders(statement)
     return Prepared(partial(_create_empty, context, statement.plan))
 
 
@@ -47,11 +54,28 @@ def create_as_select(context: Context, statement: Statement) -> Prepared | None:
     """CREATE TABLE ... USING hudi AS SELECT ...; None for another provider."""
     if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
         return None
+    _check_folders(statement)
     return Prepared(
         partial(_create_as_select, context, statement),
         title="CREATE TABLE AS SELECT: the rows of this query are written as one commit",
         reads=partial(context.plans.rows, statement.scope(statement.plan.query())),
     )
+
+
+def layout_refusal(named: str) -> UnsupportedFeature:
+    """That files of a Hudi table are no buckets of Spark's."""
+    return UnsupportedFeature(
+        f"{named} of a Hudi table (CREATE INDEX finds its rows, and table.cluster(by=[...]) or "
+        "CALL run_clustering lays them out)"
+    )
+
+
+def _check_folders(statement: Statement) -> None:
+    """Refuse buckets and clusters of Spark's, which no writer of the table would keep up."""
+    for each in listed(statement.plan.partitioning()):
+        words = _LAYOUTS.get(str(each.name()))
+        if words is not None:
+            raise layout_refusal(words)
 
 
 def refuse_replace(context: Context, statement: Statement) -> Prepared | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.saving import run_operation, without_meta_columns
+from lakedex.spark.saving import check_folders, run_operation, without_meta_columns
 from lakedex.spark.sql import changing, creating, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.inserting import Wanted, prepared_insert
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import Node, kind, mapped, name_parts, optional
+from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
 from lakedex.spark.sql.replacing import prepared_replace
 
 _OPERATION = "hoodie.datasource.write.operation"
+_CLUSTERED = "clusteringColumns"
+"""Where Spark puts the columns of `DataFrameWriter.clusterBy`."""
 _OWN_PREFIXES = ("hoodie.", "lakedex.")
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 Taken = Callable[[Context, Node], Prepared | None]
@@ -71,24 +73,39 @@ def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> Wanted:
 def _save_as_table(context: Context, plan: Node) -> Prepared | None:
     """`df.write.saveAsTable` into a table that is there; a new one is made as ever."""
     query = optional(plan.query())
-    if query is None or str(plan.mode().name()) != "Append":
+    if query is None:
         return None
     described = plan.tableDesc()
+    is_own = context.names.is_own(optional(described.provider()))
+    if is_own and optional(described.bucketSpec()) is not None:
+        raise creating.layout_refusal("bucketBy")
+    if is_own and _CLUSTERED in mapped(described.properties()):
+        raise creating.layout_refusal("clusterBy")
+    if str(plan.mode().name()) != "Append":
+        return None
     identifier = described.identifier()
     database = optional(identifier.database())
     parts = [] if database is None else [str(database)]
     named = context.names.find((*parts, str(identifier.table())))
     if named is None:
         return None
-    if not context.names.is_own(optional(described.provider())):
+    if not is_own:
         raise InvalidInput(f'{named.shown} is a Hudi table: df.write.format("hudi").saveAsTable')
     options = mapped(described.storage().properties())
-    return Prepared(partial(_save, context, named, query, options))
+    folders = [str(name) for name in listed(described.partitionColumnNames())]
+    return Prepared(partial(_save, context, named, query, options, folders))
 
 
-def _save(context: Context, named: NamedTable, query: Node, given: Mapping[str, str]) -> None:
+def _save(
+    context: Context,
+    named: NamedTable,
+    query: Node,
+    given: Mapping[str, str],
+    partition_by: Sequence[str],
+) -> None:
     """The rows find their columns by name, and are upserted unless told, as `save` does."""
     table = context.open(named)
+    check_folders(table, partition_by, given)
     options = {**context.write_options(table), **_options(given)}
     operation = str(given.get(_OPERATION, "upsert")).lower()
     rows = without_meta_columns(context.plans.rows(query))

@@ -11,6 +11,7 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import StructField
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.saving import run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
@@ -99,15 +100,21 @@ def _wanted(plan: Node, options: dict[str, str]) -> Wanted:
         raise UnsupportedFeature("INSERT ... REPLACE")
     if member(plan, "withSchemaEvolution"):
         raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
-    spec = {name: optional(value) for name, value in mapped(plan.partitionSpec()).items()}
     return Wanted(
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
-        partition={name: None if each is None else str(each) for name, each in spec.items()},
+        partition={name: _told(each) for name, each in mapped(plan.partitionSpec()).items()},
         by_name=bool(plan.byName()),
         is_text=optional(plan.origin().sqlText()) is not None,
         overwrite=bool(plan.overwrite()),
         options=options,
     )
+
+
+def _told(value: Node) -> str | None:
+    """What PARTITION (...) says of a column; None where the rows say it."""
+    if not value.isDefined():
+        return None
+    return DEFAULT_PARTITION if value.get() is None else str(value.get())
 
 
 def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> None:
@@ -189,7 +196,7 @@ def aligned(
         context.plans, given.toDF(*numbered), numbered, [fields[name] for name in names]
     )
     for name, value in fixed.items():
-        rows = rows.withColumn(name, _fixed(fields[name], value))
+        rows = rows.withColumn(name, _fixed(context, fields[name], value))
     for name in fields:
         if name in defaults and name not in names and name not in fixed:
             value = default_of(defaults, name).cast(fields[name].dataType)
@@ -236,8 +243,9 @@ def _in_order(names: list[str], given: list[str], wanted: Wanted) -> list[str]:
     return [by_case[name] for name in lowered] if is_same else names
 
 
-def _fixed(field: StructField, value: str) -> Column:
-    return fn.lit(value).cast(field.dataType)
+def _fixed(context: Context, field: StructField, value: str) -> Column:
+    told = fn.lit(None if value == DEFAULT_PARTITION else value)
+    return context.plans.strict_cast(told, field.dataType)
 
 
 def _known(by_case: dict[str, str], name: str, table: SparkTable) -> str:

@@ -8,7 +8,11 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import partition_layout
-from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionLayout
+from lakedex.keys.partition_path import (
+    DEFAULT_PARTITION,
+    OLD_DEFAULT_PARTITION,
+    PartitionLayout,
+)
 from lakedex.spark.sql.added_partitions import added_partitions
 from lakedex.spark.table import SparkTable
 
@@ -67,15 +71,24 @@ def _has_values(
             # Rows without a value have a folder of their own.
             if value != DEFAULT_PARTITION:
                 return False
-        elif not known[name].known:
+        elif known[name].known:
+            if known[name].value != _typed(value, types[name]):
+                return False
+        elif texts.get(name) == OLD_DEFAULT_PARTITION and name not in layout.derived_fields:
+            # It stood for null once, or is just this text; it never is another value.
+            if value != OLD_DEFAULT_PARTITION:
+                return False
+        else:
             raise InvalidInput(
                 f"the folder {path!r} does not tell the values of its columns; name partitions "
                 "by their paths: table.delete_partitions([...])"
             )
-        elif _spelled(known[name].value) != value:
-            return False
     return True
 
 
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _typed(text: str, kind: pa.DataType) -> object:
+    """The value that a text spells, as `01` spells 1; the text itself where it spells none."""
+    try:
+        return pa.scalar(text, pa.string()).cast(kind).as_py()
+    except pa.ArrowInvalid:
+        return text

@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from lakedex.spark.sql import (
     changing,
     copying,
     creating,
+    describing,
     frame_writes,
     indexing,
     inserting,
@@ -54,6 +55,8 @@ _HANDLERS: Mapping[str, Handler] = {
     "DeleteFromTable": changing.delete,
     "MergeIntoTable": merging.merge,
     "ShowPartitions": altering.show_partitions,
+    "DescribeRelation": describing.describe_partition,
+    "DescribeTablePartition": describing.describe_partition,
     "CreateIndex": indexing.create,
     "DropIndex": indexing.drop,
     **dict.fromkeys(altering.HANDLED, altering.alter),
@@ -81,12 +84,12 @@ class Statements:
         """What names stand for in the session."""
         return self._context.names
 
-    def sql(self, text: str) -> DataFrame:
+    def sql(self, text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> DataFrame:
         """Run a statement; errors are lakedex's own where it was lakedex that refused."""
         if not isinstance(text, str):
             raise InvalidInput(f"a statement is a text, not {type(text).__name__}")
         try:
-            return self._sql(text)
+            return self._spark.sql(text, args=args) if args else self._sql(text)
         except (PySparkException, Py4JError) as error:
             behind = self._callback.error_behind(str(error))
             if behind is None:

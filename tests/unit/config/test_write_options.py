@@ -308,6 +308,19 @@ def test_no_option_is_both_obeyed_and_ignored():
     assert all(is_known(name) and name.startswith("hoodie.") for name in IGNORED)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hoodie.datasource.read.incr.skip_compact",
+        "hoodie.datasource.view.type",
+        "hoodie.consistency.check.max_checks",
+        "hoodie.time.generator.reuse.enable",
+    ],
+)
+def test_options_of_readers_and_of_the_jvm_are_let_be(name):
+    assert is_known(name)
+
+
 def test_a_writer_looks_at_a_lock_as_often_as_it_is_told():
     chosen = WriteOptions.resolve(
         table(), {}, {"hoodie.write.lock.wait_time_ms_between_retry": "250"}
