@@ -75,6 +75,8 @@ class KeyGenerator:
             )
         new = NewLayout.of(config)
         levels = _levels(new.applied(config), kind)
+        if levels and not (new.hashed_folders or new.roots):
+            levels = (replace(levels[0], is_first=True), *levels[1:])
         for name in fields:
             check_spellable(_spelled_type(schema, name, _KEY_ROLE), name)
         for level in levels:

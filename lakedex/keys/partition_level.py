@@ -3,7 +3,8 @@
 A value must never choose a folder outside of its own level: empty and climbing names, hidden
 names (`.hoodie`), control characters and backslashes are refused, and so is a slash in a value
 that is not url-encoded (Hudi makes two levels of it, which no reader can tell from two columns).
-The slashes of a date pattern are levels on purpose.
+The slashes of a date pattern are levels on purpose. A colon in the first folder of a path is taken
+for the end of a scheme by the JVM: Hudi could not read the table any more.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from lakedex.keys.timebased import TimeFormat
 from lakedex.keys.value_text import check_spellable, value_text
 
 _MOST_BYTES = 255
-_ENCODE_OPTION = "hoodie.datasource.write.partitionpath.urlencode=true"
+_ADVICE = "set hoodie.datasource.write.partitionpath.urlencode=true when creating the table"
 _PROBLEMS = (
     (r"[\x00-\x1f\x7f-\x{9f}\\\x{2028}\x{2029}]", "has a control character or a backslash"),
     (r"(?:\A|/)(?:/|\z)", "gives an empty or absolute folder name"),
     (r"(?:\A|/)\.", "gives a folder name that starts with a dot"),
     (r"\A[A-Za-z][A-Za-z0-9+.\-]*:(?:/|\z)", "gives a folder name that looks like a scheme"),
 )
+_COLON_IN_FIRST = r"\A[^/]*:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class PartitionLevel:
     url_encoded: bool = False
     time: TimeFormat | None = None
     """Set where the folder is a formatted time, not the value itself."""
+    is_first: bool = False
+    """Whether the path begins with it."""
 
     def check(self, dtype: pa.DataType) -> None:
         """Refuse a column of a type that gives no folder names.
@@ -72,12 +76,14 @@ class PartitionLevel:
         if self.url_encoded:
             texts = by_distinct(texts, _escaped)
         elif self.time is None:
-            advice = f"has a slash; set {_ENCODE_OPTION} when creating the table"
-            self._refuse(pc.match_substring(texts, "/"), values, advice)
+            self._refuse(pc.match_substring(texts, "/"), values, f"has a slash; {_ADVICE}")
         if self.hive_style:
             texts = pc.binary_join_element_wise(f"{self.field}=", texts, "")
         for pattern, problem in _PROBLEMS:
             self._refuse(pc.match_substring_regex(texts, pattern), values, problem)
+        if self.is_first:
+            problem = f"gives a folder name with a colon, which Hudi cannot read; {_ADVICE}"
+            self._refuse(pc.match_substring_regex(texts, _COLON_IN_FIRST), values, problem)
         too_long = pc.greater(pc.binary_length(texts), _MOST_BYTES)
         self._refuse(too_long, values, f"gives a folder name of more than {_MOST_BYTES} bytes")
         return texts

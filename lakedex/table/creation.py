@@ -16,7 +16,7 @@ from lakedex.storage import Storage
 from lakedex.table.other_roots import list_roots
 from lakedex.table.own_properties import propose_own_properties, settle_own_properties
 from lakedex.table.spec import TableSpec
-from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH
+from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH, keep_backup
 
 _DATA_SUFFIXES = (".parquet", ".orc", ".avro", ".hfile")
 _FOLDER_MARK = ".lakedex-folder.tmp"
@@ -45,6 +45,7 @@ def create_table(storage: Storage, spec: TableSpec) -> TableConfig:
     except AlreadyExists:
         raise _occupied(storage) from None
     settle_own_properties(storage, kept)
+    keep_backup(storage, text.encode("ascii"))
     return resolved.config
 
 

@@ -4,11 +4,18 @@ The write index with its parameters, the columns with statistics, the numbers of
 which indexes there are, all under Hudi's own option names, in the same text form as
 `hoodie.properties`. Other engines do not see the file. A table without it was never written by
 lakedex.
+
+A writer that knew less than the last one would look for keys in other places, and add what is there
+already. So the first line has a checksum of the rest, and a copy stands in for a file that is
+damaged or gone.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import uuid
+import zlib
 from collections.abc import Mapping
 
 from lakedex.config import decode_properties, format_properties, keys, parse_properties
@@ -17,24 +24,43 @@ from lakedex.storage import Storage
 from lakedex.timeline.properties_file import PROPERTIES_PATH
 
 OWN_PROPERTIES_PATH = f"{keys.META_FOLDER}/lakedex.properties"
+OWN_COPY_PATH = f"{keys.META_FOLDER}/.lakedex/lakedex.properties"
 _COMMENT = "What this table keeps for its next writer"
+_FIRST_LINE = re.compile(rb"#What this table keeps for its next writer(?:, crc32 ([0-9]+))?\n")
 _MOST_BYTES = 1 << 20
+_log = logging.getLogger("lakedex")
 
 
 def read_own_properties(storage: Storage) -> dict[str, str]:
     """The kept settings of the table; none for a table that lakedex did not write yet.
 
     Raises:
-        CorruptFile: the file is no properties file.
+        CorruptFile: the file is damaged, and so is its copy.
     """
     try:
-        data = storage.read(OWN_PROPERTIES_PATH)
+        return _read(storage, OWN_PROPERTIES_PATH)
+    except (CorruptFile, FileMissing) as error:
+        problem = error
+    try:
+        kept = _read(storage, OWN_COPY_PATH)
+    except (CorruptFile, FileMissing):
+        if isinstance(problem, FileMissing):
+            return {}
+        raise problem from None
+    _log.warning("the copy of %s counts: %s", OWN_PROPERTIES_PATH, problem)
+    return kept
+
+
+def own_properties_problem(storage: Storage) -> str | None:
+    """Why the file itself cannot be read, where there is one or a copy of one."""
+    try:
+        _read(storage, OWN_PROPERTIES_PATH)
+    except CorruptFile as error:
+        return str(error)
     except FileMissing:
-        return {}
-    if len(data) > _MOST_BYTES:
-        expected = f"at most {_MOST_BYTES} bytes"
-        raise CorruptFile(OWN_PROPERTIES_PATH, 0, expected=expected, actual=len(data))
-    return parse_properties(decode_properties(data), path=OWN_PROPERTIES_PATH)
+        if storage.exists(OWN_COPY_PATH):
+            return f"{OWN_PROPERTIES_PATH} is missing, its copy is read"
+    return None
 
 
 def write_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
@@ -43,9 +69,12 @@ def write_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     The caller holds the table's lock. A file that says the same is left alone, so that most
     commits do not touch it.
     """
-    if storage.exists(OWN_PROPERTIES_PATH) and read_own_properties(storage) == dict(settings):
-        return
-    storage.replace(OWN_PROPERTIES_PATH, _encode(settings))
+    try:
+        if _read(storage, OWN_PROPERTIES_PATH) == dict(settings):
+            return
+    except (CorruptFile, FileMissing):
+        pass
+    _put(storage, settings)
 
 
 def change_own_properties(
@@ -87,9 +116,30 @@ def propose_own_properties(storage: Storage, settings: Mapping[str, str]) -> Non
 
 def settle_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     """Put the settings of the table that was just created in place for good."""
-    storage.replace(OWN_PROPERTIES_PATH, _encode(settings))
+    _put(storage, settings)
+
+
+def _put(storage: Storage, settings: Mapping[str, str]) -> None:
+    data = _encode(settings)
+    storage.replace(OWN_PROPERTIES_PATH, data)
+    storage.replace(OWN_COPY_PATH, data)
+
+
+def _read(storage: Storage, path: str) -> dict[str, str]:
+    data = storage.read(path)
+    if len(data) > _MOST_BYTES:
+        raise CorruptFile(path, 0, expected=f"at most {_MOST_BYTES} bytes", actual=len(data))
+    first = _FIRST_LINE.match(data)
+    if first is None:
+        raise CorruptFile(path, 0, expected=f"the line #{_COMMENT}", actual=repr(data[:80]))
+    # Files of earlier versions have no checksum.
+    actual = zlib.crc32(data[first.end() :])
+    if first[1] is not None and int(first[1]) != actual:
+        raise CorruptFile(path, 0, expected=f"the checksum {first[1].decode()}", actual=actual)
+    return parse_properties(decode_properties(data), path=path)
 
 
 def _encode(settings: Mapping[str, str]) -> bytes:
-    comment = f"{_COMMENT}\n{uuid.uuid4()}"
-    return format_properties(dict(sorted(settings.items())), comment=comment).encode("ascii")
+    body = format_properties(dict(sorted(settings.items())), comment=str(uuid.uuid4()))
+    data = body.encode("ascii")
+    return f"#{_COMMENT}, crc32 {zlib.crc32(data)}\n".encode("ascii") + data

@@ -3,7 +3,9 @@
 The JVM changes it by writing a backup, deleting the file, and writing it anew. So a reader
 takes the backup when the file is missing, and looks again when the file is half written; where it
 stays so, the backup counts as well.
-lakedex replaces the file in one step, only if it is still the one that was read.
+lakedex replaces the file in one step, only if it is still the one that was read, and leaves a
+backup that says the same: a file that is damaged later is read, and written anew, from there. The
+JVM takes it away with its next change.
 """
 
 from __future__ import annotations
@@ -101,9 +103,42 @@ def update_properties(storage: Storage, changes: Mapping[str, str | None]) -> Ta
     props = with_checksum(props)
     config = TableConfig.from_properties(props, PROPERTIES_PATH)
     text = format_properties(props, comment=_comment())
-    storage.replace(PROPERTIES_PATH, text.encode("ascii"), if_version=version)
-    storage.delete(BACKUP_PATH)
+    data = text.encode("ascii")
+    storage.delete(BACKUP_PATH)  # first: a backup never says what the file said before
+    storage.replace(PROPERTIES_PATH, data, if_version=version)
+    keep_backup(storage, data)
     return config
+
+
+def keep_backup(storage: Storage, data: bytes) -> None:
+    """Leave a copy of the properties file that was just written."""
+    try:
+        storage.create(BACKUP_PATH, data)
+    except AlreadyExists:
+        # Somebody whose lock ran out was late, and with what nobody knows.
+        storage.delete(BACKUP_PATH)
+
+
+def properties_problem(storage: Storage) -> str | None:
+    """Why the properties file itself cannot be read, where a backup stands in for it."""
+    try:
+        _config_of(storage.read(PROPERTIES_PATH), PROPERTIES_PATH)
+    except FileMissing:
+        return f"{PROPERTIES_PATH} is missing, its backup is read"
+    except CorruptFile as error:
+        return f"{error}; its backup is read"
+    return None
+
+
+def restore_properties(storage: Storage) -> bool:
+    """Write a properties file that is damaged or missing anew by its backup; whether it was.
+
+    The caller holds the table's lock.
+    """
+    if properties_problem(storage) is None:
+        return False
+    _recover(storage)
+    return properties_problem(storage) is None
 
 
 def _list_own_partitions(props: dict[str, str]) -> None:

@@ -11,11 +11,12 @@ import lakedex
 from lakedex.index.windowed.state import WindowState, digest_of
 from lakedex.index.windowed.store import FOLDER, open_window
 from lakedex.storage.address import StorageAddress
+from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.write.verbs import TableWriter
 from tests.support.history import writer_of
 from tests.support.write_shapes import MOVES, Shape
 
-OWN_FILES = (".hoodie/lakedex.properties", FOLDER)
+OWN_FILES = (OWN_PROPERTIES_PATH, OWN_COPY_PATH, FOLDER)
 
 
 @contextmanager
@@ -32,7 +33,8 @@ def stranger(shape: Shape, path: str) -> Iterator[TableWriter]:
         options[MOVES[index]] = "true"
     yield writer_of(StorageAddress.of(path), options)
     # It wrote none of its own when all its rows were older than those of the table.
-    (Path(path) / OWN_FILES[0]).unlink(missing_ok=True)
+    for name in OWN_FILES[:2]:
+        (Path(path) / name).unlink(missing_ok=True)
     for name in OWN_FILES:
         if (hidden / name).exists():
             shutil.move(hidden / name, Path(path) / name)

@@ -14,8 +14,14 @@ import logging
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
 from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.services.verifying.timeline_files import read_completed
+from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.own_properties import (
+    own_properties_problem,
+    read_own_properties,
+    write_own_properties,
+)
 from lakedex.timeline import (
     Action,
     Instant,
@@ -28,6 +34,7 @@ from lakedex.timeline import (
 from lakedex.timeline.clean_plan import clean_metadata
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import LsmHistory
+from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
@@ -45,8 +52,8 @@ def mend_timeline(address: StorageAddress) -> bool:
     """Put right what can be; whether there was anything."""
     storage, patience = address.open(), TransactionOptions()
     with open_lock(storage, patience.lock) as lock:
+        is_mended = _mend_properties(storage)
         config = load_table_config(storage)
-        is_mended = False
         if config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
             try:
                 LsmHistory(storage, config.history_folder).files()
@@ -69,6 +76,17 @@ def mend_timeline(address: StorageAddress) -> bool:
             else:
                 roll_back(table, instant, drops_plan=True)
             is_mended = True
+    return is_mended
+
+
+def _mend_properties(storage: Storage) -> bool:
+    """Write the properties files anew that are damaged, by their copies; whether one was."""
+    is_mended = restore_properties(storage)
+    if is_mended:
+        _log.warning("%s is written anew by its backup", PROPERTIES_PATH)
+    if own_properties_problem(storage) is not None:
+        write_own_properties(storage, read_own_properties(storage))
+        is_mended = True
     return is_mended
 
 

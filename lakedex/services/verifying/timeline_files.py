@@ -1,4 +1,4 @@
-"""The files of a timeline: what readers cannot do without, and what tells of completed instants."""
+"""Properties and timeline: what readers cannot do without, and what tells of completed instants."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from contextlib import suppress
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.table import Snapshot
+from lakedex.table.own_properties import own_properties_problem
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, file_name, read_plan
 from lakedex.timeline.lsm_history import LsmHistory
+from lakedex.timeline.properties_file import properties_problem
 
 _LAYOUT_WITH_MANIFESTS = 2
 _KINDS = {
@@ -35,8 +37,11 @@ def check_timeline(snapshot: Snapshot) -> None:
 
 
 def unreadable_files(snapshot: Snapshot) -> Iterator[str]:
-    """Why files of completed instants, active or archived, cannot be read."""
+    """Why properties, and files of completed instants, active or archived, cannot be read."""
     timeline = snapshot.timeline
+    for problem in (properties_problem(snapshot.storage), own_properties_problem(snapshot.storage)):
+        if problem is not None:
+            yield problem
     for instant in timeline.completed():
         try:
             read_completed(timeline, instant)

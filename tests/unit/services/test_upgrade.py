@@ -82,7 +82,7 @@ def assert_new(path, before, name):
     assert len(opened.explain(f"uuid = '{key}'").files) == 1
     assert not (path / STATE_PATH).exists()
     left = [file.name for file in (path / ".hoodie").iterdir() if file.is_file()]
-    assert left == ["hoodie.properties"]
+    assert sorted(left) == ["hoodie.properties", "hoodie.properties.backup"]
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -80,7 +80,10 @@ def test_the_folders_are_there_and_the_settings_are_kept(tmp_path):
     create_table(storage, TableSpec("t", SCHEMA, "id", properties=options))
     assert sorted(snapshot(tmp_path / "t")) == [
         ".hoodie",
+        ".hoodie/.lakedex",
+        ".hoodie/.lakedex/lakedex.properties",
         ".hoodie/hoodie.properties",
+        ".hoodie/hoodie.properties.backup",
         ".hoodie/lakedex.properties",
         ".hoodie/timeline",
         ".hoodie/timeline/history",

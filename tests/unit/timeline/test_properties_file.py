@@ -68,8 +68,8 @@ def test_the_backup_of_a_file_that_stays_half_written_counts(storage, data):
     assert load_table_config(storage).name == "trips"
     update_properties(storage, {"a": "b"})
     assert load_table_config(storage).raw["a"] == "b"
-    assert not storage.exists(BACKUP_PATH)
-    storage.create(BACKUP_PATH, data)
+    assert storage.read(BACKUP_PATH) == storage.read(PROPERTIES_PATH)
+    storage.replace(BACKUP_PATH, data)
     storage.replace(PROPERTIES_PATH, data)
     with pytest.raises(CorruptFile):
         load_table_config(storage)
@@ -139,7 +139,7 @@ def test_a_change_undoes_a_crashed_one_first(storage):
     update_properties(storage, {"x": "1"})
     assert stored(storage)["x"] == "1"
     assert stored(storage)["some.unknown.key"] == "kept: yes"
-    assert not storage.exists(BACKUP_PATH)
+    assert storage.read(BACKUP_PATH) == storage.read(PROPERTIES_PATH)
 
 
 def test_a_change_that_would_break_the_table_changes_nothing(storage):
@@ -168,3 +168,21 @@ def test_the_loser_of_two_changes_is_told_and_changes_nothing(storage):
         update_properties(racing, {"x": "1"})
     assert stored(storage)["other"] == "writer"
     assert "x" not in stored(storage)
+
+
+def test_a_change_leaves_no_backup_that_says_something_else(storage):
+    class Late(LocalStorage):
+        """A store on which somebody whose lock ran out puts a backup of long ago."""
+
+        __slots__ = ()
+
+        def create(self, path, data, **how):
+            if path == BACKUP_PATH:
+                super().create(path, text(PROPS | {"long": "ago"}))
+            super().create(path, data, **how)
+
+    update_properties(storage, {"x": "1"})
+    assert storage.read(BACKUP_PATH) == storage.read(PROPERTIES_PATH)
+    update_properties(Late(storage.root), {"x": "2"})
+    assert stored(storage)["x"] == "2"
+    assert not storage.exists(BACKUP_PATH)

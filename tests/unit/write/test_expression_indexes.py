@@ -24,7 +24,7 @@ from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
-from lakedex.table.own_properties import read_own_properties
+from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.index_lab import IndexLab
@@ -283,9 +283,9 @@ def test_a_zone_stays_with_the_index_whoever_writes(tmp_path):
 def test_a_zone_that_nobody_told_is_asked_for(tmp_path):
     table = Days(tmp_path, days=1)
     table.index("day", "ts", **DAY)
-    properties = Path(table.path, ".hoodie/lakedex.properties")
-    lines = properties.read_text().splitlines(keepends=True)
-    properties.write_text("".join(line for line in lines if ZONE not in line))
+    storage = table.address.open()
+    kept = read_own_properties(storage)
+    write_own_properties(storage, {name: kept[name] for name in kept if ZONE not in name})
     before = files_of(table.path)
     with pytest.raises(IndexUnusable, match=ZONE):
         table.upsert(row(0, 2))

@@ -9,7 +9,7 @@ import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
-from lakedex.table.own_properties import OWN_PROPERTIES_PATH
+from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.table.spec import TableSpec
 from lakedex.write import metadata_plan
 from lakedex.write.row_source import ArrowRowSource
@@ -40,7 +40,8 @@ def test_a_small_write_makes_an_index_that_has_room_for_the_whole_table(
     plain = {"hoodie.metadata.enable": "false"}
     TableWriter(address, LocalEngine(2), plain).insert(rows(2000, 1))
     # As a table of Hudi, which keeps no write index, so that the next writer may choose it.
-    (tmp_path / "t" / OWN_PROPERTIES_PATH).unlink()
+    for name in (OWN_PROPERTIES_PATH, OWN_COPY_PATH):
+        (tmp_path / "t" / name).unlink()
     TableWriter(address, LocalEngine(2), RECORD_INDEX).upsert(rows(1, 2))
     table = lakedex.open(path)
     groups = table.snapshot.metadata.groups("record_index")

@@ -24,6 +24,7 @@ from lakedex.services.compaction import compact_table
 from lakedex.services.restoring import restore_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import TableSpec, create_table
+from lakedex.table.own_properties import OWN_COPY_PATH, OWN_PROPERTIES_PATH
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint
 from lakedex.write.row_source import ArrowRowSource
@@ -237,7 +238,8 @@ def test_a_table_that_others_wrote_gets_a_window_with_its_next_write(tmp_path):
     path = tmp_path / "t"
     writer = make(path)
     writer.insert(rows(*((f"k{day}", day, 1) for day in range(1, 6))))
-    (path / ".hoodie/lakedex.properties").unlink()
+    for name in (OWN_PROPERTIES_PATH, OWN_COPY_PATH):
+        (path / name).unlink()
     shutil.rmtree(path / FOLDER)
     options = {
         "hoodie.index.type": "RECORD_LEVEL_INDEX",
