@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.expr.points import key_points, points
-from lakedex.expr.tree import Expr, columns_of
+from lakedex.expr.tree import And, Column, Expr, In, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
 from lakedex.index.answer import (
     KEYS_LOCATED,
@@ -25,6 +25,8 @@ from lakedex.keys import RecordKeyFormat, escape_path_value
 
 MAX_KEYS = 200_000
 """More keys than this are no point lookup any more."""
+_MANY_KEYS = 1_000
+"""So many are not spelled before it is sure that they are looked up."""
 
 
 class RecordIndex:
@@ -40,11 +42,15 @@ class RecordIndex:
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Looking the keys up; a key is in one file group at most."""
         table = question.table
-        if table.is_live(name) and table.is_latest and _names_key(question):
+        fewest = _fewest_keys(question.predicate, _key_columns(table.read))
+        if fewest and table.is_live(name) and table.is_latest:
             # Without the check, which reads the timeline, and without spelling many keys.
-            least = lookup_seconds(table.metadata, PARTITION, 1)
+            least = lookup_seconds(table.metadata, PARTITION, fewest)
             if least > question.worth:
-                return Estimate(least, most_left=1)
+                return Estimate(least, most_left=fewest)
+            if fewest >= _MANY_KEYS:
+                seconds = locate_seconds(table, fewest)
+                return Estimate(seconds, most_left=fewest, once=check_seconds(table))
         keys = _usable_keys(name, question)
         if isinstance(keys, str):
             return keys
@@ -113,9 +119,20 @@ def record_keys(predicate: Expr, read: ReadContext) -> list[str] | str:
     return "a key value has no sure spelling" if keys is None else keys
 
 
-def _names_key(question: Question) -> bool:
-    fields = {RECORD_KEY, *question.table.read.config.record_key_fields}
-    return any(column.path[0] in fields for column in columns_of(question.predicate))
+def _key_columns(read: ReadContext) -> frozenset[str]:
+    return frozenset([RECORD_KEY, *read.config.record_key_fields])
+
+
+def _fewest_keys(predicate: Expr, columns: frozenset[str]) -> int:
+    """How many keys a predicate asks for at least, told from its lists; 0 if it names no key."""
+    match predicate:
+        case In(Column(path), values) if path[0] in columns:
+            return len(values)
+        case And(children):
+            named = [_fewest_keys(child, columns) for child in children]
+            return min((count for count in named if count), default=0)
+        case _:
+            return int(any(column.path[0] in columns for column in columns_of(predicate)))
 
 
 def _usable_keys(name: str, question: Question) -> list[str] | str:

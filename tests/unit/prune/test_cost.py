@@ -116,6 +116,19 @@ def test_what_is_not_worth_it_is_reported_with_its_estimate(many):
     assert snapshot.is_latest
 
 
+def test_many_keys_are_spelled_only_where_they_are_looked_up(many, monkeypatch):
+    keys = ", ".join(f"'k{n}'" for n in range(7, 3_000_000, 1_000))
+    assert planned(many, f"id IN ({keys})", None)[0] == 1
+    assert planned(many, f"id IN ({keys}) AND id = 'k7'", ARROW)[0] == 1
+
+    def spelled(*_):
+        raise AssertionError("the keys were spelled")
+
+    monkeypatch.setattr("lakedex.index.record_index.lookup.record_keys", spelled)
+    _, said = planned(many, f"id IN ({keys})", ARROW)
+    assert said["record_index"].startswith("not worth it: asking takes about")
+
+
 def test_a_sure_saving_is_worth_its_cost_and_an_unsure_one_a_tenth():
     slices = [file_slice() for _ in range(100)]
     scales = Scales(ARROW, slices)
