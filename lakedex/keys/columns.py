@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
+from lakedex.schema.field_paths import type_at, values_at
 
 
 def type_of(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
@@ -19,17 +20,11 @@ def type_of(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
     Raises:
         InvalidInput: there is no such column.
     """
-    if schema.get_field_index(name) >= 0:
-        return schema.field(name).type
-    first, *rest = name.split(".")
-    field = _child(schema, first)
-    for part in rest:
-        inside = field is not None and pa.types.is_struct(field.type)
-        field = _child(field.type, part) if field is not None and inside else None
-    if field is None or not rest:
+    found = type_at(name, schema)
+    if found is None:
         columns = ", ".join(schema.names[:20])
         raise InvalidInput(f"there is no {role} column {name!r}; the columns are {columns}")
-    return field.type
+    return found
 
 
 def values_of(rows: pa.Table, name: str, *, role: str) -> pa.Array:
@@ -39,10 +34,7 @@ def values_of(rows: pa.Table, name: str, *, role: str) -> pa.Array:
         InvalidInput: the rows have no such column.
     """
     type_of(rows.schema, name, role=role)
-    if rows.schema.get_field_index(name) >= 0:
-        return _whole(rows.column(name))
-    first, *rest = name.split(".")
-    return pc.struct_field(_whole(rows.column(first)), rest)
+    return _whole(values_at(name, rows))
 
 
 def with_values(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
@@ -70,8 +62,3 @@ def _with_child(struct: pa.StructArray, path: list[str], values: pa.Array) -> pa
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     plain = column.combine_chunks()
     return plain.dictionary_decode() if pa.types.is_dictionary(plain.type) else plain
-
-
-def _child(parent: pa.Schema | pa.StructType, name: str) -> pa.Field | None:
-    at = parent.get_field_index(name)
-    return parent.field(at) if at >= 0 else None

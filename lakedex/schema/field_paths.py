@@ -1,6 +1,6 @@
 """Columns, and fields within struct columns, by dotted paths such as `home.city`.
 
-Names of columns have no dots.
+Names of columns that lakedex makes have no dots; a column whose whole name is the path comes first.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ def type_at(path: str, schema: pa.Schema) -> pa.DataType | None:
         >>> type_at("home.zip", schema) is None
         True
     """
-    column, *fields = path.split(".")
-    if column not in schema.names:
-        return None
-    kind: pa.DataType = schema.field(column).type
-    for name in fields:
-        if not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
+    inside: pa.Schema | pa.DataType = schema
+    for name in _steps(path, schema):
+        is_open = isinstance(inside, pa.Schema) or pa.types.is_struct(inside)
+        if not is_open or inside.get_field_index(name) < 0:
             return None
-        kind = kind.field(name).type
-    return kind
+        inside = inside.field(name).type
+    return inside
 
 
-def values_at(path: str, rows: pa.Table) -> pa.ChunkedArray:
-    """The values of a column or field; null where a struct on the way is.
+def values_at(path: str, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
+    """The values of a column or field, chunked as the rows are; null where a struct on the way is.
 
     Example:
         >>> rows = pa.table({"home": [{"city": "oslo"}, None]})
         >>> values_at("home.city", rows).to_pylist()
         ['oslo', None]
     """
-    column, *fields = path.split(".")
+    column, *fields = _steps(path, rows.schema)
     return pc.struct_field(rows[column], fields) if fields else rows[column]
+
+
+def _steps(path: str, schema: pa.Schema) -> list[str]:
+    return [path] if schema.get_field_index(path) >= 0 else path.split(".")

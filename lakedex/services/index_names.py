@@ -120,8 +120,7 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
         InvalidInput: there is no such column.
     """
     known = StoredSchema.of(snapshot).columns
-    found = [each for each in known.names if each == asked]
-    found = found or [each for each in known.names if each.lower() == asked.lower()]
+    found = _meant(known.names, asked)
     table = snapshot.config.name
     if asked in META_COLUMNS:
         raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
@@ -138,19 +137,22 @@ def indexed_path(snapshot: Snapshot, asked: str) -> str:
     Raises:
         InvalidInput: there is no such column or field.
     """
-    known = StoredSchema.of(snapshot).columns
     column, *fields = asked.split(".")
-    spelled = [indexed_column(snapshot, column)]
-    kind: pa.DataType = known.field(spelled[0]).type
+    path = [indexed_column(snapshot, column)]
+    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(path[0]).type
     for name in fields:
-        inner = list(kind) if pa.types.is_struct(kind) else []
-        found = [each for each in inner if each.name == name]
-        found = found or [each for each in inner if each.name.lower() == name.lower()]
+        found = _meant([each.name for each in kind] if pa.types.is_struct(kind) else [], name)
         if len(found) != 1:
             raise InvalidInput(f"table {snapshot.config.name} has no field {asked!r} to index")
-        spelled.append(found[0].name)
-        kind = found[0].type
-    return ".".join(spelled)
+        path += found
+        kind = kind.field(found[0]).type
+    return ".".join(path)
+
+
+def _meant(names: Collection[str], asked: str) -> list[str]:
+    """The names that are meant: the very same, else those that differ in case only."""
+    same = [name for name in names if name == asked]
+    return same or [name for name in names if name.lower() == asked.lower()]
 
 
 def spellings(name: str) -> tuple[str, ...]:

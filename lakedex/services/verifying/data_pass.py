@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
@@ -30,6 +29,7 @@ from lakedex.format.logfile import (
     read_blocks,
 )
 from lakedex.format.parquet.checksums import check_pages
+from lakedex.schema.field_paths import type_at, values_at
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.progress import Progress
 from lakedex.services.verifying.report import ProblemKind
@@ -225,12 +225,4 @@ def _block_rows(block: LogBlock, names: list[str]) -> pa.RecordBatch:
 
 def _at_path(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     """A column, or a field inside a struct column by its dotted path; None if it is not there."""
-    names = [name] if name in rows.schema.names else name.split(".")
-    if names[0] not in rows.schema.names:
-        return None
-    values = rows.column(names[0])
-    for inner in names[1:]:
-        if not pa.types.is_struct(values.type) or values.type.get_field_index(inner) < 0:
-            return None
-        values = pc.struct_field(values, inner)
-    return values
+    return None if type_at(name, rows.schema) is None else values_at(name, rows)
