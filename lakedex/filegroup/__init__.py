@@ -10,6 +10,7 @@ from lakedex.filegroup.names import (
     parse_data_file,
 )
 from lakedex.filegroup.reading import read_slice, read_slices
+from lakedex.filegroup.slice_tuple import Amount, Slices
 from lakedex.filegroup.slices import (
     FileSlice,
     FileSliceId,
@@ -21,11 +22,13 @@ from lakedex.filegroup.slices import (
 __all__ = [
     "META_COLUMNS",
     "RECORD_KEY",
+    "Amount",
     "BaseFile",
     "FileSlice",
     "FileSliceId",
     "LogFile",
     "ReadContext",
+    "Slices",
     "Visibility",
     "all_versions",
     "base_file_name",

@@ -8,7 +8,7 @@ slices is never complemented: a slice can hold rows for a predicate and for its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakedex.expr.tree import Expr
-from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
+from lakedex.filegroup import FileSliceId, ReadContext, Slices
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable
@@ -26,8 +26,8 @@ Mask = npt.NDArray[np.bool_]
 
 NOT_LIVE = "it is not live: still being built, or dropped"
 NEWEST_ONLY = "it describes the newest snapshot only"
-KEYS_LOCATED = "keys_located"
-ALREADY_LOCATED = "not needed: the record index has told where the keys are"
+_LOCATED = "located_columns"
+ALREADY_LOCATED = "not needed: an index of single rows has told where such values are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class IndexedTable:
     timeline: Timeline
     metadata: MetadataTable
     definitions: Mapping[str, IndexDefinition]
-    slices: tuple[FileSlice, ...]
+    slices: Slices
     """All slices of the snapshot, pruned ones too."""
     is_latest: bool
     """Whether the snapshot is the newest one, which key and partition indexes describe."""
@@ -60,12 +60,9 @@ class IndexedTable:
         return sorted(name for name in known if name.startswith(prefix))
 
     @property
-    def slice_ids(self) -> frozenset[FileSliceId]:
+    def slice_ids(self) -> Set[FileSliceId]:
         """The file groups of the snapshot."""
-        if "slice_ids" not in self.kept:
-            self.kept["slice_ids"] = frozenset(file_slice.id for file_slice in self.slices)
-        found: frozenset[FileSliceId] = self.kept["slice_ids"]
-        return found
+        return self.slices.places.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +70,7 @@ class Question:
     """A predicate, bound and in normal form, over the slices that are still candidates."""
 
     predicate: Expr
-    slices: tuple[FileSlice, ...]
+    slices: Slices
     table: IndexedTable
     found: dict[str, Any] = field(default_factory=dict)
     """What an index read off the predicate and need not read again."""
@@ -84,19 +81,22 @@ class Question:
 
     def mask_of(self, groups: Collection[FileSliceId]) -> Mask:
         """Which of the slices are of these file groups."""
-        names = {each.file_id for each in groups}
-        found = [each.file_id in names and each.id in groups for each in self.slices]
-        return np.array(found, dtype=np.bool_)
+        return self.slices.mask_of(groups)
+
+    def locate(self, columns: Iterable[str]) -> None:
+        """Note that the slices left are those of rows with the values asked of these columns."""
+        self.found[_LOCATED] = self.located.union(columns)
 
     @property
-    def keys_are_located(self) -> bool:
-        """Whether an exact index has told already where the asked record keys are."""
-        return KEYS_LOCATED in self.found
+    def located(self) -> frozenset[str]:
+        """The columns about which an index of single rows has told all there is to tell."""
+        found: frozenset[str] = self.found.get(_LOCATED, frozenset())
+        return found
 
     @property
-    def partitions(self) -> list[str]:
+    def partitions(self) -> Sequence[str]:
         """The partition paths of the slices, each once."""
-        return list(dict.fromkeys(file_slice.partition for file_slice in self.slices))
+        return self.slices.partitions
 
 
 @dataclass(frozen=True, slots=True)

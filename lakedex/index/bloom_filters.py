@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.answer import ALREADY_LOCATED, Answer, IndexedTable, Mask, Question
 from lakedex.index.cost import Estimate, lookup_seconds
@@ -38,7 +38,7 @@ class BloomFilterIndex:
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """Reading the filter of every base file and testing every key against it."""
-        if question.keys_are_located:
+        if RECORD_KEY in question.located:
             return ALREADY_LOCATED
         keys = _usable_keys(question)
         if isinstance(keys, str):

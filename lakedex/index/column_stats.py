@@ -29,8 +29,7 @@ class ColumnStatsIndex:
         columns = _readable_columns(name, question)
         if isinstance(columns, str):
             return columns
-        keys = question.table.read.config.record_key_fields
-        if question.keys_are_located and all(column.name in keys for column in columns):
+        if question.located.issuperset(column.name for column in columns):
             return ALREADY_LOCATED
         return Estimate(sum(bounds_seconds(question, name, each.name) for each in columns))
 

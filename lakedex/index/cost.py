@@ -8,7 +8,6 @@ slower machine reads data files faster or slower too, so only the proportions ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakedex.filegroup import FileSlice
@@ -43,31 +42,6 @@ FIRST_S = _STATS_READ_S
 ROUND_TRIP_S = 20e-3
 """One request to an object store."""
 _REQUESTS_PER_GROUP = 2
-_COUNTED_SLICES = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """What is to be read of some slices; of very many it is told from a part of them."""
-
-    files: float
-    merged: float
-    """Slices with log files."""
-    stored: float
-    """Bytes."""
-
-    @classmethod
-    def of(cls, slices: Sequence[FileSlice]) -> Amount:
-        """Count the files of slices, and their bytes."""
-        stride = max(1, len(slices) // _COUNTED_SLICES)
-        seen = slices[::stride]
-        files = merged = stored = 0
-        for each in seen:
-            files += 1 + len(each.logs)
-            merged += bool(each.logs)
-            stored += each.size_bytes
-        share = len(slices) / max(1, len(seen))
-        return cls(files * share, merged * share, stored * share)
 
 
 @dataclass(frozen=True, slots=True)

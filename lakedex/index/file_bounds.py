@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import FileSlice, Slices
 from lakedex.index.answer import IndexedTable, Question
-from lakedex.index.cost import Amount, scan_seconds
+from lakedex.index.cost import scan_seconds
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
@@ -118,8 +118,8 @@ def _is_kept(table: IndexedTable, partition: str, column: str) -> bool:
 
 def positions(question: Question) -> _Ints:
     """Where the slices of the question stand among those of the table."""
-    places = {id(each): number for number, each in enumerate(question.table.slices)}
-    return np.array([places[id(each)] for each in question.slices], dtype=np.int64)
+    places = question.table.slices.places
+    return np.array([places[each.id] for each in question.slices], dtype=np.int64)
 
 
 def _merged_bounds(
@@ -128,7 +128,7 @@ def _merged_bounds(
     columns: tuple[str, ...],
     column_type: pa.DataType,
     notes: Notes,
-    slices: tuple[FileSlice, ...],
+    slices: Slices,
 ) -> ColumnBounds:
     files = slice_files(slices)
     bounds = _aligned(records, columns[0], column_type, notes, files)
@@ -145,7 +145,7 @@ def bounds_seconds(question: Question, partition: str, column: str) -> float:
     if _is_kept(table, partition, column):
         return len(question.slices) * _KEPT_SLICE_S
     slices = question.slices if _is_narrow(question) else table.slices
-    files = round(Amount.of(slices).files)
+    files = round(slices.amount.files)
     definition = table.definitions.get(partition)
     columns = len(definition.source_fields) if definition else 0
     share = len(slices) / max(1, len(table.slices)) / (columns or len(table.read.schema))

@@ -7,6 +7,8 @@ judged by it; the column stats of the single files say where a range is missing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,7 +69,7 @@ class PartitionStatsIndex:
         }
         keep = may_match(question.predicate, bounds, len(partitions), time_zone=table.time_zone)
         kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
-        mask = np.array([each.partition in kept for each in question.slices], dtype=np.bool_)
+        mask = question.slices.in_partitions(kept)
         names = ", ".join(column.name for column in columns)
         reason = f"ranges of {names} in {len(partitions)} partitions"
         return Answer(mask, np.ones(len(mask), dtype=np.bool_), reason)
@@ -83,7 +85,7 @@ def _readable_columns(question: Question) -> list[Column] | str:
 
 
 def _partition_bounds(
-    table: IndexedTable, name: str, column: Column, partitions: list[str]
+    table: IndexedTable, name: str, column: Column, partitions: Sequence[str]
 ) -> ColumnBounds:
     keys = pa.array([column_stats_prefix(column.name, path) for path in partitions], pa.string())
     records = table.metadata.lookup(name, keys)

@@ -8,12 +8,11 @@ promise which makes it safe to have indexes on small tables, and on tables that 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakedex.filegroup import FileSlice
-from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Amount, Estimate
+from lakedex.filegroup import Slices
+from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
 """The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
@@ -43,9 +42,9 @@ class Reader:
     is_remote: bool = False
     """Whether the files are on an object store."""
 
-    def seconds(self, slices: Sequence[FileSlice]) -> float:
+    def seconds(self, slices: Slices) -> float:
         """Reading these slices, the query itself left out."""
-        found = Amount.of(slices)
+        found = slices.amount
         request = _REQUESTS_PER_FILE * ROUND_TRIP_S / _AT_ONCE if self.is_remote else 0.0
         return (
             found.files * (self.file_s + request)
@@ -64,7 +63,7 @@ ANY_ENGINE = Reader("another engine", query_s=5.0, file_s=10e-3, byte_s=1 / 100e
 second for nothing."""
 
 
-def is_read_at_once(reader: Reader, slices: Sequence[FileSlice]) -> bool:
+def is_read_at_once(reader: Reader, slices: Slices) -> bool:
     """Whether reading all the slices takes less than asking any index about them."""
     return Scales(reader, slices).worth(slices) < FIRST_S
 
@@ -77,9 +76,7 @@ def weighs_cost() -> bool:
 class Scales:
     """Weighs the steps of one plan against each other and against the scan."""
 
-    def __init__(
-        self, reader: Reader, slices: Sequence[FileSlice], kept: dict[str, Any] | None = None
-    ) -> None:
+    def __init__(self, reader: Reader, slices: Slices, kept: dict[str, Any] | None = None) -> None:
         """Weigh for a reader.
 
         Args:
@@ -89,16 +86,15 @@ class Scales:
         """
         self._reader = reader
         self._kept = {} if kept is None else kept
-        self._told: list[tuple[Sequence[FileSlice], float]] = []
-        self._budget = _IN_VAIN * (reader.query_s + self._reading(slices))
+        self._budget = _IN_VAIN * (reader.query_s + reader.seconds(slices))
 
-    def worth(self, slices: Sequence[FileSlice]) -> float:
+    def worth(self, slices: Slices) -> float:
         """The most seconds that any index can be worth."""
-        return max(self._reading(slices), self._budget)
+        return max(self._reader.seconds(slices), self._budget)
 
-    def why_not(self, estimate: Estimate, slices: Sequence[FileSlice]) -> str | None:
+    def why_not(self, estimate: Estimate, slices: Slices) -> str | None:
         """None when the step is worth its cost, else the reason in words."""
-        reading = self._reading(slices)
+        reading = self._reader.seconds(slices)
         sure = self._sure_saving(estimate, slices, reading)
         shared = estimate.seconds - estimate.once * (1 - 1 / self._reader.asks_again)
         if shared <= max(sure, self._budget):
@@ -118,22 +114,13 @@ class Scales:
         self._kept[_MISSED] = missed
         return _IN_VAIN * missed >= estimate.once
 
-    def spent(self, seconds: float, before: Sequence[FileSlice], left: Sequence[FileSlice]) -> None:
+    def spent(self, seconds: float, before: Slices, left: Slices) -> None:
         """A step took so long and left these slices."""
-        saved = self._reading(before) - self._reading(left)
+        saved = self._reader.seconds(before) - self._reader.seconds(left)
         self._budget -= max(0.0, seconds - saved)
 
-    def _reading(self, slices: Sequence[FileSlice]) -> float:
-        """What reading slices takes; the same ones are asked about again and again."""
-        for known, seconds in self._told:
-            if known is slices:
-                return seconds
-        seconds = self._reader.seconds(slices)
-        self._told.append((slices, seconds))
-        return seconds
-
     @staticmethod
-    def _sure_saving(estimate: Estimate, slices: Sequence[FileSlice], reading: float) -> float:
+    def _sure_saving(estimate: Estimate, slices: Slices, reading: float) -> float:
         if estimate.most_left is None or not slices:
             return 0.0
         return reading * max(0.0, 1.0 - estimate.most_left / len(slices))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -17,7 +19,7 @@ _PARTITION_PATH = "_hoodie_partition_path"
 
 
 def prune_partitions(
-    snapshot: Snapshot, predicate: Expr, partitions: list[str], time_zone: str
+    snapshot: Snapshot, predicate: Expr, partitions: Sequence[str], time_zone: str
 ) -> Mask | str:
     """Which partitions may hold a match, or why their paths do not tell."""
     names = {*snapshot.config.partition_fields, _PARTITION_PATH}

@@ -18,7 +18,7 @@ import numpy as np
 
 from lakedex.errors import LakedexError
 from lakedex.expr.tree import Expr, Literal, Unknown
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import Slices
 from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
 from lakedex.index.registry import kinds_for
@@ -71,7 +71,7 @@ class _Plan:
         self._snapshot = snapshot
         self._predicate = predicate
         self._options = options
-        self._slices: tuple[FileSlice, ...] = snapshot.slices
+        self._slices: Slices = snapshot.slices
         self._steps: list[Step] = []
         self._decided_by_path = False
         self._found: dict[str, Any] = {}
@@ -91,7 +91,7 @@ class _Plan:
         return Report(
             predicate=text,
             total=len(total),
-            total_bytes=sum(file_slice.size_bytes for file_slice in total),
+            total_bytes=total.size_bytes,
             files=self._slices,
             steps=tuple(self._steps),
             listing=self._snapshot.listing.source,
@@ -160,14 +160,15 @@ class _Plan:
             scales.spent(expected, before, self._slices)
 
     def _by_partition(self, predicate: Expr) -> tuple[Mask, str] | str:
-        partitions = list(dict.fromkeys(each.partition for each in self._slices))
+        partitions = self._slices.partitions
         keep = prune_partitions(self._snapshot, predicate, partitions, self._options.time_zone)
         if isinstance(keep, str):
             return keep
         kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
         self._decided_by_path = is_decided(self._snapshot, predicate, list(kept))
-        mask = np.array([each.partition in kept for each in self._slices], dtype=np.bool_)
-        return mask, f"{len(kept)} of {len(partitions)} partitions may match"
+        return self._slices.in_partitions(
+            kept
+        ), f"{len(kept)} of {len(partitions)} partitions may match"
 
     def _step(
         self,
@@ -187,8 +188,8 @@ class _Plan:
             self._skip(name, kind, answer, seconds, expected)
             return
         mask, reason = answer
-        kept = tuple(each for each, keeps in zip(before, mask.tolist(), strict=True) if keeps)
-        saved = sum(each.size_bytes for each in before) - sum(each.size_bytes for each in kept)
+        kept = before if mask.all() else before.where(mask)
+        saved = before.size_bytes - kept.size_bytes
         self._slices = kept
         counts = len(before), len(kept)
         step = Step(name, kind, *counts, saved, seconds, reason, estimated_seconds=expected)

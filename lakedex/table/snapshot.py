@@ -12,7 +12,14 @@ from lakedex.config import TableConfig
 from lakedex.config.metadata_options import expression_zones
 from lakedex.errors import FileMissing, LakedexError
 from lakedex.expr.tree import Expr
-from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Visibility, latest_slices
+from lakedex.filegroup import (
+    FileSlice,
+    FileSliceId,
+    ReadContext,
+    Slices,
+    Visibility,
+    latest_slices,
+)
 from lakedex.index.answer import IndexedTable
 from lakedex.index.bitmap.definitions import bitmap_expressions
 from lakedex.index.builds import IndexBuild, active_builds
@@ -132,12 +139,12 @@ class Snapshot:
         return list_files(self.storage, self.metadata)
 
     @cached_property
-    def slices(self) -> tuple[FileSlice, ...]:
+    def slices(self) -> Slices:
         """The file slices that a full read reads, by partition and file id."""
         found: list[FileSlice] = []
         for partition in sorted(self.listing.files):
             found.extend(latest_slices(partition, self.listing.files[partition], self.visibility))
-        return tuple(found)
+        return Slices(found)
 
     @cached_property
     def visibility(self) -> Visibility:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakedex.engine import Engine
 from lakedex.expr.tree import Literal
-from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup import FileSlice, FileSliceId, Slices
 from lakedex.format.spill import Segment
 from lakedex.index.answer import IndexedTable, Question
 from lakedex.index.file_bounds import slice_bounds
@@ -104,7 +104,7 @@ def _boxes(
     """What the indexes tell of some groups by partition; nothing unless of all names."""
     table = snapshot.indexed_table()
     groups = [group for own in takers.values() for group in own]
-    slices = tuple(group.current for group in groups if group.current is not None)
+    slices = Slices(group.current for group in groups if group.current is not None)
     if table is None or not slices:
         return {}
     question = Question(Literal(value=True), slices, table)

@@ -155,8 +155,8 @@ def _by_range(
     if first is None:
         kept = _of_files(definition, expression, question, asks)
     else:
-        left = [each for each, keeps in zip(question.slices, first, strict=True) if keeps]
-        narrowed = replace(question, slices=tuple(left))
+        left = question.slices.where(first)
+        narrowed = replace(question, slices=left)
         reason += f" in {len(narrowed.partitions)} of {len(question.partitions)} partitions"
         kept = first.copy()
         finer = _of_files(definition, expression, narrowed, asks) if left else "none is left"

@@ -53,7 +53,7 @@ def partitions_left(
         bounds = {expression: bounds_of(ask.notes)}
         keep &= may_match(ask.predicate, bounds, len(partitions), time_zone=ask.zone)
     kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
-    return np.array([each.partition in kept for each in question.slices], dtype=np.bool_)
+    return question.slices.in_partitions(kept)
 
 
 def _is_worth_it(name: str, column: str, question: Question) -> bool:

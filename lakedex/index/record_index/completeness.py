@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, LakedexError
-from lakedex.filegroup import FileSlice, count_rows_of
+from lakedex.filegroup import Amount, FileSlice, count_rows_of
 from lakedex.index.answer import IndexedTable
-from lakedex.index.cost import Amount, count_seconds, lookup_seconds, round_trip_seconds
+from lakedex.index.cost import count_seconds, lookup_seconds, round_trip_seconds
 from lakedex.index.file_bounds import slice_files
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.group_merge import live_count

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
@@ -10,7 +12,6 @@ from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import And, Column, Expr, In, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSliceId, ReadContext
 from lakedex.index.answer import (
-    KEYS_LOCATED,
     NEWEST_ONLY,
     NOT_LIVE,
     Answer,
@@ -66,7 +67,7 @@ class RecordIndex:
         found = locate(table, pa.array(keys, pa.string()), question.partitions)
         if isinstance(found, str):
             return found
-        question.found[KEYS_LOCATED] = True
+        question.locate(_key_columns(table.read))
         hits = question.mask_of(found)
         reason = f"{len(keys)} keys asked, {len(found)} file groups hold them"
         return Answer(hits, np.ones(len(hits), dtype=np.bool_), reason)
@@ -77,7 +78,9 @@ def locate_seconds(table: IndexedTable, keys: int) -> float:
     return check_seconds(table) + lookup_seconds(table.metadata, PARTITION, keys)
 
 
-def locate(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> set[FileSliceId] | str:
+def locate(
+    table: IndexedTable, keys: pa.Array, partitions: Sequence[str]
+) -> set[FileSliceId] | str:
     """The file groups of the given record keys, or why the index cannot be trusted."""
     problem = why_incomplete(table)
     if problem is not None:
@@ -154,7 +157,7 @@ def key_format(config: TableConfig) -> RecordKeyFormat:
     return RecordKeyFormat(fields, names_fields=False if plain else None)
 
 
-def _entries(table: IndexedTable, keys: pa.Array, partitions: list[str]) -> pa.Table:
+def _entries(table: IndexedTable, keys: pa.Array, partitions: Sequence[str]) -> pa.Table:
     definition = table.definitions.get(PARTITION)
     if definition is None or not definition.is_partitioned:
         return table.metadata.lookup(PARTITION, keys)

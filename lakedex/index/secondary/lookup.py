@@ -112,6 +112,8 @@ class SecondaryIndex:
         reason += "" if named is None else " that the entries name"
         if rows.stale:
             reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
+        elif asked.starts is not None:
+            question.locate(asked.columns)
         return Answer(question.mask_of(found), ~question.mask_of(rows.stale), reason)
 
 

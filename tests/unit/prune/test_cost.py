@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import lakedex
 from lakedex.expr import bind_predicate, normalise, parse_predicate
+from lakedex.filegroup import Slices
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.index import registry
@@ -129,8 +130,20 @@ def test_many_keys_are_spelled_only_where_they_are_looked_up(many, monkeypatch):
     assert said["record_index"].startswith("not worth it: asking takes about")
 
 
+@pytest.mark.parametrize("column", ["s", "id"])
+def test_statistics_are_not_asked_about_values_whose_rows_were_found(many, column):
+    values = "('s7', 's9')" if column == "s" else "('k7', 'k9')"
+    count, said = planned(many, f"{column} IN {values}", None)
+    assert count == 2, said
+    assert said["column_stats"].startswith("not needed: an index of single rows has told")
+    # Another column may still tell the files apart.
+    count, said = planned(many, f"{column} IN {values} AND n < 8", None)
+    assert count == 1, said
+    assert said["column_stats"].startswith("+"), said
+
+
 def test_a_sure_saving_is_worth_its_cost_and_an_unsure_one_a_tenth():
-    slices = [file_slice() for _ in range(100)]
+    slices = Slices(file_slice() for _ in range(100))
     scales = Scales(ARROW, slices)
     reading = ARROW.seconds(slices)
     assert scales.why_not(Estimate(0.9 * reading, most_left=1), slices) is None
@@ -141,7 +154,7 @@ def test_a_sure_saving_is_worth_its_cost_and_an_unsure_one_a_tenth():
     # What was spent for nothing is gone, what paid for itself is not.
     scales.spent(0.5 * tenth, slices, slices)
     assert scales.why_not(Estimate(0.6 * tenth), slices) is not None
-    scales.spent(0.4 * tenth, slices, slices[:1])
+    scales.spent(0.4 * tenth, slices, Slices(slices[:1]))
     assert scales.why_not(Estimate(0.4 * tenth), slices) is None
 
 
@@ -149,7 +162,7 @@ def test_a_sure_saving_is_worth_its_cost_and_an_unsure_one_a_tenth():
     st.lists(st.floats(0, 0.1), max_size=12), st.integers(1, 400), st.sampled_from([ARROW, SPARK])
 )
 def test_indexes_that_leave_out_nothing_cost_a_tenth_at_most(costs, files, reader):
-    slices = [file_slice()] * files
+    slices = Slices([file_slice()] * files)
     scales = Scales(reader, slices)
     spent = 0.0
     for seconds in costs:
@@ -160,7 +173,7 @@ def test_indexes_that_leave_out_nothing_cost_a_tenth_at_most(costs, files, reade
 
 
 def test_what_is_done_once_is_done_when_many_questions_would_have_gained():
-    slices = [file_slice() for _ in range(100)]
+    slices = Slices(file_slice() for _ in range(100))
     kept: dict = {}
     reading = ARROW.seconds(slices)
     dear = Estimate(2 * reading, most_left=1, once=1.9 * reading)
@@ -170,9 +183,9 @@ def test_what_is_done_once_is_done_when_many_questions_would_have_gained():
 
 
 def test_large_files_are_worth_an_index_and_tiny_ones_are_not():
-    assert is_read_at_once(ARROW, [file_slice()] * 3)
-    assert not is_read_at_once(ARROW, [file_slice(50 << 20)] * 3)
-    assert not is_read_at_once(SPARK, [file_slice()] * 2)
+    assert is_read_at_once(ARROW, Slices([file_slice()] * 3))
+    assert not is_read_at_once(ARROW, Slices([file_slice(50 << 20)] * 3))
+    assert not is_read_at_once(SPARK, Slices([file_slice()] * 2))
 
 
 @dataclass
