@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from lakedex.errors import CorruptFile, UnsupportedFeature
+from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.schema.avro_nodes import (
     NO_DEFAULT,
     AvroArray,
@@ -99,6 +100,19 @@ def parse_avro_record(text: str, *, path: str = "<schema>") -> AvroRecord:
         >>> parse_avro_record('{"type":"record","name":"r","fields":[]}').full_name
         'r'
     """
+    try:
+        return _kept_record(text)
+    except LakedexError:
+        return _record(text, path)  # fails again, and names the file
+
+
+@lru_cache(maxsize=64)
+def _kept_record(text: str) -> AvroRecord:
+    """The same few texts stand in all files of a table."""
+    return _record(text, "")
+
+
+def _record(text: str, path: str) -> AvroRecord:
     node = parse_avro_schema(text, path=path)
     if not isinstance(node, AvroRecord):
         raise CorruptFile(path, 0, expected="an Avro record schema", actual=type(node).__name__)

@@ -94,6 +94,13 @@ class CellGroup:
             ends[last] = self.end
         return _gather(self.data, self._key_ends(starts) + len(KEY_SUFFIX), ends - 1)
 
+    def value(self, row: int) -> bytes:
+        """The value of one cell."""
+        start = int(self.starts[row])
+        end = int(self.starts[row + 1]) if row + 1 < len(self) else self.end
+        content = int.from_bytes(self.data[start + 8 : start + CONTENT_START], "big")
+        return bytes(self.data[start + CONTENT_START + content + len(KEY_SUFFIX) : end - 1])
+
     def _key_ends(self, starts: Ints) -> Ints:
         """Where the contents of the keys end, of the cells at `starts`."""
         ends: Ints

@@ -17,6 +17,7 @@ from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
 from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
 from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
+from lakedex.format.hfile.few_keys import MOST_KEYS, FewKeys
 from lakedex.format.hfile.words import Ints, key_column, sorted_once
 from lakedex.schema.flat_columns import flat
 
@@ -25,15 +26,20 @@ KeyRange = tuple[bytes, bytes | None]
 """From a key up to, but without, another one; None stands for no end."""
 
 
+def key_lookup(keys: pa.Array | pa.ChunkedArray) -> KeyLookup | FewKeys:
+    """How keys, which must be binary or string, are looked up best."""
+    if keys.type not in _KEY_TYPES:
+        raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
+    binary = flat(keys).cast(pa.binary())
+    return FewKeys(binary.to_pylist()) if len(binary) <= MOST_KEYS else KeyLookup(binary)
+
+
 class KeyLookup:
     """Keys to look up, in any order, with repetitions and nulls (which are never found)."""
 
-    def __init__(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Take the keys, which must be binary or string."""
-        if keys.type not in _KEY_TYPES:
-            raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
-        array = flat(keys)
-        self._keys = array.cast(pa.binary())
+    def __init__(self, array: pa.BinaryArray) -> None:
+        """Take the keys."""
+        self._keys = array
         self._row_of = np.arange(len(array))
         if array.null_count:
             self._row_of = np.flatnonzero(pc.is_valid(array).to_numpy(zero_copy_only=False))
@@ -61,10 +67,6 @@ class KeyLookup:
         if len(tied):
             homes[tied] = index.keys.upper_bound(self._sorted.take(tied)) - 1
         return homes
-
-    def touched(self, index: BlockIndex) -> Ints:
-        """The rows of the index that may hold one of the keys, ascending."""
-        return touched_rows(self.homes(index))
 
     def find(self, homes: Ints, groups: Iterator[CellGroup]) -> Cells:
         """The cells of the keys that are found, by ascending `query`.

@@ -45,9 +45,9 @@ from lakedex.format.hfile.file_info import (
     decode_file_info,
 )
 from lakedex.format.hfile.lookup import (
-    KeyLookup,
     KeyRange,
     RangeLookup,
+    key_lookup,
     prefix_ranges,
     touched_rows,
 )
@@ -153,8 +153,8 @@ class HFileReader:
 
         Keys may come in any order and repeat; `query` says which of them a cell answers.
         """
-        wanted = KeyLookup(keys)
-        index = self._leaf_index(wanted.touched)
+        wanted = key_lookup(keys)
+        index = self._leaf_index(lambda each: touched_rows(wanted.homes(each)))
         homes = wanted.homes(index)
         return wanted.find(homes, self._blocks.groups(index, touched_rows(homes)))
 

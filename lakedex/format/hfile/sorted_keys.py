@@ -49,6 +49,15 @@ class SortedKeys:
         """For each query, how many keys are smaller or equal."""
         return self._bound(queries, highest_counted=0)
 
+    def count_up_to(self, key: bytes) -> int:
+        """How many keys are smaller than one, or equal to it."""
+        return bisect_right(range(len(self)), key, key=self._key)
+
+    def row_of(self, key: bytes) -> int:
+        """The row of one key (the first of several), or -1."""
+        row = bisect_left(range(len(self)), key, key=self._key)
+        return row if row < len(self) and self._key(row) == key else -1
+
     def candidates(self, queries: KeyColumn) -> Ints:
         """For each query, the only row whose key may equal it (the first of several), or -1."""
         low, high = self._narrow(queries)

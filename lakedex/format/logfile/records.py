@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +40,7 @@ def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) 
 
     Of `columns` those are read that the block has: older blocks may know fewer.
     """
-    schema = _parsed_schema(block.schema_text, block.path)
+    schema = parse_avro_record(block.schema_text, path=block.path)
     data, bounds = _records_of(block)
     return decode_records(
         schema,
@@ -66,7 +65,7 @@ def decode_avro_blocks(
     """
     if len({block.schema_text for block in blocks}) != 1:
         raise InvalidInput("blocks that are decoded together have one schema")
-    schema = _parsed_schema(blocks[0].schema_text, blocks[0].path)
+    schema = parse_avro_record(blocks[0].schema_text, path=blocks[0].path)
     found = _records_of_many(blocks)
     try:
         return decode_records(schema, *found, columns=_known(schema, columns), path=blocks[0].path)
@@ -87,7 +86,7 @@ def decode_matching(
     Returns:
         The records, and their numbers among the records of all blocks.
     """
-    schema = _parsed_schema(blocks[0].schema_text, blocks[0].path)
+    schema = parse_avro_record(blocks[0].schema_text, path=blocks[0].path)
     path = blocks[0].path
     data, starts, ends = _records_of_many(blocks)
     try:
@@ -197,16 +196,3 @@ def check_kind(block: LogBlock, *kinds: BlockKind) -> None:
     if block.kind not in kinds:
         names = " or ".join(kind.name for kind in kinds)
         raise InvalidInput(f"{block.path} at {block.offset}: not {names}, but {block.kind.name}")
-
-
-def _parsed_schema(text: str, path: str) -> AvroRecord:
-    try:
-        return _kept_schema(text)
-    except LakedexError:
-        return parse_avro_record(text, path=path)  # fails again, and names the file
-
-
-@lru_cache(maxsize=64)
-def _kept_schema(text: str) -> AvroRecord:
-    """The same few texts stand in all log files of a table."""
-    return parse_avro_record(text)

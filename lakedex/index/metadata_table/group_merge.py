@@ -19,7 +19,6 @@ from lakedex.format.hfile import HFileReader
 from lakedex.index.metadata_table.group_reader import (
     GroupReader,
     Selection,
-    parsed_schema,
     record_schema,
 )
 from lakedex.index.metadata_table.merging import merge_batches
@@ -34,7 +33,7 @@ from lakedex.index.metadata_table.sorted_runs import (
     merge_sorted,
     newest_of,
 )
-from lakedex.schema import project
+from lakedex.schema import parse_avro_record, project
 
 MERGE_BYTES = 16 << 20
 """How much of the base file, and how much of all log files, is in memory at a time."""
@@ -147,7 +146,7 @@ def _current(
     partition: MetadataPartition, values: pa.Array, schema_text: str, path: str
 ) -> pa.Array:
     """Encoded records in the newest schema; null for an empty one, which is a deleted key."""
-    record = parsed_schema(schema_text, path)
+    record = parse_avro_record(schema_text, path=path)
     empty = pc.equal(pc.binary_length(values), 0)
     kept = values.cast(pa.large_binary())
     if record != METADATA_RECORD:

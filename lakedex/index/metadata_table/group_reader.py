@@ -232,7 +232,7 @@ def decode_cells(found: list[RawCells], schema: pa.Schema) -> list[CellBatch]:
     for text, numbers in by_schema.items():
         path = found[numbers[0]].path
         values = pa.concat_arrays([found[number].values for number in numbers])
-        record = parsed_schema(text, path)
+        record = parse_avro_record(text, path=path)
         known = {field.name for field in record.fields}
         wanted = [name for name in schema.names if name in known]
         decoded = decode_distinct(record, values, columns=wanted, path=path)
@@ -273,12 +273,6 @@ def _relaxed(data_type: pa.DataType) -> pa.DataType:
     if pa.types.is_list(data_type):
         return pa.list_(_relaxed(data_type.value_type))
     return data_type
-
-
-@lru_cache(maxsize=64)
-def parsed_schema(text: str, path: str) -> AvroRecord:
-    """A parsed record schema; the same few texts stand in all files of a table."""
-    return parse_avro_record(text, path=path)
 
 
 def _as_text(keys: pa.Array, path: str) -> pa.Array:

@@ -125,5 +125,5 @@ def test_blocks_whose_keys_differ_in_length_are_walked():
         pa.array(stored), pa.array([b"v"] * 80), options=HFileOptions(block_size=200)
     )
     assert HFileReader(MemorySource(data)).scan().keys.to_pylist() == stored
-    assert KeyLookup(pa.array(stored))._matrix is None
+    assert KeyLookup(pa.array(stored, pa.binary()))._matrix is None
     assert len(answers(HFileReader(MemorySource(data)), stored)) == 80

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
+from lakedex.format.hfile.few_keys import MOST_KEYS
 from lakedex.format.hfile.walk import KEY_SUFFIX
 from lakedex.storage.source import MemorySource
 
@@ -57,11 +58,19 @@ def test_lookup_agrees_with_a_dictionary(content, options, others, random):
     # traps: B31 keys to look up in any order
     asked = [*content, *others, *others]
     random.shuffle(asked)
-    cells = reader_of(content, options).lookup(pa.array(asked, pa.binary()))
+    reader = reader_of(content, options)
+    cells = reader.lookup(pa.array(asked, pa.binary()))
     found = [number for number, key in enumerate(asked) if key in content]
     assert cells.query.tolist() == found
     assert cells.keys.to_pylist() == [asked[number] for number in found]
     assert cells.values.to_pylist() == [content[asked[number]] for number in found]
+    # A few keys are looked up in another way than many.
+    few, many = asked[:MOST_KEYS], (asked or [b""]) * (MOST_KEYS + 1)
+    for some in (few, many):
+        found = [number for number, key in enumerate(some) if key in content]
+        cells = reader.lookup(pa.array(some, pa.binary()))
+        assert cells.query.tolist() == found
+        assert cells.values.to_pylist() == [content[some[number]] for number in found]
 
 
 @given(CONTENT, OPTIONS, st.lists(KEYS, max_size=6))
