@@ -21,6 +21,7 @@ _UNITS = ("s", "ms", "us", "ns")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DECIMAL = pa.decimal256(76, 38)
 _INT64 = np.iinfo(np.int64)
+_ZERO = pa.scalar(0.0)
 
 
 class Form(Enum):
@@ -165,8 +166,8 @@ def _trusted_floats(low: pa.Array, high: pa.Array, no_nan: np.ndarray | None) ->
     Others may be those of a row group with a NaN.
     """
     told = np.zeros(len(low), np.bool_) if no_nan is None else no_nan
-    above = pc.fill_null(pc.greater(low, 0.0), fill_value=False)
-    below = pc.fill_null(pc.less(high, 0.0), fill_value=False)
+    above = pc.fill_null(pc.greater(low, _ZERO), fill_value=False)
+    below = pc.fill_null(pc.less(high, _ZERO), fill_value=False)
     nan = [pc.fill_null(pc.is_nan(side), fill_value=False) for side in (low, high)]
     trusted = pc.and_not(pc.or_(pc.or_(above, below), pa.array(told)), pc.or_(*nan))
     keep = trusted.to_numpy(zero_copy_only=False)

@@ -40,7 +40,15 @@ class Ask:
 
 
 def asks_of(name: str, expression: Expr, question: Question) -> list[Ask]:
-    """All that is asked of an index of ranges."""
+    """All that is asked of an index of ranges; found out once."""
+    place = f"asked of {name}"
+    if place not in question.found:
+        question.found[place] = _find_asks(name, expression, question)
+    found: list[Ask] = question.found[place]
+    return found
+
+
+def _find_asks(name: str, expression: Expr, question: Question) -> list[Ask]:
     table = question.table
     is_zoned = depends_on_zone(expression)
     found = []

@@ -94,7 +94,11 @@ def _indexed(name: str, question: Question) -> tuple[IndexDefinition, Expr] | st
         return "it has no definition"
     if not table.is_live(name):
         return NOT_LIVE
-    expression = indexed_expression(definition, table.read.schema, table.time_zone)
+    place = f"expression of {name} in {table.time_zone}"
+    if place not in table.kept:
+        bound = indexed_expression(definition, table.read.schema, table.time_zone)
+        table.kept[place] = bound
+    expression: Expr | str = table.kept[place]
     if isinstance(expression, str):
         return expression
     if definition.is_own and table.read.history is not None and is_of_fields(expression):

@@ -40,9 +40,9 @@ def partitions_left(
 ) -> Mask | None:
     """The slices whose partitions may match; None where the partitions are not worth asking."""
     name, column = definition.name, definition.source_fields[0]
-    if definition.is_own or not _is_null_of_null(expression):
+    if definition.is_own or not _is_worth_it(name, column, question):
         return None
-    if not _is_worth_it(name, column, question):
+    if not _is_null_of_null(expression):
         return None
     partitions = question.partitions
     keys = pa.array([name_id(column) + partition_end(path) for path in partitions], pa.string())

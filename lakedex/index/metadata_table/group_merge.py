@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from lakedex.format.avro import METADATA_RECORD, decode_distinct, encode_distinct, encode_records
 from lakedex.format.hfile import HFileReader
 from lakedex.index.metadata_table.group_reader import (
+    NO_BYTES,
     GroupReader,
     Selection,
     record_schema,
@@ -138,7 +139,7 @@ def _marks(keys: pa.Array, values: pa.Array | None) -> pa.Array:
     nothing = pa.nulls(len(keys), pa.large_binary())
     if values is None:
         return nothing
-    is_gone = pc.equal(pc.binary_length(values), 0)
+    is_gone = pc.equal(pc.binary_length(values), NO_BYTES)
     return pc.if_else(is_gone, nothing, pa.scalar(b"", pa.large_binary()))
 
 
@@ -147,7 +148,7 @@ def _current(
 ) -> pa.Array:
     """Encoded records in the newest schema; null for an empty one, which is a deleted key."""
     record = parse_avro_record(schema_text, path=path)
-    empty = pc.equal(pc.binary_length(values), 0)
+    empty = pc.equal(pc.binary_length(values), NO_BYTES)
     kept = values.cast(pa.large_binary())
     if record != METADATA_RECORD:
         schema = record_schema(partition)

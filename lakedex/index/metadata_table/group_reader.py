@@ -32,6 +32,8 @@ from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
 from lakedex.storage import Storage
 
+NO_BYTES = pa.scalar(0, pa.int32())
+"""The length of the value of a deleted key. A bare 0 would have its type guessed each time."""
 _KEPT_BYTES = 16 << 20
 """So much of the log blocks is kept; what goes beyond is read again for each selection."""
 
@@ -212,7 +214,7 @@ def _split(cells: Cells, path: str, schema_text: str) -> list[RawCells]:
     if len(cells.keys) == 0:
         return []
     keys = _as_text(cells.keys, path)
-    emptied = pc.equal(pc.binary_length(cells.values), 0)
+    emptied = pc.equal(pc.binary_length(cells.values), NO_BYTES)
     if not pc.any(emptied).as_py():
         return [RawCells(keys, cells.values, path, schema_text)]
     present = pc.invert(emptied)

@@ -12,7 +12,8 @@ from lakedex.filegroup import FileSliceId
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.keys import file_ids
 
-_FEW_ENTRIES = 10_000
+_FEW_ENTRIES = 1_000
+"""Of so few entries grouping them would take longer than to look at each place."""
 _RAW_FILE_ID = 1
 """The `fileIdEncoding` of file ids that are no UUIDs and are stored as text."""
 
@@ -31,9 +32,9 @@ def distinct_locations(records: pa.Table) -> set[FileSliceId]:
     """The file groups that record-index entries point to, each once."""
     payload = records[RECORD_INDEX_PAYLOAD].combine_chunks()
     places = pa.table({name: pc.struct_field(payload, name) for name in PLACE_FIELDS})
-    # Of a few entries nearly all the time would go into waking threads.
-    use_threads = places.num_rows > _FEW_ENTRIES
-    distinct = places.group_by(list(PLACE_FIELDS), use_threads=use_threads).aggregate([])
+    distinct = places
+    if places.num_rows > _FEW_ENTRIES:
+        distinct = places.group_by(list(PLACE_FIELDS)).aggregate([])
     encoding = distinct["fileIdEncoding"].to_pylist()
     named = file_ids(*(_numbers(distinct[name]) for name in PLACE_FIELDS[1:4]))
     raw = distinct["fileId"].to_pylist()

@@ -86,7 +86,7 @@ def locate(
     if problem is not None:
         return problem
     found = distinct_locations(_entries(table, keys, partitions))
-    strays = found - table.slice_ids
+    strays = [each for each in found if each not in table.slice_ids]
     if strays:
         stray = min(strays)
         return f"an entry points to file group {stray.file_id}, which the snapshot does not have"
