@@ -168,8 +168,7 @@ def _aligned(
     """The records in the order of the files; files without a record are unknown."""
     wanted = pc.binary_join_element_wise(name_id(column), files.key_tails, "")
     place = pc.index_in(wanted, value_set=records["key"].combine_chunks())
-    stats = records[STATS_PAYLOAD].combine_chunks().take(place)
-    values = stat_values(stats, column_type)
+    values = stat_values(records[STATS_PAYLOAD].combine_chunks(), column_type).take(place)
     known = place.is_valid()
     if notes is not None:
         wanted_notes = pa.array(sorted(note for note in notes if note), pa.string())

@@ -90,7 +90,7 @@ def _partition_bounds(
     keys = pa.array([column_stats_prefix(column.name, path) for path in partitions], pa.string())
     records = table.metadata.lookup(name, keys)
     place = pc.index_in(keys, value_set=records["key"].combine_chunks())
-    values = stat_values(records[STATS_PAYLOAD].combine_chunks().take(place), column.type)
+    values = stat_values(records[STATS_PAYLOAD].combine_chunks(), column.type).take(place)
     # Files from before the column was added are not counted although their rows are null, so
     # the counts only tell that every value is null, never that none is.
     all_null = (values.value_count > 0) & (values.null_count == values.value_count)

@@ -46,6 +46,28 @@ class StatValues:
     notes: pa.Array
     """What is noted beside the bounds, null for nothing."""
 
+    def take(self, places: pa.Array) -> StatValues:
+        """The values at some places; at one that is null nothing is known.
+
+        Records have some forty columns, so they are put in another order only after what counts
+        was taken out of them.
+        """
+        known = places.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(known)
+        chosen = places.drop_null().to_numpy()
+        counts = np.full((2, len(places)), -1, dtype=np.int64)
+        counts[:, rows] = self.null_count[chosen], self.value_count[chosen]
+        no_nan = np.zeros(len(places), dtype=np.bool_)
+        no_nan[rows] = self.no_nan[chosen]
+        return StatValues(
+            self.minimum.take(places),
+            self.maximum.take(places),
+            counts[0],
+            counts[1],
+            no_nan,
+            self.notes.take(places),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Source:

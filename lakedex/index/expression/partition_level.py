@@ -80,7 +80,7 @@ def _is_null_of_null(expression: Expr) -> bool:
 
 def _bounds(records: pa.Table, keys: pa.Array, kind: pa.DataType, notes: Notes) -> ColumnBounds:
     place = pc.index_in(keys, value_set=records["key"].combine_chunks())
-    values = stat_values(records[STATS_PAYLOAD].combine_chunks().take(place), kind)
+    values = stat_values(records[STATS_PAYLOAD].combine_chunks(), kind).take(place)
     known = place.is_valid().to_numpy(zero_copy_only=False)
     if notes is not None:
         told = pc.is_in(values.notes, value_set=pa.array([n for n in notes if n], pa.string()))

@@ -58,6 +58,8 @@ class Selection:
 
     def chosen(self, keys: pa.Array) -> pa.Array:
         """Those of the given keys that the selection names."""
+        if not len(keys):
+            return keys
         if self.keys is not None:
             return keys.filter(pc.is_in(keys, value_set=self.keys))
         if self.prefixes is not None:
