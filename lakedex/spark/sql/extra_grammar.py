@@ -141,14 +141,15 @@ class _Reader:
         begin = self._at
         last = self._closing()
         content = self._text[first.start : last.start]
-        computes = not _are_names(self._tokens[begin : self._at])
+        within = self._tokens[begin : self._at]
+        computes = not _are_names(within)
         self._need(")")
         is_bare = self._token.keyword == "("
         if first is last or not (computes or is_bare):
             raise complaint(self._text, first.start, "columns of an index are expected")
         settings = self._options() if self._took("OPTIONS") or is_bare else {}
         self._end()
-        columns = () if computes else tuple(each.strip(" `") for each in content.split(","))
+        columns = () if computes else _joined_names(within)
         expression = " " * first.start + content if computes else ""
         if computes and not is_expression(content):
             # What could be a name, such as n-1, shows by its parentheses that it is none.
@@ -326,6 +327,17 @@ def _are_names(tokens: list[Token]) -> bool:
     names = [token.kind in (Kind.WORD, Kind.NAME) for token in tokens]
     joined = all(token.keyword in (".", ",") for token in tokens[1::2])
     return all(names[::2]) and joined and len(tokens) % 2 == 1
+
+
+def _joined_names(tokens: list[Token]) -> tuple[str, ...]:
+    """Names of columns, and of fields by their paths, between commas."""
+    found = [""]
+    for token in tokens:
+        if token.keyword == ",":
+            found.append("")
+        else:
+            found[-1] += token.value
+    return tuple(found)
 
 
 def _spelled(name: str) -> str:

@@ -13,6 +13,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_estimating import estimate_index
+from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import SCHEMA, Trips
 
 HOME = pa.struct(
@@ -86,3 +87,21 @@ def test_writes_keep_the_entries_of_fields(trips):
     refresh_index(trips.writer, "day")
     trips.assert_whole()
     assert trips.found("home.town = 'y'") == ["k1"]
+
+
+def test_a_struct_may_grow_beside_an_indexed_field_which_stays(trips):
+    wider = pa.struct([*HOME, pa.field("floor", pa.int32())])
+    home = {"Town": "z", "zip": 5, "moved": None, "floor": 3}
+    row = ("k5", 1, "eve", "rio", home)
+
+    def written_as(dtype: pa.DataType) -> None:
+        schema = SCHEMA.append(pa.field("home", dtype))
+        arrays = [pa.array([value], f.type) for value, f in zip(row, schema, strict=True)]
+        trips.writer.upsert(ArrowRowSource(pa.table(arrays, schema=schema)))
+
+    written_as(wider)
+    trips.assert_whole()
+    assert trips.found("home.town = 'z'") == ["k5"]
+    assert trips.found("home.floor = 3") == ["k5"]
+    with pytest.raises(InvalidInput, match=r"'home.zip' of type int32 would become int64"):
+        written_as(pa.struct([*wider][:1] + [pa.field("zip", pa.int64())] + [*wider][2:]))
