@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -24,8 +25,16 @@ BEFORE = dt.date(1969, 1, 1)
 
 @pytest.fixture(params=["cow", "mor"])
 def trips(request, tmp_path):
+    made = _without_indexes(tmp_path / "t", request.param)
+    made.index("home.town", "town")
+    made.index("HOME.moved.Day", "day")
+    create_index(made.writer, "both", ["home.zip", "rider"])
+    return made
+
+
+def _without_indexes(path: Path, kind: str) -> Trips:
     """A file for each city; a home, none, and one that has no town."""
-    made = Trips(tmp_path / "t", request.param, schema=SCHEMA.append(pa.field("home", HOME)))
+    made = Trips(path, kind, schema=SCHEMA.append(pa.field("home", HOME)))
     made.writer.upsert(
         made.rows(
             ("k1", 1, "ann", "oslo", {"Town": "x", "zip": 1, "moved": None}),
@@ -33,9 +42,6 @@ def trips(request, tmp_path):
             ("k3", 1, "bob", "lima", {"Town": None, "zip": 3, "moved": {"day": BEFORE}}),
         )
     )
-    made.index("home.town", "town")
-    made.index("HOME.moved.Day", "day")
-    create_index(made.writer, "both", ["home.zip", "rider"])
     return made
 
 
@@ -105,3 +111,17 @@ def test_a_struct_may_grow_beside_an_indexed_field_which_stays(trips):
     assert trips.found("home.floor = 3") == ["k5"]
     with pytest.raises(InvalidInput, match=r"'home.zip' of type int32 would become int64"):
         written_as(pa.struct([*wider][:1] + [pa.field("zip", pa.int64())] + [*wider][2:]))
+
+
+def test_what_an_index_on_a_field_would_bring(tmp_path):
+    trips = _without_indexes(tmp_path / "t", "mor")
+    for predicate, assumed, left in [
+        ("home.town = 'x'", "home.Town", 1),
+        ("home.town is null", "home.Town", 2),
+        ("home.zip = 3 and rider = 'bob'", "home.zip, rider", 1),
+        ("home.zip = 3 and rider = 'ann'", "home.zip, rider", 0),
+    ]:
+        assert trips.table().explain(predicate, assuming=[assumed]).expected == left, predicate
+    for wrong in ("home.nope", "home.moved", "home"):
+        with pytest.raises(InvalidInput, match=wrong):
+            trips.table().explain("rider = 'ann'", assuming=[wrong])
