@@ -49,6 +49,7 @@ _FILES_A_GROUP = 2
 _FILE_SECONDS = 0.005
 """What a small file takes to be safely on a disk, besides the way to its storage."""
 
+
 @dataclass(frozen=True, slots=True)
 class IndexEstimate:
     """An index that does not exist yet."""

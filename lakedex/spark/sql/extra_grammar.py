@@ -323,7 +323,7 @@ class _Reader:
 
 
 def _are_names(tokens: list[Token]) -> bool:
-    """Whether tokens are names of columns and fields alone: what is between two names joins them."""
+    """Whether tokens are names of columns and fields alone: dots and commas are between them."""
     names = [token.kind in (Kind.WORD, Kind.NAME) for token in tokens]
     joined = all(token.keyword in (".", ",") for token in tokens[1::2])
     return all(names[::2]) and joined and len(tokens) % 2 == 1

@@ -26,7 +26,7 @@ from lakedex.write import operation as kinds
 
 
 def insert(context: Context, statement: Statement) -> Prepared | None:
-    """INSERT, which to newer Sparks REPLACE WHERE is a form of; None where the table is not ours."""
+    """INSERT, of which REPLACE WHERE is a form on newer Sparks; None if the table is not ours."""
     plan = statement.plan
     criterion = inserting.replace_criterion(plan)
     if criterion is None or kind(criterion) != "InsertReplaceWhere":
