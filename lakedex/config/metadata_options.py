@@ -128,7 +128,7 @@ def resolve_metadata(
     wanted = _partitions(config, settings, given, scope) if enabled else set()
     if scope is RecordIndexScope.PARTITIONED and not config.is_partitioned:
         raise InvalidInput(f"table {config.name} has no partitions for {index.value} to go by")
-    counts = _record_index_counts(settings, scope)
+    counts = record_index_bounds(settings, scope)
     return MetadataOptions(
         partitions=tuple(sorted(wanted | existing)),
         record_index=scope,
@@ -145,6 +145,23 @@ def resolve_metadata(
         expression_zones=expression_zones(settings),
         session_zone=options.EXPRESSION_TIME_ZONE.text(settings),
     )
+
+
+def record_index_bounds(
+    settings: Mapping[str, str], scope: RecordIndexScope | None = None
+) -> tuple[int, int]:
+    """The least and the greatest number of file groups of an index of record keys.
+
+    Raises:
+        InvalidInput: they contradict each other.
+    """
+    least, most = _count_options(scope)
+    low, high = least.value(settings), most.value(settings)
+    if most.given(settings) is None:
+        high = max(low, high)
+    if low > high:
+        raise InvalidInput(f"{least.name}={low} is more than {most.name}={high}")
+    return low, high
 
 
 def without_drops(config: TableConfig, session: Mapping[str, str]) -> dict[str, str]:
@@ -271,18 +288,6 @@ def _wanted_scope(settings: Mapping[str, str], index: WriteIndex | None) -> Reco
     if len(wanted) > 1:
         raise InvalidInput("a table has one record index, either global or per partition")
     return wanted[0] if wanted else None
-
-
-def _record_index_counts(
-    settings: Mapping[str, str], scope: RecordIndexScope | None
-) -> tuple[int, int]:
-    least, most = _count_options(scope)
-    low, high = least.value(settings), most.value(settings)
-    if most.given(settings) is None:
-        high = max(low, high)
-    if low > high:
-        raise InvalidInput(f"{least.name}={low} is more than {most.name}={high}")
-    return low, high
 
 
 def _count_options(scope: RecordIndexScope | None) -> tuple[NumberOption, NumberOption]:

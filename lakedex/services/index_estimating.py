@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config.metadata_options import record_index_bounds
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
@@ -30,6 +31,7 @@ from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.schema.flat_columns import flat
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
+from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
@@ -46,8 +48,6 @@ _FILES_A_GROUP = 2
 """The log file by which it comes to be, and its base file."""
 _FILE_SECONDS = 0.005
 """What a small file takes to be safely on a disk, besides the way to its storage."""
-_SMALLEST_GROUPS, _LARGEST_GROUPS = 10, 10_000
-"""Hudi's bounds of the number of file groups, unless options say others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def estimate_index(
     per_value = files_per_value(sample.incidences, sample.distinct, share, files)
     values = max(1.0, sample.incidences / share / per_value)
     grown = round(rows * growth)
-    groups = groups_for(grown)
+    groups = groups_for(snapshot, grown)
     started = time.perf_counter()
     fixed, per_entry = _entry_bytes(sample, rows / values)
     encoding = time.perf_counter() - started
@@ -170,9 +170,10 @@ def _as_jobs(engine: Engine, seconds: float, entries: int) -> float:
     return jobs * start + seconds / engine.parallelism
 
 
-def groups_for(rows: int) -> int:
-    """The file groups that an index of record keys gets for so many rows."""
-    return shards_for(rows, _SMALLEST_GROUPS, _LARGEST_GROUPS, partitioned=False)
+def groups_for(snapshot: Snapshot, rows: int) -> int:
+    """The file groups that an index of record keys of the table gets for so many rows."""
+    bounds = record_index_bounds(read_own_properties(snapshot.storage))
+    return shards_for(rows, *bounds, partitioned=False)
 
 
 def _checked_columns(snapshot: Snapshot, columns: Sequence[str]) -> tuple[str, ...]:

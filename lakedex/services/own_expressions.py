@@ -58,9 +58,12 @@ def is_expression(text: str) -> bool:
     Example:
         >>> is_expression("price * qty"), is_expression("-qty"), is_expression("e-mail")
         (True, True, False)
+        >>> is_expression("qty div 7"), is_expression("div")
+        (True, False)
     """
     own = text.strip()
-    return not _SIGNS.isdisjoint(own) or " - " in own or own.startswith("-")
+    has_sign = not _SIGNS.isdisjoint(own) or " - " in own or own.startswith("-")
+    return has_sign or "div" in own.lower().split()[1:-1]
 
 
 def spelled_out(function: str, column: str, arguments: Mapping[str, str | int]) -> str:

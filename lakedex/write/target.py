@@ -16,6 +16,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
 from lakedex.schema.defaults import column_defaults, keep_defaults
+from lakedex.schema.field_paths import type_at
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 
@@ -133,13 +134,13 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
             named[name] = definition
     for name, definition in named.items():
         for field in definition.source_fields:
-            column = field.partition(".")[0]
-            if column not in after.names:
-                raise InvalidInput(f"column {column!r} has the index {name}; drop that first")
-            old, new = before.field(column).type, after.field(column).type
+            # Of a struct only the indexed field counts: others may come beside it.
+            old, new = type_at(field, before), type_at(field, after)
+            if new is None:
+                raise InvalidInput(f"column {field!r} has the index {name}; drop that first")
             if old != new:
                 raise InvalidInput(
-                    f"column {column!r} of type {old} would become {new}, but it has the index "
+                    f"column {field!r} of type {old} would become {new}, but it has the index "
                     f"{name}, which spells its values; drop the index first"
                 )
 

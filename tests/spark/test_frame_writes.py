@@ -58,6 +58,18 @@ def test_every_way_of_a_dataframe(lake, spark, table):
     assert lake.table("framed_2").snapshot.config.record_key_fields == ("id",)
 
 
+def test_rows_in_the_place_of_others_by_sql(lake, spark, table):
+    """By a condition on columns, and by the name of an index."""
+    spark.sql(f"INSERT INTO {table} VALUES (1,'a',1,'oslo'), (2,'b',1,'rome'), (3,'c',1,'rome')")
+    spark.sql(f"CREATE INDEX up ON {table} (upper(name))")
+    new = "SELECT 4 AS id, 'd' AS name, 1L AS ts, 'lima' AS city"
+    spark.sql(f"INSERT INTO {table} REPLACE WHERE name = 'b' {new}")
+    assert values(spark) == [(1, "a", 1, "oslo"), (3, "c", 1, "rome"), (4, "d", 1, "lima")]
+    lake.sql(f"INSERT INTO {table} REPLACE WHERE up = 'D' SELECT 5, 'e', 1L, 'rome'")
+    assert values(spark) == [(1, "a", 1, "oslo"), (3, "c", 1, "rome"), (5, "e", 1, "rome")]
+    assert lake.table(table).verify().ok
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [

@@ -54,6 +54,7 @@ def events(lake, spark, tmp_path_factory):
     sql("CREATE INDEX part ON events (split(concat(id, '/', name), '/')[1])")
     sql("CREATE INDEX size ON events USING column_stats(ts) OPTIONS (EXPR='abs')")
     sql("CREATE INDEX less ON events (ts-1)")
+    sql("CREATE INDEX days ON events (ts div 86400)")
     sql("CREATE INDEX joined ON events (id || '+' || name)")
     sql("CREATE INDEX digit ON events (regexp_extract(id, 'k([0-9])', 1))")
     sql("CREATE INDEX low ON events USING bloom_filters(name) OPTIONS (expr='lower')")
@@ -97,6 +98,8 @@ SHAPES = [
     ("split(concat(id, '/', name), '/')[1] = 'Bob'", 4, 1),
     (f"abs(ts) = {FIRST}", 1, 1),
     (f"ts - 1 = {FIRST - 1}", 1, 1),
+    (f"ts div 86400 = {FIRST // DAY_S + 1}", 4, 1),
+    (f"days = {FIRST // DAY_S + 2}", 4, 1),
     ("id || '+' || name = 'k12+bob'", 1, 1),
     ("regexp_extract(id, 'k([0-9])') IN ('1', '3')", 8, 2),
     # traps: B61
@@ -150,6 +153,11 @@ WRONG: list[tuple[str, type[LakedexError], str]] = [
         InvalidInput,
         "needs the option 'format'",
     ),
+]
+
+WRONG += [
+    (f"CREATE INDEX wrong ON events ({condition})", UnsupportedFeature, "on a condition")
+    for condition in ("ts > 3", "NOT name", "name IS NULL")
 ]
 
 

@@ -19,6 +19,10 @@ def test_statements_are_read():
     )
     assert made.settings == {"a.b": "x", "lakedex.covering": "true", "n": "3"}
     assert (made.expression.strip(), made.columns) == ("upper(name)", ())
+    made = parse_extra("CREATE INDEX i ON t (n div 7)")
+    assert (made.expression.strip(), made.columns) == ("n div 7", ())
+    made = parse_extra("CREATE INDEX i ON t (home.`a-b`, n) (x = 1)")
+    assert (made.expression, made.columns) == ("", ("home.a-b", "n"))
     made = parse_extra("CREATE INDEX i ON t USING column_stats(last_name) (expr='upper')")
     assert (made.columns, made.settings) == (("last_name",), {"expr": "upper"})
     dropped = parse_extra("DROP INDEX IF EXISTS i")

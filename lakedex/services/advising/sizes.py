@@ -55,7 +55,7 @@ def record_index_cost(snapshot: Snapshot) -> Cost | None:
     )
     rows = round(count * len(snapshot.slices) / len(chosen))
     scale = rows / count
-    size = round(groups_for(rows) * fixed + rows * each_bytes)
+    size = round(groups_for(snapshot, rows) * fixed + rows * each_bytes)
     return Cost(size, each_bytes, (time.perf_counter() - started) * scale)
 
 

@@ -25,6 +25,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.record_index.lookup import record_keys
 from lakedex.index.secondary.asked import Asked as AskedKeys
 from lakedex.index.secondary.asked import asked_keys
+from lakedex.schema.field_paths import column_at, values_at
 from lakedex.services.index_estimating import files_per_value
 from lakedex.services.index_names import existing_index
 from lakedex.table import Snapshot
@@ -93,15 +94,17 @@ class AssumedSecondary:
 
     def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
         """The slices that hold a row with one of the values."""
-        own = about(asked.predicate, *((column,) for column in self.columns))
+        own = about(asked.predicate, *(tuple(column.split(".")) for column in self.columns))
+        names = list(dict.fromkeys(map(column_at, self.columns)))
         keep = np.zeros(len(slices), dtype=np.bool_)
         seen: list[pa.Table] = []
         rows = incidences = 0
-        for number, found in enumerate(_rows(asked.snapshot, slices, self.columns)):
-            values = _distinct(found)
+        for number, found in enumerate(_rows(asked.snapshot, slices, names)):
+            values = _distinct(pa.table({each: values_at(each, found) for each in self.columns}))
+            # Structs are asked as they are: a predicate on a field names its way through them.
             keep[number] = any(
                 pc.any(evaluate(own, batch, time_zone=asked.time_zone)).as_py()
-                for batch in values.to_batches()
+                for batch in (values if names == [*self.columns] else found).to_batches()
             )
             rows += len(found)
             incidences += len(values)

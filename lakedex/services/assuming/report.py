@@ -15,6 +15,7 @@ from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.index.cost import LEAST_S
 from lakedex.index.secondary.spelling import is_indexable
 from lakedex.prune import Report, Step
+from lakedex.schema.field_paths import type_at
 from lakedex.services.assuming.kinds import (
     Asked,
     AssumedIndex,
@@ -141,9 +142,9 @@ class _View:
 def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
     names = snapshot.schema.names
     found = (name,) if name in names else tuple(each.strip() for each in name.split(","))
-    if set(found) <= {*names} - {*META_COLUMNS}:
-        for column in found:
-            kind = snapshot.schema.field(column).type
+    types = {each: type_at(each, snapshot.schema) for each in found}
+    if None not in types.values() and not {*found} & {*META_COLUMNS}:
+        for column, kind in types.items():
             if not is_indexable(kind):
                 raise InvalidInput(f"column {column} ({kind}) cannot have a secondary index")
         return AssumedSecondary(found)

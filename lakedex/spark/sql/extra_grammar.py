@@ -14,7 +14,6 @@ EXPLAIN may stand before each.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 from lakedex.errors import InvalidDefinition
@@ -22,9 +21,6 @@ from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.services.own_expressions import is_expression
 
 Literal = str | int | float | bool | None
-_SIGNS = frozenset("(+-*/%|&^:")
-"""Without one of these no text is an expression of columns."""
-_QUOTED = re.compile("`[^`]*`")
 _EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -142,18 +138,20 @@ class _Reader:
         opening = self._token.start
         self._need("(")
         first = self._token
+        begin = self._at
         last = self._closing()
         content = self._text[first.start : last.start]
-        has_signs = not _SIGNS.isdisjoint(_QUOTED.sub("", content))
+        within = self._tokens[begin : self._at]
+        computes = not _are_names(within)
         self._need(")")
         is_bare = self._token.keyword == "("
-        if first is last or not (has_signs or is_bare):
+        if first is last or not (computes or is_bare):
             raise complaint(self._text, first.start, "columns of an index are expected")
         settings = self._options() if self._took("OPTIONS") or is_bare else {}
         self._end()
-        columns = () if has_signs else tuple(each.strip(" `") for each in content.split(","))
-        expression = " " * first.start + content if has_signs else ""
-        if has_signs and not is_expression(content):
+        columns = () if computes else _joined_names(within)
+        expression = " " * first.start + content if computes else ""
+        if computes and not is_expression(content):
             # What could be a name, such as n-1, shows by its parentheses that it is none.
             expression = " " * opening + self._text[opening : last.start + 1]
         return Extra(
@@ -322,6 +320,24 @@ class _Reader:
 
     def _wrong(self, message: str) -> InvalidDefinition:
         return complaint(self._text, self._token.start, message)
+
+
+def _are_names(tokens: list[Token]) -> bool:
+    """Whether tokens are names of columns and fields alone: dots and commas are between them."""
+    names = [token.kind in (Kind.WORD, Kind.NAME) for token in tokens]
+    joined = all(token.keyword in (".", ",") for token in tokens[1::2])
+    return all(names[::2]) and joined and len(tokens) % 2 == 1
+
+
+def _joined_names(tokens: list[Token]) -> tuple[str, ...]:
+    """Names of columns, and of fields by their paths, between commas."""
+    found = [""]
+    for token in tokens:
+        if token.keyword == ",":
+            found.append("")
+        else:
+            found[-1] += token.value
+    return tuple(found)
 
 
 def _spelled(name: str) -> str:

@@ -59,8 +59,10 @@ def insert(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(relation_under(plan.table())))
     if named is None:
         return None
+    if replace_criterion(plan) is not None:
+        raise UnsupportedFeature("INSERT ... REPLACE (other than REPLACE WHERE)")
     order, query = take_order_hint(context.plans, plan.query())
-    return prepared_insert(context, named, statement.scope(query), _wanted(plan, order))
+    return prepared_insert(context, named, statement.scope(query), wanted_of(plan, order))
 
 
 def insert_several(context: Context, statement: Statement) -> Prepared | None:
@@ -92,12 +94,16 @@ def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wa
     )
 
 
-def _wanted(plan: Node, options: dict[str, str]) -> Wanted:
+def replace_criterion(plan: Node) -> Node | None:
+    """What an INSERT says behind REPLACE, as the plans of Spark 4.2 and later hold it."""
+    replaced = member(plan, "replaceCriteriaOpt")
+    return None if replaced is None else optional(replaced)
+
+
+def wanted_of(plan: Node, options: dict[str, str]) -> Wanted:
+    """What an INSERT says beside its rows and their order."""
     if plan.ifPartitionNotExists():
         raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
-    replaced = member(plan, "replaceCriteriaOpt")
-    if replaced is not None and replaced.isDefined():
-        raise UnsupportedFeature("INSERT ... REPLACE")
     if member(plan, "withSchemaEvolution"):
         raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
     return Wanted(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -12,18 +13,34 @@ from pyspark.sql import functions as fn
 
 from lakedex.filegroup import partition_layout
 from lakedex.spark.row_source import DataFrameSource
+from lakedex.spark.sql import inserting
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import touched_partitions
 from lakedex.spark.sql.inserting import Wanted, aligned, prepared_insert
 from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import partition_paths
-from lakedex.spark.sql.plans import Node, kind, name_parts
+from lakedex.spark.sql.plans import Node, kind, name_parts, relation_under
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
 
+def insert(context: Context, statement: Statement) -> Prepared | None:
+    """INSERT, of which REPLACE WHERE is a form on newer Sparks; None if the table is not ours."""
+    plan = statement.plan
+    criterion = inserting.replace_criterion(plan)
+    if criterion is None or kind(criterion) != "InsertReplaceWhere":
+        return inserting.insert(context, statement)
+    named = context.names.find(name_parts(relation_under(plan.table())))
+    if named is None:
+        return None
+    order, query = take_order_hint(context.plans, plan.query())
+    wanted = replace(inserting.wanted_of(plan, order), overwrite=True, dynamic=False)
+    return prepared_replace(context, named, statement.scope(query), criterion.cond(), wanted)
+
+
 def replace_where(context: Context, statement: Statement) -> Prepared | None:
-    """INSERT INTO ... REPLACE WHERE; None where the table is not ours."""
+    """INSERT INTO ... REPLACE WHERE on Sparks before that; None where the table is not ours."""
     plan = statement.plan
     named = context.names.find(name_parts(plan.table()))
     if named is None:

@@ -48,7 +48,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableLike": copying.create_like,
     "CreateTableLikeCommand": copying.create_like,
     "DropTable": creating.drop,
-    "InsertIntoStatement": inserting.insert,
+    "InsertIntoStatement": replacing.insert,
     "Union": inserting.insert_several,
     "OverwriteByExpression": replacing.replace_where,
     "UpdateTable": changing.update,

@@ -47,12 +47,12 @@ def trips(tmp_path_factory) -> Trips:
 @pytest.mark.parametrize("column", ["rider", "driver"])
 def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column, sampled):
     monkeypatch.setattr(index_estimating, "_MOST_SLICES", sampled)
-    monkeypatch.setattr(index_estimating, "_SMALLEST_GROUPS", 2)
     told = estimate_index(trips.table().snapshot, column)
     own = trips.copied(tmp_path / "t")
     own.index(column)
     (made,) = [each for each in own.table().indexes() if each.kind == "secondary_index"]
     assert told.size_bytes == pytest.approx(made.size_bytes, rel=0.25)
+    assert told.file_groups == 2, "what the table keeps"
     assert told.rows == pytest.approx(ROWS, rel=0.05)
     assert told.sampled_rows <= ROWS * sampled / CITIES + 1
     assert told.files == CITIES
@@ -65,8 +65,7 @@ def test_an_estimate_is_near_the_real_index(trips, tmp_path, monkeypatch, column
 
 
 @pytest.mark.parametrize("changed", [300, 12_000])
-def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, monkeypatch, changed):
-    monkeypatch.setattr(index_estimating, "_SMALLEST_GROUPS", 2)
+def test_what_a_write_adds_is_near_what_was_told(trips, tmp_path, changed):
     told = estimate_index(trips.table().snapshot, "rider")
     own = trips.copied(tmp_path / "t")
     own.index("rider")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_estimating import estimate_index
+from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import SCHEMA, Trips
 
 HOME = pa.struct(
@@ -23,8 +25,16 @@ BEFORE = dt.date(1969, 1, 1)
 
 @pytest.fixture(params=["cow", "mor"])
 def trips(request, tmp_path):
+    made = _without_indexes(tmp_path / "t", request.param)
+    made.index("home.town", "town")
+    made.index("HOME.moved.Day", "day")
+    create_index(made.writer, "both", ["home.zip", "rider"])
+    return made
+
+
+def _without_indexes(path: Path, kind: str) -> Trips:
     """A file for each city; a home, none, and one that has no town."""
-    made = Trips(tmp_path / "t", request.param, schema=SCHEMA.append(pa.field("home", HOME)))
+    made = Trips(path, kind, schema=SCHEMA.append(pa.field("home", HOME)))
     made.writer.upsert(
         made.rows(
             ("k1", 1, "ann", "oslo", {"Town": "x", "zip": 1, "moved": None}),
@@ -32,9 +42,6 @@ def trips(request, tmp_path):
             ("k3", 1, "bob", "lima", {"Town": None, "zip": 3, "moved": {"day": BEFORE}}),
         )
     )
-    made.index("home.town", "town")
-    made.index("HOME.moved.Day", "day")
-    create_index(made.writer, "both", ["home.zip", "rider"])
     return made
 
 
@@ -86,3 +93,35 @@ def test_writes_keep_the_entries_of_fields(trips):
     refresh_index(trips.writer, "day")
     trips.assert_whole()
     assert trips.found("home.town = 'y'") == ["k1"]
+
+
+def test_a_struct_may_grow_beside_an_indexed_field_which_stays(trips):
+    wider = pa.struct([*HOME, pa.field("floor", pa.int32())])
+    home = {"Town": "z", "zip": 5, "moved": None, "floor": 3}
+    row = ("k5", 1, "eve", "rio", home)
+
+    def written_as(dtype: pa.DataType) -> None:
+        schema = SCHEMA.append(pa.field("home", dtype))
+        arrays = [pa.array([value], f.type) for value, f in zip(row, schema, strict=True)]
+        trips.writer.upsert(ArrowRowSource(pa.table(arrays, schema=schema)))
+
+    written_as(wider)
+    trips.assert_whole()
+    assert trips.found("home.town = 'z'") == ["k5"]
+    assert trips.found("home.floor = 3") == ["k5"]
+    with pytest.raises(InvalidInput, match=r"'home.zip' of type int32 would become int64"):
+        written_as(pa.struct([HOME[0], pa.field("zip", pa.int64()), *[*wider][2:]]))
+
+
+def test_what_an_index_on_a_field_would_bring(tmp_path):
+    trips = _without_indexes(tmp_path / "t", "mor")
+    for predicate, assumed, left in [
+        ("home.town = 'x'", "home.Town", 1),
+        ("home.town is null", "home.Town", 2),
+        ("home.zip = 3 and rider = 'bob'", "home.zip, rider", 1),
+        ("home.zip = 3 and rider = 'ann'", "home.zip, rider", 0),
+    ]:
+        assert trips.table().explain(predicate, assuming=[assumed]).expected == left, predicate
+    for wrong in ("home.nope", "home.moved", "home"):
+        with pytest.raises(InvalidInput, match=wrong):
+            trips.table().explain("rider = 'ann'", assuming=[wrong])
