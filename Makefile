@@ -13,6 +13,7 @@ WORKERS ?= 2
 HUDI_WORKERS ?= 3
 CASES ?= 100000
 SEED ?= 1
+SCHEDULES ?= 20000
 
 # A stamp is older than its lock exactly when something has to be installed again.
 LOCKED := $(VENV)/.locked
@@ -68,6 +69,10 @@ interop-spark:
 fuzz: $(READY) ## Mutate bytes for a long time: CASES=100000 a codec, SEED=1
 	@LAKEDEX_FUZZ_CASES=$(CASES) LAKEDEX_FUZZ_SEED=$(SEED) \
 		$(BIN)/python -m pytest -n $(WORKERS) -m fuzz -rP --hypothesis-profile=long tests
+
+.PHONY: simulate
+simulate: $(READY) ## Simulate writers for a long time: SCHEDULES=20000
+	@LAKEDEX_SCHEDULES=$(SCHEDULES) $(BIN)/python -m pytest -n $(WORKERS) tests/simulation
 
 .PHONY: bench
 bench: $(READY) ## Measure ratios: with index and without, against peers

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 
 from lakedex.errors import InvalidInput
 from lakedex.timeline.instant_time import instant_key, is_instant_time
@@ -108,11 +108,12 @@ class Instant:
         return self.state is State.COMPLETED
 
 
+@lru_cache(maxsize=8192)
 def parse_instant_file(name: str, layout: int) -> Instant | None:
     """The instant of a timeline file name, or `None` when the name is of something else.
 
     A completed name without completion time is taken in layout 2 too, as the JVM does for
-    tables that were upgraded.
+    tables that were upgraded. Names are remembered: a timeline is listed over and over.
 
     Example:
         >>> parse_instant_file("20261115183749440.inflight", 2).action.value

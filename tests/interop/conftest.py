@@ -18,9 +18,10 @@ FOLDER = Path(__file__).parent
 COORDINATES = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 JAR = FOLDER.parent.parent / ".interop" / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
 
-# The first: what runs once or twice is not worth being compiled well.
+# The first: what runs once or twice is not worth being compiled well. The second: room
+# for classes that grows step by step is collected before each step, and Hudi loads many.
 JVM_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+    "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=600m -Duser.timezone=UTC"
     " --add-opens java.base/java.util.concurrent.locks=ALL-UNNAMED"
     " -Dlog4j.configurationFile=" + (FOLDER / "log4j2.properties").as_uri()
 )

@@ -16,6 +16,7 @@ from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_cl
 from lakedex.txn.lock import lease, watch
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
+from tests.simulation import remembering
 from tests.simulation.world import SimThread, World
 
 _POLL = 0.005
@@ -36,6 +37,7 @@ def living_in(world: World) -> Iterator[None]:
         (uuid, "uuid4", lambda: uuid.UUID(int=names.getrandbits(128), version=4)),
         (ProcessId, "current", lambda: _process(world)),
         (ProcessId, "is_surely_dead", lambda of: _is_surely_dead(world, of)),
+        *remembering.stand_ins(),
     ]
     if sys.version_info < (3, 12):
         # There all objects of a class share one lock for each cached property, and a thread that

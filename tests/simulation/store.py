@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from lakedex.storage.source import MemorySource
 from tests.simulation.world import World
 
 Answer = TypeVar("Answer")
+Infos = list[FileInfo]
 _TICK = 0.002
 
 
@@ -57,20 +58,18 @@ class SimStorage:
 
     def list(self, prefix: str = "") -> list[FileInfo]:
         """Files directly in a folder."""
-        return [
-            info for info in self.list_recursive(prefix) if "/" not in self._below(info, prefix)
-        ]
+        self._pass("list", prefix)
+        start = self._folder(prefix)
+        cut = len(start)
+        return self._infos(
+            path for path in self._blobs if path.startswith(start) and path.find("/", cut) < 0
+        )
 
     def list_recursive(self, prefix: str = "") -> list[FileInfo]:
         """Files in a folder and below."""
         self._pass("list", prefix)
         start = self._folder(prefix)
-        cut = len(self._prefix)
-        return [
-            FileInfo(path[cut:], len(blob.data), blob.modified_ms)
-            for path, blob in sorted(self._blobs.items())
-            if path.startswith(start)
-        ]
+        return self._infos(path for path in self._blobs if path.startswith(start))
 
     def folders(self, prefix: str = "") -> list[str]:
         """Names of folders."""
@@ -134,8 +133,10 @@ class SimStorage:
     def _folder(self, prefix: str) -> str:
         return f"{self._prefix}{prefix}/" if prefix else self._prefix
 
-    def _below(self, info: FileInfo, prefix: str) -> str:
-        return info.path[len(prefix) + 1 :] if prefix else info.path
+    def _infos(self, paths: Iterable[str]) -> Infos:
+        cut = len(self._prefix)
+        found = ((path, self._blobs[path]) for path in sorted(paths))
+        return [FileInfo(path[cut:], len(blob.data), blob.modified_ms) for path, blob in found]
 
     def _create(self, path: str, data: bytes) -> None:
         if self._prefix + path in self._blobs:

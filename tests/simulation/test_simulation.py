@@ -1,6 +1,7 @@
 """Thousands of schedules of writers on one store, each from a seed: nothing is ever lost.
 
-`LAKEDEX_SCHEDULES=100000` runs more of them, `LAKEDEX_SEED=4711` replays one and tells it all.
+`make simulate SCHEDULES=100000` runs more of them, `LAKEDEX_SEED=4711` replays one and tells it
+all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.simulation import planted
 from tests.simulation.schedule import Broken, run_schedule
 
 ROOT = Path(__file__).parent.parent.parent
-SCHEDULES = int(os.environ.get("LAKEDEX_SCHEDULES", "5000"))
+SCHEDULES = int(os.environ.get("LAKEDEX_SCHEDULES", "2500"))
 PARTS = 10
 PATIENCE = 400
 """Schedules within which a planted bug has to be found."""

@@ -69,6 +69,12 @@ class SimThread:
         """Until others let it go on."""
         self._turn.acquire()
 
+    def ready_at(self) -> float:
+        """When it may go on; the dead stand still no longer than they wait."""
+        actor = self.actor
+        is_held = actor.paused_until > self.wake_at and not actor.is_dead
+        return actor.paused_until if is_held else self.wake_at
+
     def _run(self) -> None:
         self.wait_for_turn()
         try:
@@ -188,11 +194,10 @@ class World:
             return None
         if len(alive) < len(self.threads) // 2:
             self.threads = [t for t in self.threads if not t.is_done or t.error is not None]
-        ready = [(max(t.wake_at, 0 if t.actor.is_dead else t.actor.paused_until), t) for t in alive]
-        able = [thread for moment, thread in ready if moment <= self.now]
+        able = [thread for thread in alive if thread.ready_at() <= self.now]
         if not able:
-            self.now = min(moment for moment, _ in ready)
-            able = [thread for moment, thread in ready if moment <= self.now]
+            self.now = min(thread.ready_at() for thread in alive)
+            able = [thread for thread in alive if thread.ready_at() <= self.now]
         if len(able) == 1:
             return able[0]
         if self.current in able and self.dice.random() < _STAYS:

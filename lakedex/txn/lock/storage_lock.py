@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from lakedex.txn.lock.lease import LeasedLock
@@ -89,7 +91,9 @@ def _record(token: str, valid_until_ms: int, *, expired: bool) -> bytes:
     return json.dumps(record).encode()
 
 
-def _parse(data: bytes) -> dict[str, Any]:
+@lru_cache(maxsize=32)
+def _parse(data: bytes) -> Mapping[str, Any]:
+    """The fields of a lock; each look at it asks for several of them."""
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError):

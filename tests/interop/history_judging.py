@@ -1,18 +1,19 @@
-"""Real Hudi judges tables that lakedex wrote, writes them on, and finds its metadata right.
+"""How real Hudi judges a history that lakedex wrote: it reads, it writes on, it validates.
 
 The same histories as in the conformance tests, with 5,000 rows: every shape lives through commits
-of every kind. lakedex writes them ahead in a process of its own. A run takes a covering set of
-shapes; LAKEDEX_JUDGES=all takes the whole product (what is left out: `LEFT_OUT`).
+of every kind. A run takes a covering set of shapes; LAKEDEX_JUDGES=all takes the whole product
+(what is left out: `LEFT_OUT`). Each kind of table has a file of tests: files are what is shared out
+to processes, and these are the longest.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from lakedex.storage.address import StorageAddress
 from tests.interop.hudi_judge import HudiJudge
@@ -25,20 +26,22 @@ from tests.support.write_shapes import Shape, judged_shapes
 ROWS = int(os.environ.get("LAKEDEX_JUDGED_ROWS", "5000"))
 COMMITS = 17
 FILES = {"hoodie.parquet.max.file.size": "131072", "hoodie.parquet.small.file.limit": "65536"}
-SHAPES = judged_shapes()
 
 
-@pytest.fixture(scope="module")
-def written(request, tmp_path_factory) -> Iterator[Callable[[Shape], Path]]:
-    """`written(shape)` is the folder of a table that lakedex wrote."""
-    folder = tmp_path_factory.mktemp("judged")
-    chosen = [item for item in request.session.items if item.path == request.path]
+def shapes_of(table_type: str) -> list[Shape]:
+    """The shapes of this run with tables of one kind."""
+    return [shape for shape in judged_shapes() if shape.table_type == table_type]
+
+
+@contextmanager
+def written_ahead(shapes: Collection[Shape], folder: Path) -> Iterator[Callable[[Shape], Path]]:
+    """Gives the folder of the table of a shape; another process writes them one after the other."""
     with ProcessPoolExecutor(1, mp_context=server()) as pool:
         running: dict[Shape, Future[None]] = {
             shape: pool.submit(
                 write_whole_history, shape, str(folder / str(shape)), ROWS, COMMITS, FILES
             )
-            for shape in (item.callspec.params["shape"] for item in chosen)
+            for shape in shapes
         }
 
         def ready(shape: Shape) -> Path:
@@ -49,10 +52,8 @@ def written(request, tmp_path_factory) -> Iterator[Callable[[Shape], Path]]:
         pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_hudi_reads_writes_and_validates_what_lakedex_wrote(shape, written, spark, tmp_path):
-    # traps: B10 B20 B22 B23 B24 B27 B28 B32 B72
-    path = str(written(shape))
+def judge_history(shape: Shape, path: str, spark: Any, folder: Path) -> None:
+    """Both engines find the rows of the history, before and after each of them writes on."""
     history = History(shape, rows=ROWS)
     for _ in history.commits(COMMITS):
         pass
@@ -60,7 +61,7 @@ def test_hudi_reads_writes_and_validates_what_lakedex_wrote(shape, written, spar
     judge.assert_reads(history.model)
     assert_questions(judge, history)
 
-    hudi_writes(judge, history, tmp_path)
+    hudi_writes(judge, history, folder)
     assert_holds(path, history.model)
 
     history.apply(history.mixture(60)).write(shape, writer_of(StorageAddress.of(path), FILES))
