@@ -24,6 +24,8 @@ public final class LakeScanExec extends SparkPlan {
   private final SparkPlan child;
   private final @SEQ@ told;
   private final MergedScan merged;
+  /** Not this node itself, which Spark locks while it waits for subqueries, which show the plan. */
+  private final transient Object lock = new Object();
   private transient scala.collection.immutable.Map shown;
   private transient String reported;
 
@@ -48,16 +50,25 @@ public final class LakeScanExec extends SparkPlan {
     return numbers.length == 4 ? "reads " + numbers[2] + " of " + numbers[0] : "";
   }
 
-  public synchronized scala.collection.immutable.Map metrics() {
-    if (shown == null) {
-      SQLMetrics$ made = SQLMetrics$.MODULE$;
-      scala.collection.immutable.Map empty = scala.collection.immutable.Map$.MODULE$.empty();
-      shown = with(empty, "files", made.createMetric(sparkContext(), "files of the table"));
-      shown = with(shown, "pruned", made.createMetric(sparkContext(), "files pruned"));
-      shown = with(
-          shown, "bytes", made.createSizeMetric(sparkContext(), "size of files pruned", -1L));
+  public scala.collection.immutable.Map metrics() {
+    synchronized (lock) {
+      if (shown == null) {
+        SQLMetrics$ made = SQLMetrics$.MODULE$;
+        scala.collection.immutable.Map empty = scala.collection.immutable.Map$.MODULE$.empty();
+        shown = with(empty, "files", made.createMetric(sparkContext(), "files of the table"));
+        shown = with(shown, "pruned", made.createMetric(sparkContext(), "files pruned"));
+        shown = with(
+            shown, "bytes", made.createSizeMetric(sparkContext(), "size of files pruned", -1L));
+      }
+      return shown;
     }
-    return shown;
+  }
+
+  /** What is shown of a plan is found out now: later it would need the lock of this node. */
+  public void doPrepare() {
+    metrics();
+    subqueries();
+    schema();
   }
 
   private static scala.collection.immutable.Map with(
@@ -165,7 +176,13 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   /** Tell the execution that runs; it adds up what it is told, so it is told once. */
-  private synchronized void report() {
+  private void report() {
+    synchronized (lock) {
+      reportOnce();
+    }
+  }
+
+  private void reportOnce() {
     String execution = sparkContext().getLocalProperty(EXECUTION);
     if (execution == null || execution.equals(reported)) {
       return;
