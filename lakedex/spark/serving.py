@@ -14,6 +14,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.file_systems import FileSystems
+from lakedex.spark.join_keys import OtherSide, way_of_keys
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
@@ -121,6 +122,11 @@ class TableServer:
         native, merged = pin.sizes
         root = self._file_systems.url(spec.path) or spec.path
         return f"{pin.name}\n{root}\n{native}\n{merged}\n{pin.halves}"
+
+    def join_keys(self, message: str) -> str:
+        """How a scan may be told the keys of the other side of its join."""
+        side, columns = OtherSide.read(message.split("\n")[2:])
+        return way_of_keys(self._pin_of(message), columns, side)
 
     def files(self, message: str) -> str:
         """The base files that Spark's reader has to read."""
@@ -261,7 +267,7 @@ def _handler(verb: str) -> Handler:
 
 _VERBS = (
     *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
-    *("check", "merged_counts", "named", "view"),
+    *("check", "merged_counts", "named", "view", "join_keys"),
     *("stream_newest", "stream_next", "stream_batch", "stream_write"),
 )
 _callback = Callback({verb: _handler(verb) for verb in _VERBS})

@@ -157,3 +157,18 @@ def test_tables_change_by_calls(lake, spark):
     assert not lake.table("freely").verify().problems
     for name in ("freely", "freely_2"):
         spark.sql(f"DROP TABLE {name}")
+
+
+def test_parameters_have_their_values_from_the_call(lake, spark, table):
+    text = "CALL show_commits(table => :name, limit => :most)"
+    (row,) = lake.sql(text, {"name": "called", "most": 1}).collect()
+    assert [row] == lake.sql("CALL show_commits('called', 1)").collect()
+    assert lake.sql("CALL show_commits(?, ?)", ["called", 1]).collect() == [row]
+    told = lake.sql(f"EXPLAIN {text}", {"name": "called", "most": 1}).first()[0]
+    assert "it runs when it is called" in told
+    with pytest.raises(InvalidDefinition, match=r"no value for the parameter most at character 43"):
+        lake.sql(text, {"name": "called"})
+    with pytest.raises(InvalidDefinition, match=r"the parameter most is a text.*, not list"):
+        lake.sql(text, {"name": "called", "most": [1]})
+    with pytest.raises(Exception, match=r"the parameter name has its value from lake.sql"):
+        spark.sql(text, args={"name": "called", "most": 1}).collect()

@@ -66,6 +66,10 @@ SECOND = ["k10", "k11", "k12"]
          ["k11"], 1),
         ("WITH days AS (SELECT id FROM visits WHERE idx_day = '2022-10-02') SELECT id FROM days",
          SECOND, 1),
+        ("SELECT id, (SELECT max(name) FROM visits WHERE idx_day = '2022-10-02') AS top FROM visits"
+         " WHERE id = 'k11'", ["k11"], None),
+        ("SELECT min(id) AS id, (SELECT count(*) FROM visits WHERE idx_no = 8) AS n FROM visits"
+         " WHERE idx_day = '2022-10-02'", ["k10"], None),
         # By the bare column. # traps: B11 B61
         ("SELECT id FROM visits WHERE at >= '2022-10-02' AND at < '2022-10-03'", SECOND, 1),
         ("SELECT id FROM visits WHERE name = 'Bob'", SECOND, 2),

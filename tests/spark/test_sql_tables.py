@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from pyspark.errors import ParseException
+from pyspark.sql.types import StructType
 
 from lakedex.errors import InvalidDefinition, InvalidInput, TableNotFound, UnsupportedFeature
 
@@ -227,3 +228,19 @@ def test_statements_of_others_pass(lake, spark, tmp_path):
         run("DROP TABLE plain")
         for file in (tmp_path / "plain").glob("*"):
             file.unlink()
+
+
+def test_the_catalog_makes_a_table_that_can_be_used(lake, spark, tmp_path):
+    columns = StructType().add("id", "string").add("n", "long")
+    spark.catalog.createTable("by_catalog", source="hudi", schema=columns, primaryKey="id")
+    spark.sql("INSERT INTO by_catalog VALUES ('a', 1)")
+    assert [tuple(row) for row in spark.sql("SELECT id, n FROM by_catalog").collect()] == [("a", 1)]
+    assert lake.table("by_catalog").snapshot.config.record_key_fields == ("id",)
+    path = lake.table("by_catalog").path
+    spark.catalog.createTable("by_path", path=path, source="hudi")
+    assert spark.table("by_path").count() == 1
+    with pytest.raises(Exception, match="nobody"):
+        spark.catalog.createTable("wrong", source="hudi", schema=columns, primaryKey="nobody")
+    assert not spark.catalog.tableExists("wrong")
+    for name in ("by_path", "by_catalog"):
+        lake.sql(f"DROP TABLE {name}")

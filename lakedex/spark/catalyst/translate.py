@@ -35,11 +35,12 @@ _RULES: Mapping[str, Rule] = {
     **PREDICATES,
     **CONNECTIVES,
 }
+_JOIN_KEYS = "the keys of a join, which are known when the query runs"
 _RUNTIME_FILTERS: Mapping[str, str] = {
     "ScalarSubquery": "a subquery, whose value is known when the query runs",
     "BloomFilterMightContain": "a runtime filter of a join, which names no values",
-    "InSubqueryExec": "a runtime filter whose values had not arrived",
-    "DynamicPruningSubquery": "a runtime filter whose values had not arrived",
+    "InSubqueryExec": _JOIN_KEYS,
+    "DynamicPruningSubquery": _JOIN_KEYS,
 }
 """Filters that Spark fills while a query runs; one that is filled in time comes as an `InSet`."""
 

@@ -8,7 +8,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
@@ -31,8 +30,9 @@ public final class LakeFileIndex implements FileIndex {
     this.size = size;
   }
 
-  public String pin() {
-    return pin;
+  /** Session and pin, as the first lines of a message. */
+  String source() {
+    return session + "\n" + pin;
   }
 
   public @SEQ@ rootPaths() {
@@ -40,14 +40,13 @@ public final class LakeFileIndex implements FileIndex {
   }
 
   /** Files and bytes of the table, and those that a listing with these filters left. */
-  public String counts(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
-    String found = (String) counts.get(filters(partitionFilters, dataFilters));
+  String counts(String filters) {
+    String found = (String) counts.get(filters);
     return found == null ? "" : found;
   }
 
   /** Refuse to read files that were listed a while ago and are gone now. */
-  public void check(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
-    String filters = filters(partitionFilters, dataFilters);
+  void check(String filters) {
     if (counts.containsKey(filters)) {
       Python.call("check", session + "\n" + pin + "\n" + filters);
     }
@@ -58,32 +57,20 @@ public final class LakeFileIndex implements FileIndex {
    *
    * Spark leaves out those with a subquery, whose value is known by the time a scan runs.
    */
-  static void tell(FileSourceScanExec scan) {
-    told.set(scan == null ? null : filters(scan.partitionFilters(), scan.dataFilters()));
+  static void tell(String filters) {
+    told.set(filters);
   }
 
   public @SEQ@ listFiles(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
     String all = (String) told.get();
-    String filters = all == null ? filters(partitionFilters, dataFilters) : all;
+    String filters = all == null
+        ? FilterText.describe(Lists.joined(partitionFilters, dataFilters)) : all;
     String left = Python.text("files", session + "\n" + pin + "\n" + filters);
     counts.put(filters, left.substring(0, left.indexOf('\n')));
     Object[] directories = new Object[] {
       new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses(left)))
     };
     return Lists.scala(Arrays.asList(directories));
-  }
-
-  private static String filters(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
-    List all = new ArrayList();
-    scala.collection.Iterator each = partitionFilters.iterator();
-    while (each.hasNext()) {
-      all.add(each.next());
-    }
-    each = dataFilters.iterator();
-    while (each.hasNext()) {
-      all.add(each.next());
-    }
-    return FilterText.describe(Lists.scala(all));
   }
 
   /** After the counts, a line without a tab names a folder, one with a tab a file and its size. */

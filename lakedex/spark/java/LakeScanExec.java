@@ -22,14 +22,23 @@ public final class LakeScanExec extends SparkPlan {
   private static final String EXECUTION = "spark.sql.execution.id";
 
   private final SparkPlan child;
-  private final String counts;
+  private final @SEQ@ told;
+  private final MergedScan merged;
+  /** Not this node itself, which Spark locks while it waits for subqueries, which show the plan. */
+  private final transient Object lock = new Object();
   private transient scala.collection.immutable.Map shown;
   private transient String reported;
 
-  /** The counts are empty where the scan has yet to list its files. */
-  public LakeScanExec(SparkPlan child, String counts) {
+  /**
+   * A node over a scan.
+   *
+   * What its joins tell it are members of this node, so that Spark finds the keys before it is run.
+   * A scan of our own reader is known by what it asks.
+   */
+  public LakeScanExec(SparkPlan child, @SEQ@ told, MergedScan merged) {
     this.child = child;
-    this.counts = counts;
+    this.told = told;
+    this.merged = merged;
   }
 
   public String nodeName() {
@@ -37,20 +46,29 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public String argString(int most) {
-    String[] numbers = counts.split(" ");
+    String[] numbers = merged == null ? new String[0] : merged.counts().split(" ");
     return numbers.length == 4 ? "reads " + numbers[2] + " of " + numbers[0] : "";
   }
 
-  public synchronized scala.collection.immutable.Map metrics() {
-    if (shown == null) {
-      SQLMetrics$ made = SQLMetrics$.MODULE$;
-      scala.collection.immutable.Map empty = scala.collection.immutable.Map$.MODULE$.empty();
-      shown = with(empty, "files", made.createMetric(sparkContext(), "files of the table"));
-      shown = with(shown, "pruned", made.createMetric(sparkContext(), "files pruned"));
-      shown = with(
-          shown, "bytes", made.createSizeMetric(sparkContext(), "size of files pruned", -1L));
+  public scala.collection.immutable.Map metrics() {
+    synchronized (lock) {
+      if (shown == null) {
+        SQLMetrics$ made = SQLMetrics$.MODULE$;
+        scala.collection.immutable.Map empty = scala.collection.immutable.Map$.MODULE$.empty();
+        shown = with(empty, "files", made.createMetric(sparkContext(), "files of the table"));
+        shown = with(shown, "pruned", made.createMetric(sparkContext(), "files pruned"));
+        shown = with(
+            shown, "bytes", made.createSizeMetric(sparkContext(), "size of files pruned", -1L));
+      }
+      return shown;
     }
-    return shown;
+  }
+
+  /** What is shown of a plan is found out now: later it would need the lock of this node. */
+  public void doPrepare() {
+    metrics();
+    subqueries();
+    schema();
   }
 
   private static scala.collection.immutable.Map with(
@@ -76,10 +94,14 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   private RDD run(boolean columnar) {
-    awaitValues(child.expressions());
-    LakeFileIndex.tell(child instanceof FileSourceScanExec ? (FileSourceScanExec) child : null);
+    awaitValues(nativeScan() == null ? child.expressions() : nativeScan().expressions());
+    SparkPlan scan = child;
+    if (merged != null && !told.isEmpty()) {
+      scan = merged.again(child, JoinValues.arrived(told));
+    }
+    LakeFileIndex.tell(filters());
     try {
-      RDD rows = columnar ? child.executeColumnar() : child.execute();
+      RDD rows = columnar ? scan.executeColumnar() : scan.execute();
       report();
       return rows;
     } finally {
@@ -105,28 +127,71 @@ public final class LakeScanExec extends SparkPlan {
     }
   }
 
+  /** All filters of a scan of base files as they are known now, or nothing. */
+  private String filters() {
+    FileSourceScanExec scan = nativeScan();
+    if (scan == null) {
+      return null;
+    }
+    scala.collection.Seq own = Lists.joined(scan.partitionFilters(), scan.dataFilters());
+    return FilterText.describe(Lists.joined(own, JoinValues.arrived(told)));
+  }
+
+  /** Let the scan list its files, as far as its filters are known; no job is run. */
+  void list() throws ReflectiveOperationException {
+    if (merged != null) {
+      if (!told.isEmpty()) {
+        merged.again(child, JoinValues.arrived(told));
+      }
+      return;
+    }
+    FileSourceScanExec scan = nativeScan();
+    LakeFileIndex.tell(filters());
+    try {
+      // Its type differs between releases.
+      scan.getClass().getMethod("selectedPartitions", new Class[0]).invoke(scan, new Object[0]);
+    } finally {
+      LakeFileIndex.tell(null);
+    }
+  }
+
+  private LakeFileIndex index() {
+    return (LakeFileIndex) nativeScan().relation().location();
+  }
+
+  /** The scan of base files below, which Spark may have put into compiled code; null for ours. */
+  private FileSourceScanExec nativeScan() {
+    SparkPlan below = child;
+    while (!below.children().isEmpty()) {
+      below = (SparkPlan) below.children().apply(0);
+    }
+    return below instanceof FileSourceScanExec ? (FileSourceScanExec) below : null;
+  }
+
   /** A plan may be run long after it was made, when files of its snapshot were cleaned. */
   private void check() {
-    if (child instanceof FileSourceScanExec) {
-      FileSourceScanExec scan = (FileSourceScanExec) child;
-      LakeFileIndex index = (LakeFileIndex) scan.relation().location();
-      index.check(scan.partitionFilters(), scan.dataFilters());
+    if (nativeScan() != null) {
+      index().check(filters());
     }
   }
 
   /** Tell the execution that runs; it adds up what it is told, so it is told once. */
-  private synchronized void report() {
+  private void report() {
+    synchronized (lock) {
+      reportOnce();
+    }
+  }
+
+  private void reportOnce() {
     String execution = sparkContext().getLocalProperty(EXECUTION);
     if (execution == null || execution.equals(reported)) {
       return;
     }
-    String told = counts;
-    if (child instanceof FileSourceScanExec) {
-      FileSourceScanExec scan = (FileSourceScanExec) child;
-      LakeFileIndex index = (LakeFileIndex) scan.relation().location();
-      told = index.counts(scan.partitionFilters(), scan.dataFilters());
+    String counts = merged == null ? "" : merged.counts();
+    if (nativeScan() != null) {
+      counts = index().counts(filters());
     }
-    String[] numbers = told.split(" ");
+    String[] numbers = counts.split(" ");
     if (numbers.length != 4) {
       return;
     }
@@ -173,7 +238,11 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public TreeNode withNewChildrenInternal(@INDEXED_SEQ@ children) {
-    return new LakeScanExec((SparkPlan) children.apply(0), counts);
+    return new LakeScanExec((SparkPlan) children.apply(0), told, merged);
+  }
+
+  public @SEQ@ otherCopyArgs() {
+    return Lists.scala(Arrays.asList(new Object[] {merged}));
   }
 
   public int productArity() {
@@ -181,7 +250,7 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public Object productElement(int n) {
-    return n == 0 ? (Object) child : (Object) counts;
+    return n == 0 ? (Object) child : (Object) told;
   }
 
   public boolean canEqual(Object other) {
@@ -189,10 +258,12 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public boolean equals(Object other) {
-    return other instanceof LakeScanExec && ((LakeScanExec) other).child.equals(child);
+    return other instanceof LakeScanExec
+        && ((LakeScanExec) other).child.equals(child)
+        && ((LakeScanExec) other).told.equals(told);
   }
 
   public int hashCode() {
-    return 31 * child.hashCode() + 7;
+    return 31 * child.hashCode() + told.hashCode();
   }
 }

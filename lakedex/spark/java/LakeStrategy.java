@@ -11,7 +11,6 @@ import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileSourceStrategy$;
-import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.sources.BaseRelation;
 
@@ -34,18 +33,24 @@ public final class LakeStrategy extends SparkStrategy {
 
   public @SEQ@ apply(LogicalPlan plan) {
     BaseRelation relation = relation(plan);
-    @SEQ@ planned = Lists.scala(new ArrayList());
-    if (isNative(relation)) {
-      planned = FileSourceStrategy$.MODULE$.apply(plan);
-    } else if (relation instanceof MergedRelation) {
-      planned = DataSourceStrategy$.MODULE$.apply(plan);
+    List covered = new ArrayList();
+    if (!LakeRelations.isOurs(relation)) {
+      return Lists.scala(covered);
     }
     List told = new ArrayList();
-    scala.collection.Iterator each = planned.iterator();
-    while (each.hasNext()) {
-      told.add(((SparkPlan) each.next()).transformUp(new Cover()));
+    LogicalPlan scan = JoinKeys.taken(plan, told);
+    MergedRelation.postpone(!told.isEmpty());
+    try {
+      @SEQ@ planned = relation instanceof MergedRelation
+          ? DataSourceStrategy$.MODULE$.apply(scan) : FileSourceStrategy$.MODULE$.apply(scan);
+      scala.collection.Iterator each = planned.iterator();
+      while (each.hasNext()) {
+        covered.add(((SparkPlan) each.next()).transformUp(new Cover(Lists.scala(told))));
+      }
+    } finally {
+      MergedRelation.postpone(false);
     }
-    return Lists.scala(told);
+    return Lists.scala(covered);
   }
 
   private static BaseRelation relation(LogicalPlan plan) {
@@ -56,12 +61,13 @@ public final class LakeStrategy extends SparkStrategy {
     return below instanceof LogicalRelation ? ((LogicalRelation) below).relation() : null;
   }
 
-  static boolean isNative(BaseRelation relation) {
-    return relation instanceof HadoopFsRelation
-        && ((HadoopFsRelation) relation).location() instanceof LakeFileIndex;
-  }
-
   public static final class Cover extends scala.runtime.AbstractPartialFunction {
+
+    private final @SEQ@ told;
+
+    public Cover(@SEQ@ told) {
+      this.told = told;
+    }
 
     public boolean isDefinedAt(Object node) {
       return node instanceof FileSourceScanExec || node instanceof RowDataSourceScanExec;
@@ -69,11 +75,11 @@ public final class LakeStrategy extends SparkStrategy {
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
       if (node instanceof FileSourceScanExec) {
-        return new LakeScanExec((SparkPlan) node, "");
+        return new LakeScanExec((SparkPlan) node, told, null);
       }
       if (node instanceof RowDataSourceScanExec) {
         // It was made a moment ago, in this thread.
-        return new LakeScanExec((SparkPlan) node, MergedRelation.lastCounts());
+        return new LakeScanExec((SparkPlan) node, told, MergedRelation.last());
       }
       return otherwise.apply(node);
     }

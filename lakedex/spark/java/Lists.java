@@ -1,5 +1,6 @@
 package lakedex.jvm;
 
+import java.util.ArrayList;
 import java.util.List;
 import scala.collection.JavaConverters;
 
@@ -12,5 +13,20 @@ final class Lists {
     scala.collection.mutable.Buffer buffer =
         (scala.collection.mutable.Buffer) JavaConverters.asScalaBufferConverter(list).asScala();
     return (scala.collection.immutable.Seq) buffer.toIndexedSeq();
+  }
+
+  /** One list after the other. */
+  static scala.collection.immutable.Seq joined(
+      scala.collection.Seq first, scala.collection.Seq second) {
+    List all = new ArrayList();
+    scala.collection.Iterator each = first.iterator();
+    while (each.hasNext()) {
+      all.add(each.next());
+    }
+    each = second.iterator();
+    while (each.hasNext()) {
+      all.add(each.next());
+    }
+    return scala(all);
   }
 }

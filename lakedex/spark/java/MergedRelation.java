@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import java.util.Arrays;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -11,7 +10,8 @@ import org.apache.spark.sql.types.StructType;
 /** The file slices of a pinned snapshot that Spark's Parquet reader cannot take by itself. */
 public final class MergedRelation extends BaseRelation implements CatalystScan {
 
-  private static final ThreadLocal counts = new ThreadLocal();
+  private static final ThreadLocal last = new ThreadLocal();
+  private static final ThreadLocal postponed = new ThreadLocal();
 
   private final SQLContext context;
   private final String session;
@@ -28,8 +28,9 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
     this.size = size;
   }
 
-  public String pin() {
-    return pin;
+  /** Session and pin, as the first lines of a message. */
+  String source() {
+    return session + "\n" + pin;
   }
 
   public SQLContext sqlContext() {
@@ -55,16 +56,22 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
       Attribute column = (Attribute) each.next();
       wanted = wanted.add(column.name(), column.dataType(), true);
     }
-    String text = session + "\n" + pin + "\n" + FilterText.describe(filters);
-    Object rows = Python.call("merge", Arrays.asList(new Object[] {text, wanted.json()}));
-    counts.set(Python.text("merged_counts", text));
-    return (RDD) rows;
+    MergedScan scan = new MergedScan(source(), wanted.json(), filters);
+    last.set(scan);
+    if (postponed.get() != null) {
+      return context.sparkContext().emptyRDD(scala.reflect.ClassTag$.MODULE$.Any());
+    }
+    return scan.rows(filters);
   }
 
-  /** Slices and bytes of the table, and those that the last scan of this thread reads. */
-  static String lastCounts() {
-    String found = (String) counts.get();
-    return found == null ? "" : found;
+  /** Let scans that this thread plans wait until they are run, or no longer. */
+  static void postpone(boolean waits) {
+    postponed.set(waits ? Boolean.TRUE : null);
+  }
+
+  /** What was last planned in this thread. */
+  static MergedScan last() {
+    return (MergedScan) last.get();
   }
 
   public boolean equals(Object other) {

@@ -59,9 +59,15 @@ public final class PinRule extends Rule {
     Swap swap = new Swap(session, pinned());
     // Runtime filters of joins are subqueries that no other rule will see any more.
     LogicalPlan swapped = (LogicalPlan) ((LogicalPlan) plan).transformUpWithSubqueries(swap);
-    if (!swap.madeUnion) {
-      return swapped;
+    if (swap.madeUnion) {
+      swapped = pushed(swapped);
     }
+    // Spark runs its rules until nothing changes; joins of a plan tell their scans once.
+    return swap.madeAny ? JoinKeys.told(swapped) : swapped;
+  }
+
+  private static LogicalPlan pushed(LogicalPlan plan) {
+    LogicalPlan swapped = plan;
     for (int i = 0; i < MOST_PUSHES; i++) {
       LogicalPlan pushed = ColumnPruning$.MODULE$.apply(
           PushDownPredicates$.MODULE$.apply(swapped));
@@ -92,6 +98,7 @@ public final class PinRule extends Rule {
 
     private final @SESSION@ session;
     private final Map pinned;
+    public boolean madeAny = false;
     public boolean madeUnion = false;
 
     public Swap(@SESSION@ session, Map pinned) {
@@ -109,6 +116,7 @@ public final class PinRule extends Rule {
     }
 
     private LogicalPlan swapped(LogicalRelation node) {
+      madeAny = true;
       LakeFace face = (LakeFace) node.relation();
       StructType columns = face.schema();
       String[] pin = pin(face);

@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 
@@ -14,14 +13,8 @@ public final class Scans {
     if (plan instanceof AdaptiveSparkPlanExec) {
       own = ((AdaptiveSparkPlanExec) plan).inputPlan();
     }
-    if (own instanceof FileSourceScanExec) {
-      LakeFileIndex.tell((FileSourceScanExec) own);
-      try {
-        // Its type differs between releases.
-        own.getClass().getMethod("selectedPartitions", new Class[0]).invoke(own, new Object[0]);
-      } finally {
-        LakeFileIndex.tell(null);
-      }
+    if (own instanceof LakeScanExec) {
+      ((LakeScanExec) own).list();
     }
     listAll(own.children());
     listAll(own.subqueries());

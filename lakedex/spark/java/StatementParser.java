@@ -173,7 +173,11 @@ public final class StatementParser implements InvocationHandler {
   static boolean isUnseen(LogicalPlan plan) {
     return KINDS.contains(plan.getClass().getSimpleName())
         && plan.origin().sqlText().isDefined()
-        && plan.getTagValue(LEFT_TO_SPARK).isEmpty();
+        && !isLeftToSpark(plan);
+  }
+
+  static boolean isLeftToSpark(LogicalPlan plan) {
+    return plan.getTagValue(LEFT_TO_SPARK).isDefined();
   }
 
   /** Whether a plan is a statement that may concern a table of ours. */

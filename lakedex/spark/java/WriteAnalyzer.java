@@ -28,6 +28,7 @@ public final class WriteAnalyzer extends Analyzer {
     LOGICAL + "UpdateTable",
     LOGICAL + "DeleteFromTable",
     LOGICAL + "MergeIntoTable",
+    LOGICAL + "CreateTable",
     LOGICAL + "CreateTableAsSelect",
     LOGICAL + "ReplaceTableAsSelect",
     "org.apache.spark.sql.execution.datasources.CreateTable"
@@ -59,7 +60,8 @@ public final class WriteAnalyzer extends Analyzer {
 
   public LogicalPlan executeAndCheck(LogicalPlan plan, QueryPlanningTracker tracker) {
     LogicalPlan own = null;
-    if (KINDS.contains(plan.getClass().getName()) || StatementParser.isUnseen(plan)) {
+    if (KINDS.contains(plan.getClass().getName()) && !StatementParser.isLeftToSpark(plan)
+        || StatementParser.isUnseen(plan)) {
       own = StatementParser.command(
           session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
     }

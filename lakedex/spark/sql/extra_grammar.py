@@ -5,7 +5,7 @@ REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (expression)
     [[OPTIONS] (option = value, ...)]
-CALL [system .] procedure ( [name =>] literal, ... )
+CALL [system .] procedure ( [name =>] literal | :parameter | ?, ... )
 {RUN | SCHEDULE} COMPACTION ON {table | 'path'} [AT instant]
 SHOW COMPACTION ON {table | 'path'} [LIMIT n]
 
@@ -14,13 +14,16 @@ EXPLAIN may stand before each.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.services.own_expressions import is_expression
 
 Literal = str | int | float | bool | None
+Parameters = Mapping[str, Any] | Sequence[Any]
 _EXPLAIN_MODES = ("EXTENDED", "FORMATTED", "COST", "CODEGEN")
 _CONSTANTS: dict[str, Literal] = {"TRUE": True, "FALSE": False, "NULL": None}
 
@@ -54,14 +57,20 @@ class Extra:
     named_places: dict[str, int] = field(default_factory=dict)
 
 
-def parse_extra(text: str) -> Extra | None:
+def parse_extra(text: str, args: Parameters | None = None) -> Extra | None:
     """The statement in a text; None where it begins as none of these.
+
+    Args:
+        text: The text.
+        args: The values of its parameters: by name for `:name`, in order for `?`.
 
     Example:
         >>> parse_extra("SHOW INDEXES IN db.trips").table
         ('db', 'trips')
         >>> parse_extra("CALL show_commits(table => 'trips', limit => 3)").named
         {'table': 'trips', 'limit': 3}
+        >>> parse_extra("CALL show_commits(:t, 3)", {"t": "trips"}).arguments
+        ('trips', 3)
 
     Raises:
         InvalidDefinition: It begins as one of these, and goes on wrongly; the place is shown.
@@ -72,9 +81,9 @@ def parse_extra(text: str) -> Extra | None:
         return None
     before = _explained(tokens)
     if before:
-        found = _parsed(text, tokens[before:])
+        found = _parsed(text, tokens[before:], args)
         return None if found is None else replace(found, is_explained=True)
-    return _parsed(text, tokens)
+    return _parsed(text, tokens, args)
 
 
 def _explained(tokens: list[Token]) -> int:
@@ -84,9 +93,9 @@ def _explained(tokens: list[Token]) -> int:
     return 2 if tokens[1].keyword in _EXPLAIN_MODES else 1
 
 
-def _parsed(text: str, tokens: list[Token]) -> Extra | None:
+def _parsed(text: str, tokens: list[Token], args: Parameters | None) -> Extra | None:
     words = [token.keyword for token in tokens[:2]]
-    reader = _Reader(text, tokens)
+    reader = _Reader(text, tokens, args)
     if words[:1] == ["CALL"]:
         return reader.call()
     if len(words) > 1 and (words[0], words[1]) in _VERBS:
@@ -95,7 +104,9 @@ def _parsed(text: str, tokens: list[Token]) -> Extra | None:
 
 
 class _Reader:
-    def __init__(self, text: str, tokens: list[Token]) -> None:
+    def __init__(self, text: str, tokens: list[Token], args: Parameters | None) -> None:
+        self._args = args
+        self._asked = 0
         self._text = text
         self._tokens = tokens
         self._at = 0
@@ -311,7 +322,30 @@ class _Reader:
         if not minus and token.keyword in _CONSTANTS:
             self._at += 1
             return _CONSTANTS[token.keyword]
+        if not minus and token.value in (":", "?"):
+            return self._parameter(token)
         raise self._wrong("a text, a number, true, false or null is expected")
+
+    def _parameter(self, token: Token) -> Literal:
+        """The value of `:name` or `?`."""
+        self._at += 1
+        name = "?" if token.value == "?" else self._name("the name of a parameter")
+        key: str | int = name
+        if name == "?":
+            key, self._asked = self._asked, self._asked + 1
+        args = self._args if self._args is not None else {}
+        known: Mapping[Any, Any] = args if isinstance(args, Mapping) else dict(enumerate(args))
+        if key not in known:
+            message = f"there is no value for the parameter {name}"
+            if self._args is None:
+                message = f"the parameter {name} has its value from lake.sql(text, args)"
+            raise complaint(self._text, token.start, message)
+        value = known[key]
+        if value is not None and not isinstance(value, str | int | float | bool):
+            message = f"the parameter {name} is a text, a number, a truth or None, not"
+            raise complaint(self._text, token.start, f"{message} {type(value).__name__}")
+        found: Literal = value
+        return found
 
     def _end(self) -> None:
         self._took(";")

@@ -10,26 +10,31 @@ from lakedex.spark.sql.calls.procedure import bind
 from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 from lakedex.spark.sql.context import Context, Prepared
 from lakedex.spark.sql.explaining import explained
-from lakedex.spark.sql.extra_grammar import Extra, parse_extra
+from lakedex.spark.sql.extra_grammar import Extra, Parameters, parse_extra
 from lakedex.spark.sql.names import NamedTable
 
 _PREFIXES = ("spark_catalog.", "system.")
 """What may stand before a procedure's name; as in Hudi it says nothing."""
 
 
-def prepare_extra(context: Context, text: str, *, is_parsed: bool) -> Prepared | None:
+def prepare_extra(
+    context: Context, text: str, *, is_parsed: bool, args: Parameters | None = None
+) -> Prepared | None:
     """A statement that Spark's grammar lacks; None where it is none, or not about our tables.
 
     Args:
         context: The session.
         text: The statement.
         is_parsed: Whether Spark's parser took it, as Spark 4 takes CALL.
+        args: The values of its parameters.
     """
-    extra = parse_extra(text)
+    extra = parse_extra(text, args)
     if extra is None:
         return None
     prepared = _prepared(context, text, extra, is_parsed=is_parsed)
-    if prepared is None or not extra.is_explained or is_parsed:
+    # Where Spark's parser took an EXPLAIN, the answer is put into it elsewhere.
+    is_whole = args is None and is_parsed
+    if prepared is None or not extra.is_explained or is_whole:
         return prepared
     return explained(context, prepared)
 

@@ -73,20 +73,21 @@ def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> Wanted:
 def _save_as_table(context: Context, plan: Node) -> Prepared | None:
     """`df.write.saveAsTable` into a table that is there; a new one is made as ever."""
     query = optional(plan.query())
-    if query is None:
-        return None
     described = plan.tableDesc()
     is_own = context.names.is_own(optional(described.provider()))
     if is_own and optional(described.bucketSpec()) is not None:
         raise creating.layout_refusal("bucketBy")
     if is_own and _CLUSTERED in mapped(described.properties()):
         raise creating.layout_refusal("clusterBy")
-    if str(plan.mode().name()) != "Append":
-        return None
     identifier = described.identifier()
     database = optional(identifier.database())
-    parts = [] if database is None else [str(database)]
-    named = context.names.find((*parts, str(identifier.table())))
+    name = (*([] if database is None else [str(database)]), str(identifier.table()))
+    if query is None:
+        # `spark.catalog.createTable` of Spark 3.5; later releases make the plan of a statement.
+        return Prepared(partial(_create, context, plan, name)) if is_own else None
+    if str(plan.mode().name()) != "Append":
+        return None
+    named = context.names.find(name)
     if named is None:
         return None
     if not is_own:
@@ -94,6 +95,10 @@ def _save_as_table(context: Context, plan: Node) -> Prepared | None:
     options = mapped(described.storage().properties())
     folders = [str(name) for name in listed(described.partitionColumnNames())]
     return Prepared(partial(_save, context, named, query, options, folders))
+
+
+def _create(context: Context, plan: Node, name: tuple[str, ...]) -> None:
+    creating.run_create(context, plan, name)
 
 
 def _save(
@@ -125,6 +130,7 @@ WRITES: Mapping[str, Taken] = {
     f"{_LOGICAL}.UpdateTable": _as_statement(changing.update),
     f"{_LOGICAL}.DeleteFromTable": _as_statement(changing.delete),
     f"{_LOGICAL}.MergeIntoTable": _as_statement(merging.merge),
+    f"{_LOGICAL}.CreateTable": _as_statement(creating.create),
     f"{_LOGICAL}.CreateTableAsSelect": _as_statement(creating.create_as_select),
     f"{_LOGICAL}.ReplaceTableAsSelect": _as_statement(creating.refuse_replace),
     "org.apache.spark.sql.execution.datasources.CreateTable": _save_as_table,

@@ -38,6 +38,8 @@ _TRANSPARENT = frozenset(
     ["Filter", "Join", "Sort", "GlobalLimit", "LocalLimit", "Distinct", "Sample", "UnresolvedHint"]
 )
 """Plans that give the columns of what is below them."""
+_VALUES = {"Project": 0, "Aggregate": 1}
+"""Where a SELECT has its values."""
 _FACE = "LakeFace"
 _JOIN_CONDITION = 3
 _TRIMS = frozenset(["trim", "ltrim", "rtrim"])
@@ -104,6 +106,8 @@ class IndexNames:
                 return self._joined(node, result)
             case "UnresolvedWith":
                 return self._with_queries(result)
+            case name if name in _VALUES:
+                return self._selected(result, _VALUES[name])
             case _:
                 return result
 
@@ -117,6 +121,14 @@ class IndexNames:
             return result
         some = self._context.spark.sparkContext._jvm.scala.Some
         return with_parts(result, {_JOIN_CONDITION: some(understood)})
+
+    def _selected(self, node: Node, place: int) -> Node:
+        """A SELECT whose values are understood as far as they are queries of their own."""
+        values = listed(node.productElement(place))
+        changed = [self.expression(each, Scope([], is_whole=False)) for each in values]
+        if all(new is old for new, old in zip(changed, values, strict=True)):
+            return node
+        return with_parts(node, {place: self._context.plans.sequence(changed).toIndexedSeq()})
 
     def _with_queries(self, node: Node) -> Node:
         """A WITH whose queries are understood, which are no children of it."""

@@ -89,12 +89,20 @@ class Statements:
         if not isinstance(text, str):
             raise InvalidInput(f"a statement is a text, not {type(text).__name__}")
         try:
-            return self._spark.sql(text, args=args) if args else self._sql(text)
+            return self._with_values(text, args) if args else self._sql(text)
         except (PySparkException, Py4JError) as error:
             behind = self._callback.error_behind(str(error))
             if behind is None:
                 raise
             raise behind from error
+
+    def _with_values(self, text: str, args: Mapping[str, Any] | Sequence[Any]) -> DataFrame:
+        """A statement with parameters, which Spark fills, but for those that it hardly knows."""
+        prepared = prepare_extra(self._context, text, is_parsed=True, args=args)
+        if prepared is None:
+            return self._spark.sql(text, args=args)
+        rows = prepared.run()
+        return self._context.empty() if rows is None else rows
 
     def _sql(self, text: str) -> DataFrame:
         parser = self._spark._jsparkSession.sessionState().sqlParser()

@@ -1,0 +1,158 @@
+package lakedex.jvm;
+
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Offset;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Range;
+import org.apache.spark.sql.catalyst.plans.logical.Sample;
+import org.apache.spark.sql.catalyst.plans.logical.Tail;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
+import org.apache.spark.sql.catalyst.trees.TreePattern;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.sources.BaseRelation;
+
+/**
+ * How the keys of one side of a join may reach a scan on the other side.
+ *
+ * `broadcast`: if the join broadcasts that side, which costs nothing more. `any`: also by a query
+ * of their own, which asks the same rows a second time. `no`: they cannot help, or must not be
+ * asked.
+ */
+final class JoinSides {
+
+  private static final PartitionPruning$ SPARK = PartitionPruning$.MODULE$;
+  private static final String REUSE_ONLY =
+      "spark.sql.optimizer.dynamicPartitionPruning.reuseBroadcastOnly";
+
+  private JoinSides() {}
+
+  static String way(Expression key, LogicalPlan side, LogicalPlan other) {
+    scala.Tuple2 place = origin(key, side);
+    if (place == null || !isRepeatable(other)) {
+      return "no";
+    }
+    StringBuilder message = new StringBuilder(
+        LakeRelations.source(((LogicalRelation) place._2()).relation()));
+    message.append('\n').append(other.stats().sizeInBytes().toString());
+    message.append('\n').append(leaves(other).toString());
+    message.append('\n').append(isSelective(other));
+    message.append('\n').append(isCheap(other) && !reusesOnly());
+    scala.collection.Iterator columns = ((Expression) place._1()).references().iterator();
+    while (columns.hasNext()) {
+      message.append('\n').append(((Attribute) columns.next()).name());
+    }
+    return Python.text("join_keys", message.toString());
+  }
+
+  /** A key in terms of the table of ours that it comes from, and the relation; null for others. */
+  private static scala.Tuple2 origin(Expression key, LogicalPlan side) {
+    scala.Option found = SPARK.findExpressionAndTrackLineageDown(key, side);
+    if (found.isDefined()) {
+      scala.Tuple2 place = (scala.Tuple2) found.get();
+      boolean isOurs = place._2() instanceof LogicalRelation
+          && LakeRelations.isOurs(((LogicalRelation) place._2()).relation());
+      return isOurs ? place : null;
+    }
+    // Spark follows only bare columns into the two halves of a table.
+    LogicalPlan below = side;
+    while (below instanceof Project || below instanceof Filter) {
+      below = (LogicalPlan) below.children().apply(0);
+    }
+    boolean isHalved = below instanceof Union && key.references().subsetOf(below.outputSet());
+    // The columns of a union are those of its first part.
+    return isHalved ? origin(key, (LogicalPlan) below.children().apply(0)) : null;
+  }
+
+  /** Whether a side has the same rows whenever it is asked within a query. */
+  private static boolean isRepeatable(LogicalPlan plan) {
+    if (!plan.deterministic() || plan.isStreaming()
+        || plan.containsPattern(TreePattern.DYNAMIC_PRUNING_SUBQUERY())
+        || plan.containsPattern(TreePattern.CTE())) {
+      return false;
+    }
+    boolean chooses = plan instanceof GlobalLimit || plan instanceof LocalLimit
+        || plan instanceof Offset || plan instanceof Tail || plan instanceof Sample;
+    if (chooses) {
+      return false;
+    }
+    scala.collection.Iterator each = plan.children().iterator();
+    while (each.hasNext()) {
+      if (!isRepeatable((LogicalPlan) each.next())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** As Spark tells it: there is a condition that leaves rows out. */
+  private static boolean isSelective(LogicalPlan plan) {
+    if (plan instanceof Filter && SPARK.isLikelySelective(((Filter) plan).condition())) {
+      return true;
+    }
+    scala.collection.Iterator each = plan.children().iterator();
+    while (each.hasNext()) {
+      if (isSelective((LogicalPlan) each.next())) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Whether asking a side a second time is a scan of files and nothing more. */
+  private static boolean isCheap(LogicalPlan plan) {
+    if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) {
+      return false;
+    }
+    boolean isLeaf = plan instanceof LocalRelation || plan instanceof Range
+        || (plan instanceof LogicalRelation && isFiles(((LogicalRelation) plan).relation()));
+    if (isLeaf) {
+      return true;
+    }
+    boolean isDistinct = plan instanceof Aggregate
+        && !plan.containsPattern(TreePattern.AGGREGATE_EXPRESSION());
+    if (!(plan instanceof Project || plan instanceof Filter || plan instanceof Union
+        || isDistinct)) {
+      return false;
+    }
+    scala.collection.Iterator each = plan.children().iterator();
+    while (each.hasNext()) {
+      if (!isCheap((LogicalPlan) each.next())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private static boolean isFiles(BaseRelation relation) {
+    return relation instanceof HadoopFsRelation || LakeRelations.isOurs(relation);
+  }
+
+  /** The bytes that a side reads. */
+  private static scala.math.BigInt leaves(LogicalPlan plan) {
+    if (plan.children().isEmpty()) {
+      return plan.stats().sizeInBytes();
+    }
+    scala.math.BigInt sum = scala.math.BigInt.apply(0);
+    scala.collection.Iterator each = plan.children().iterator();
+    while (each.hasNext()) {
+      sum = sum.$plus(leaves((LogicalPlan) each.next()));
+    }
+    return sum;
+  }
+
+  /** Spark's default is to reuse broadcasts only; it counts where somebody asked for it. */
+  private static boolean reusesOnly() {
+    SQLConf settings = SQLConf.get();
+    return settings.contains(REUSE_ONLY) && settings.dynamicPartitionPruningReuseBroadcastOnly();
+  }
+}
