@@ -47,6 +47,7 @@ _SOURCES = (
     "WriteAnalyzer",
     "Caches",
     "Zones",
+    "Settings",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"

@@ -17,17 +17,15 @@ from lakedex.spark.file_systems import FileSystems
 from lakedex.spark.join_keys import OtherSide, way_of_keys
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
+from lakedex.spark.plan_settings import PlanSettings, SessionSettings
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
-from lakedex.spark.read_spec import SWITCHES, ReadSpec
+from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.row_change_reading import CHANGE_SCHEMA
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.streams import STREAM_NAME, Streams
 from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.storage.address import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
-
-_ZONE = "spark.sql.session.timeZone"
-_USAGE = "spark.lakedex.index.usage"
 
 
 class Tables(Protocol):
@@ -83,6 +81,7 @@ class TableServer:
         self._tables = tables
         self._spark = tables.spark
         self._file_systems = FileSystems(tables.spark)
+        self._settings = SessionSettings(tables.spark)
 
     @contextmanager
     def watching(self) -> Iterator[list[tuple[Pin, Report]]]:
@@ -130,27 +129,29 @@ class TableServer:
 
     def files(self, message: str) -> str:
         """The base files that Spark's reader has to read."""
-        pin, report = self._planned(message)
-        self._count(pin, report)
+        settings = self._settings.now()
+        pin, report = self._planned(message, settings)
+        self._count(pin, report, settings)
         return native_files(pin, report)
 
     def check(self, message: str) -> None:
         """Refuse to read again what was cleaned since it was listed."""
         pin = self._pin_of(message)
-        check_files(pin, self._report(pin, message))
+        check_files(pin, self._report(pin, message, self._settings.now()))
 
     def merge(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The rows that our reader reads."""
-        pin, report = self._planned(str(message[0]))
+        settings = self._settings.now()
+        pin, report = self._planned(str(message[0]), settings)
         if pin.halves == "merged":
             # Of a table in two halves Spark's own reader asks as well, and is counted.
-            self._count(pin, report)
+            self._count(pin, report, settings)
         return merged_rows(self._spark, pin, report, str(message[1]))
 
     def merged_counts(self, message: str) -> str:
         """How much there is for our reader, and how much of it is read."""
         pin = self._pin_of(message)
-        return merged_counts(pin, self._report(pin, message))
+        return merged_counts(pin, self._report(pin, message, self._settings.now()))
 
     def insert(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
         """Rows that plain SQL inserts."""
@@ -206,25 +207,23 @@ class TableServer:
         """Run a statement that was taken, and give its rows."""
         return self._tables.run_statement(message.partition("\n")[2])
 
-    def _count(self, pin: Pin, report: Report) -> None:
+    def _count(self, pin: Pin, report: Report, settings: PlanSettings) -> None:
         """Count a scan, unless it is only explained or the session does not want that."""
-        if not self._watchers and str(self._spark.conf.get(_USAGE, "true")).lower() != "false":
+        if not self._watchers and settings.counts_scans:
             count_scan(pin.snapshot.storage, report)
 
     def _pin_of(self, message: str) -> Pin:
         return self._pins.find(message.split("\n", 2)[1], self._tables.address)
 
-    def _report(self, pin: Pin, message: str) -> Report:
-        settings = self._spark.conf
-        asks_indexes = all(str(settings.get(name, "true")).lower() != "false" for name in SWITCHES)
-        zone = str(settings.get(_ZONE))
+    def _report(self, pin: Pin, message: str, settings: PlanSettings) -> Report:
+        zone, asks_indexes = settings.zone, settings.asks_indexes
         knows_zone = is_same_zone(self._spark.sparkContext._jvm, zone)
         filters = message.split("\n", 2)[2]
         return prune(pin, filters, zone, asks_indexes=asks_indexes, knows_zone=knows_zone)
 
-    def _planned(self, message: str) -> tuple[Pin, Report]:
+    def _planned(self, message: str, settings: PlanSettings) -> tuple[Pin, Report]:
         pin = self._pin_of(message)
-        report = self._report(pin, message)
+        report = self._report(pin, message, settings)
         for seen in list(self._watchers):
             seen.append((pin, report))
         return pin, report
