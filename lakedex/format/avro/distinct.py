@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from lakedex.format.avro.buffers import offsets, payload
 from lakedex.format.avro.decode import decode_records
 from lakedex.format.avro.encode import EncodedRecords, encode_records
+from lakedex.format.avro.few import MOST_RECORDS, decode_few
 from lakedex.format.avro.lanes import I64
 from lakedex.schema.avro_type import AvroRecord
 from lakedex.schema.flat_columns import flat
@@ -41,6 +42,10 @@ def decode_distinct(
         >>> decode_distinct(schema, pa.array([b"\x02"] * 3), path="x").to_pydict()
         {'n': [1, 1, 1]}
     """
+    if len(values) <= MOST_RECORDS and _has_all(schema, columns):
+        few = decode_few(schema, values.to_pylist(), columns)
+        if few is not None:
+            return few
     if not _repeats(values):
         return _decode_array(schema, values, columns, path, base_offset)
     encoded = values.dictionary_encode()
@@ -51,6 +56,11 @@ def decode_distinct(
             pa.Array.from_buffers(pa.struct([]), len(values), [None])
         )
     return batch.take(encoded.indices)
+
+
+def _has_all(schema: AvroRecord, columns: Collection[str] | None) -> bool:
+    """Whether a schema has all columns; what is wrong otherwise is told by `decode_records`."""
+    return columns is None or {item.name for item in schema.fields}.issuperset(columns)
 
 
 def encode_distinct(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> EncodedRecords:

@@ -190,7 +190,7 @@ class DataBlocks:
         for nth, offset in enumerate(index.offsets[group.blocks].tolist()):
             low, high = int(bounds[nth]), int(bounds[nth + 1])
             starts = group.starts[cuts[nth] : cuts[nth + 1]] - low
-            block = _CachedBlock(bytes(group.data[low:high]), starts)
+            block = _CachedBlock(bytes(memoryview(group.data)[low:high]), starts)
             with self._guard:
                 self._forget(self._cache.pop(offset, None))
                 self._cache[offset] = block

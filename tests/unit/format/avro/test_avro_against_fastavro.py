@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakedex.format.avro import decode_records, encode_records
+from lakedex.format.avro.few import decode_few
 from lakedex.schema import parse_avro_record
 
 UTC = dt.UTC
@@ -200,6 +201,61 @@ def test_a_choice_of_columns_gives_the_same_as_all_columns(table, choice):
         parsed, data, offsets[:-1], offsets[1:], columns=wanted, leading=True, path="x"
     )
     assert leading.equals(part)
+
+
+def split(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
+    bounds = zip(offsets[:-1], offsets[1:], strict=True)
+    return [data[start:end].tobytes() for start, end in bounds]
+
+
+@given(tables(), st.data())
+def test_a_few_records_one_by_one_are_the_same_as_in_lockstep(table, choice):
+    schema, rows = table
+    data, offsets = written(schema, rows)
+    parsed = parse_avro_record(json.dumps(schema))
+    names = [item.name for item in parsed.fields]
+    wanted = choice.draw(st.lists(st.sampled_from(names), unique=True)) if names else []
+    few = decode_few(parsed, split(data, offsets), wanted)
+    if few is not None:
+        whole = decode_records(parsed, data, offsets[:-1], offsets[1:], columns=wanted, path="x")
+        assert few.equals(whole, check_metadata=True)
+
+
+PLAIN = {
+    "type": "record",
+    "name": "r",
+    "fields": [
+        {"name": "b", "type": ["null", "boolean"]},
+        {"name": "i", "type": "int"},
+        {"name": "u", "type": ["null", "long", "string", "bytes"]},
+        {
+            "name": "r",
+            "type": [
+                "null",
+                {
+                    "type": "record",
+                    "name": "in",
+                    "fields": [{"name": "d", "type": "double"}, {"name": "s", "type": "string"}],
+                },
+            ],
+        },
+    ],
+}
+
+
+@given(st.lists(st.binary(max_size=24), min_size=1, max_size=3), st.booleans())
+def test_bytes_that_a_few_records_are_read_from_are_right_to_the_lockstep_too(tail, is_near):
+    row = {"b": True, "i": -3, "u": "text", "r": {"d": 1.5, "s": "é"}}
+    start = written(PLAIN, [row])[0].tobytes()
+    parsed = parse_avro_record(json.dumps(PLAIN))
+    values = [start[: len(start) - len(end)] + end for end in tail] if is_near else tail
+    few = decode_few(parsed, values, None)
+    assert decode_few(parsed, [start], None).to_pylist()[0]["r"] == row["r"]
+    if few is None:
+        return
+    offsets = np.cumsum([0, *map(len, values)])
+    data = np.frombuffer(b"".join(values), np.uint8)
+    assert few.equals(decode_records(parsed, data, offsets[:-1], offsets[1:], path="x"))
 
 
 @given(tables())
