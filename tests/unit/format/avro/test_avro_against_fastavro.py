@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import io
 import json
+from itertools import pairwise
 from typing import Any
 
 import fastavro
@@ -204,7 +205,7 @@ def test_a_choice_of_columns_gives_the_same_as_all_columns(table, choice):
 
 
 def split(data: np.ndarray, offsets: np.ndarray) -> list[bytes]:
-    bounds = zip(offsets[:-1], offsets[1:], strict=True)
+    bounds = pairwise(offsets)
     return [data[start:end].tobytes() for start, end in bounds]
 
 
