@@ -28,8 +28,8 @@ LOADED = {True: (20_000, 20), False: (1_000_000, 200)}
 """Rows and files of the tables that are indexed."""
 ROWS_PER_FILE = 2
 FILES_PER_PARTITION = 1_000
-TRIES = 25
-WARM_UP = 12
+TRIES = 100
+WARM_UP = 40
 MOST_OF_COLUMN_STATS = 1.1
 MOST_OF_HUDI = 1 / 3
 
