@@ -83,3 +83,7 @@ class VersionMismatch(StorageError):
 
 class CommitConflict(LakedexError):
     """Another writer changed the same things first; nothing was changed, retry."""
+
+
+class ServicePends(CommitConflict):
+    """A planned service has what a write would change; nothing was changed, let it end first."""

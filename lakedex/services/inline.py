@@ -31,7 +31,7 @@ from lakedex.write.taking import Target
 from lakedex.write.verbs import TableWriter
 
 log = logging.getLogger("lakedex")
-Service: TypeAlias = "Callable[[TableWriter, Target], None]"
+Service: TypeAlias = "Callable[[TableWriter, Target], object]"
 
 
 def writer_with_services(
@@ -47,32 +47,46 @@ def writer_with_services(
     """
     given = option_texts(options or {})
     make_indexes_of_options(TableWriter(address, engine, given), given, check)
-    return TableWriter(address, engine, given, batch, run_due_services)
+    return TableWriter(address, engine, given, batch, InlineServices())
 
 
-def run_due_services(writer: TableWriter, target: Target) -> None:
-    """Compact and cluster after a write, as far as its options ask for it.
+class InlineServices:
+    """Compacts and clusters around a write, as far as its options ask for it.
 
     `hoodie.compact.inline` and `hoodie.clustering.inline` run what is due,
     `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it.
     """
-    options = target.options.scheduling
-    if options.compact_inline or options.schedule_compaction_inline:
-        _attempt("compaction", _compact, writer, target)
-    if options.cluster_inline or options.schedule_clustering_inline:
-        _attempt("clustering", _cluster, writer, target)
+
+    def run_due(self, writer: TableWriter, target: Target) -> None:
+        """Run or plan what is due after a write."""
+        options = target.options.scheduling
+        if options.compact_inline or options.schedule_compaction_inline:
+            _attempt("compaction", _compact, writer, target)
+        if options.cluster_inline or options.schedule_clustering_inline:
+            _attempt("clustering", _cluster, writer, target)
+
+    def finish(self, writer: TableWriter, target: Target) -> bool:
+        """Run what pends and is in the way of a write; False where that is left to others.
+
+        A process that died may have left it, and nobody else would ever run it.
+        """
+        options = target.options.scheduling
+        if options.compact_inline and _is_merge_on_read(target):
+            _attempt("compaction", lambda own, _: run_pending_compactions(own), writer, target)
+        if options.cluster_inline:
+            _attempt("clustering", lambda own, _: run_pending_clusterings(own), writer, target)
+        return options.compact_inline or options.cluster_inline
 
 
 def _attempt(service: str, run: Service, writer: TableWriter, target: Target) -> None:
     try:
         run(writer, target)
     except LakedexError as error:
-        log.warning("the %s after the write did not come to its end: %s", service, error)
+        log.warning("the %s beside the write did not come to its end: %s", service, error)
 
 
 def _compact(writer: TableWriter, target: Target) -> None:
-    config = Snapshot.open(target.address.open()).config
-    if config.table_type is not TableType.MERGE_ON_READ:
+    if not _is_merge_on_read(target):
         return
     runs = target.options.scheduling.compact_inline
     if runs:
@@ -80,6 +94,11 @@ def _compact(writer: TableWriter, target: Target) -> None:
     instant = schedule_compaction(writer, if_due=True)
     if runs and instant is not None:
         run_compaction(writer, instant)
+
+
+def _is_merge_on_read(target: Target) -> bool:
+    config = Snapshot.open(target.address.open()).config
+    return config.table_type is TableType.MERGE_ON_READ
 
 
 def _cluster(writer: TableWriter, target: Target) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from lakedex.config import TableType
-from lakedex.errors import CommitConflict
+from lakedex.errors import ServicePends
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.table import Snapshot
 from lakedex.txn.conflicts import pending_groups, service_conflict
@@ -33,7 +33,7 @@ def assigned_groups(
     problem = service_conflict(snapshot.timeline, touched, touched - logged)
     if problem is not None:
         # It would lose at its commit; nothing is to be written for that.
-        raise CommitConflict(f"{problem}; write again when that is done")
+        raise ServicePends(f"{problem}; write again when that is done")
     if facts.early_look is not None:
         write.transaction.look_early(touched, touched - logged)
     return groups

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
@@ -29,7 +30,15 @@ from lakedex.write.taking import Target
 from lakedex.write.target import check_writable
 from lakedex.write.walk import run_write
 
-AfterCommit: TypeAlias = "Callable[[TableWriter, Target], None]"
+
+class Services(Protocol):
+    """The services that a write brings along."""
+
+    def run_due(self, writer: TableWriter, target: Target) -> None:
+        """Run what is due after a commit."""
+
+    def finish(self, writer: TableWriter, target: Target) -> bool:
+        """Run what pends and is in the way of a write, and say whether that was tried."""
 
 
 class TableWriter:
@@ -40,8 +49,7 @@ class TableWriter:
         engine: What runs the work; threads of this process by default.
         options: Hudi's write options, for all verbs.
         batch: The batch of a stream that is written; it is not written twice.
-        after_commit: Called with this writer and the target after each verb that wrote, for
-            services that a write brings along.
+        services: The services that a write brings along.
     """
 
     def __init__(
@@ -50,10 +58,10 @@ class TableWriter:
         engine: Engine | None = None,
         options: Mapping[str, str] | None = None,
         batch: StreamBatch | None = None,
-        after_commit: AfterCommit | None = None,
+        services: Services | None = None,
     ) -> None:
         """Open nothing yet."""
-        self._after_commit = after_commit
+        self._services = services
         self._address = address
         self._engine = engine or LocalEngine()
         self._options = option_texts(options or {})
@@ -76,7 +84,7 @@ class TableWriter:
     def with_options(self, options: Mapping[str, str]) -> TableWriter:
         """The same with some options changed."""
         changed = {**self._options, **options}
-        return TableWriter(self._address, self._engine, changed, self._batch, self._after_commit)
+        return TableWriter(self._address, self._engine, changed, self._batch, self._services)
 
     def upsert(self, rows: RowSource) -> WriteResult:
         """Insert rows whose key is new, and update the records of the others."""
@@ -179,9 +187,13 @@ class TableWriter:
             return WriteResult(operation.name, None)
         self._check_operation(operation)
         target = self.target()
-        result = run_write(target, operation, rows, partitions=partitions, seen=seen)
-        if self._after_commit is not None and result.instant is not None:
-            self._after_commit(self, target)
+        services = self._services
+        if services is None:
+            return run_write(target, operation, rows, partitions=partitions, seen=seen)
+        finish = partial(services.finish, self, target)
+        result = run_write(target, operation, rows, partitions=partitions, seen=seen, finish=finish)
+        if result.instant is not None:
+            services.run_due(self, target)
         return result
 
     def _check_operation(self, operation: Operation) -> None:

@@ -9,11 +9,11 @@ that loses a conflict may be tried again from `begin` on, without reading its in
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from lakedex.config.write_options import InsertDuplicates
-from lakedex.errors import CommitConflict
+from lakedex.errors import CommitConflict, ServicePends
 from lakedex.filegroup import FileSlice
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
@@ -59,6 +59,7 @@ def run_write(
     partitions: Sequence[str] = (),
     seen: CommittedInstants | None = None,
     change: Change | None = None,
+    finish: Callable[[], bool] | None = None,
 ) -> WriteResult:
     """Write rows, and answer what it came to.
 
@@ -70,6 +71,8 @@ def run_write(
         seen: What was committed when the rows were chosen from the table itself; they are not
             written when that has changed since.
         change: What to do with the columns instead of writing rows.
+        finish: Finishes services that are in the way, as a process that died may have left them,
+            and says whether it tried to.
 
     Raises:
         CommitConflict: another writer was first; the table is as it was.
@@ -84,14 +87,18 @@ def run_write(
         is_idle = operation.replaces is not Replaces.TABLE and not operation.without_rows
         if not taken.rows and is_idle and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
-        for attempt in range(target.conflict_retries + 1):
+        retries = target.conflict_retries
+        while True:
             try:
                 return _write(target, operation, taken, scratch.path, clock, partitions, seen)
-            except CommitConflict:
-                if attempt == target.conflict_retries:
+            except CommitConflict as conflict:
+                if isinstance(conflict, ServicePends) and finish is not None and finish():
+                    finish = None
+                elif retries:
+                    retries -= 1
+                else:
                     raise
                 log.warning("%s lost a conflict and is tried again", operation.name)
-    raise AssertionError("unreachable")
 
 
 def _write(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.errors import CommitConflict
+from lakedex.errors import CommitConflict, ServicePends
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import (
     compact_table,
@@ -34,7 +34,8 @@ from tests.support.compactions import (
 from tests.support.history import Commit, History, writer_of
 from tests.support.killing import DieAt, Watch, changes_of, finish, start
 from tests.support.row_model import arrow_rows, assert_holds
-from tests.support.write_shapes import Shape
+from tests.support.write_jobs import write_and_serve
+from tests.support.write_shapes import WRITE_OPTIONS, Shape
 
 MOR = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 BLOOM = Shape("mor", "BLOOM", "simple")
@@ -113,6 +114,20 @@ def test_base_files_are_not_written_where_a_compaction_pends(tmp_path):
         history.overwrite(4).write(MOR, writer_of(address))
     compact_table(writer_of(address))
     history.apply(history.overwrite(4)).write(MOR, writer_of(address))
+    assert_all_agree(tmp_path, history)
+
+
+def test_a_compaction_that_a_dead_process_left_is_finished_by_the_write_in_its_way(tmp_path):
+    history = begin(MOR, tmp_path)
+    address = StorageAddress.of(str(tmp_path))
+    instant = schedule_compaction(writer_of(address))
+    overwrite = history.overwrite(4)
+    with pytest.raises(ServicePends, match=f"pending compaction {instant}"):
+        overwrite.write(MOR, writer_of(address))
+    assert_holds(str(tmp_path), history.model)
+    inline = WRITE_OPTIONS | {"hoodie.compact.inline": "true"}
+    write_and_serve(MOR, str(tmp_path), history.apply(history.overwrite(4)), inline)
+    assert not lakedex.open(str(tmp_path)).timeline.pending_of(Action.COMPACTION)
     assert_all_agree(tmp_path, history)
 
 
