@@ -61,7 +61,7 @@ class Slices(tuple[FileSlice, ...]):
     @cached_property
     def amount(self) -> Amount:
         """What reading them comes to."""
-        return Amount.of(tuple(self))
+        return Amount.of(self)
 
     @cached_property
     def partitions(self) -> tuple[str, ...]:

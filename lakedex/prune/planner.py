@@ -166,9 +166,8 @@ class _Plan:
             return keep
         kept = {path for path, keeps in zip(partitions, keep.tolist(), strict=True) if keeps}
         self._decided_by_path = is_decided(self._snapshot, predicate, list(kept))
-        return self._slices.in_partitions(
-            kept
-        ), f"{len(kept)} of {len(partitions)} partitions may match"
+        reason = f"{len(kept)} of {len(partitions)} partitions may match"
+        return self._slices.in_partitions(kept), reason
 
     def _step(
         self,

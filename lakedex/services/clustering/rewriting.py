@@ -85,7 +85,7 @@ def rewrite_groups(
 
 
 def _unarranged(snapshot: Snapshot, groups: Sequence[Regrouping]) -> dict[str, Unarranged]:
-    rows, table_bytes = stored_rows(snapshot), sum(e.size_bytes for e in snapshot.slices)
+    rows, table_bytes = stored_rows(snapshot), snapshot.slices.size_bytes
     found = {}
     for group in groups:
         parts = tuple(Part(group.partition, each) for each in group.slices)

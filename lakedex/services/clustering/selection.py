@@ -35,7 +35,7 @@ class Selection:
             InvalidInput: there is no such partition, or the condition is about something else.
         """
         closed = pending_groups(snapshot.timeline)
-        present = sorted({each.partition for each in snapshot.slices})
+        present = sorted(snapshot.slices.partitions)
         wanted = chosen_partitions(present, self.scope)
         if self.where is not None:
             fitting = {*_matching(snapshot, present, self.where, self.time_zone)}

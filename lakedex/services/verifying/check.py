@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import LakedexError
-from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId
+from lakedex.filegroup import RECORD_KEY, FileSliceId, Slices
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import SliceFiles, slice_files
 from lakedex.index.metadata_table import Kind, MetadataTable
@@ -45,15 +45,13 @@ class Subject:
 
     files: SliceFiles = field(init=False)
     """All files of the slices; their numbers are positions here."""
-    slice_numbers: dict[FileSliceId, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Number the slices and their files."""
+        """Number the files of the slices."""
         self.files = slice_files(self.slices)
-        self.slice_numbers = {each.id: number for number, each in enumerate(self.slices)}
 
     @property
-    def slices(self) -> tuple[FileSlice, ...]:
+    def slices(self) -> Slices:
         """The slices that a full read reads."""
         return self.snapshot.slices
 

@@ -51,7 +51,7 @@ class RecordIndexCheck(Check):
         findings.checked[self.name] += len(entries)
         targets, locations = entry_places(entries)
         numbers = np.array(
-            [self.subject.slice_numbers.get(place, _NOWHERE) for place in locations], np.int64
+            [self.subject.slices.places.get(place, _NOWHERE) for place in locations], np.int64
         )
         entry_keys = entries["key"].combine_chunks()
         found = match(keys, entry_keys)

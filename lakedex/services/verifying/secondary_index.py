@@ -93,7 +93,7 @@ class SecondaryIndexCheck(Check):
         """
         named = entries[RECORD_INDEX_PAYLOAD].is_valid().to_numpy()
         targets, places = entry_places(entries.filter(pa.array(named)))
-        numbers = [self.subject.slice_numbers.get(place, _NOWHERE) for place in places]
+        numbers = [self.subject.slices.places.get(place, _NOWHERE) for place in places]
         slice_of = np.full(len(entries), _NOWHERE, dtype=np.int64)
         slice_of[named] = np.array(numbers, np.int64)[targets]
         entry = found.place.fill_null(0).to_numpy(zero_copy_only=False)
