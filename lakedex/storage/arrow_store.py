@@ -166,7 +166,12 @@ class ArrowStorage:
 
     def _files(self, folder: str, *, recursive: bool) -> FileList:
         return sorted(
-            FileInfo(path, int(found.size), (found.mtime_ns or 0) // 1_000_000)
+            FileInfo(
+                path,
+                int(found.size),
+                (found.mtime_ns or 0) // 1_000_000,
+                str(found.mtime_ns or ""),
+            )
             for path, found in self._entries(folder, recursive=recursive)
             if found.type == pafs.FileType.File and not is_side_file(split(path)[1])
         )

@@ -313,7 +313,9 @@ def _info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
         state = entry.stat()
     except FileNotFoundError:
         return None  # deleted since the folder was read
-    return FileInfo(path, state.st_size, state.st_mtime_ns // 1_000_000)
+    # Unlike the time of a modification, that of a change cannot be set back.
+    stamp = f"{state.st_ino}-{state.st_ctime_ns}"
+    return FileInfo(path, state.st_size, state.st_mtime_ns // 1_000_000, stamp)
 
 
 def _mode_of(target: str) -> int | None:

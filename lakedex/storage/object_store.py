@@ -204,6 +204,7 @@ class ObjectStorage:
                 normalise(found["path"][skip:]),
                 found["size"],
                 int(found["last_modified"].timestamp() * 1000),
+                f"{found['e_tag'] or ''}{found['version'] or ''}",
             )
             for found in objects
             if found["path"] != folder_key and not is_side_file(split(found["path"])[1])

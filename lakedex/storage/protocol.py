@@ -9,7 +9,7 @@ files) and cannot exist on others.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ class FileInfo:
     path: str
     size_bytes: int
     modified_ms: int
+    stamp: str = field(default="", compare=False)
+    """Another one for another content under the same path; empty where the store has none."""
 
 
 FileList: TypeAlias = list[FileInfo]

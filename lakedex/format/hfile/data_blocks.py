@@ -104,6 +104,11 @@ class DataBlocks:
         self._spare: list[bytearray] = []
         self._may_be_even = True
 
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the blocks that are kept."""
+        return self._cached_bytes
+
     def groups(
         self, index: BlockIndex, rows: Ints, *, max_bytes: int = GROUP_BYTES
     ) -> Iterator[CellGroup]:

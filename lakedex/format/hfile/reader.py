@@ -100,6 +100,11 @@ class HFileReader:
         return self.entry_count * sum(int.from_bytes(each, "big") for each in noted)
 
     @property
+    def held_bytes(self) -> int:
+        """How much of the file's data is kept in memory for the next request."""
+        return self._blocks.held_bytes
+
+    @property
     def trailer(self) -> Trailer:
         """What the trailer says."""
         return self._trailer

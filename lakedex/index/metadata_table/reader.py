@@ -18,15 +18,11 @@ import pyarrow as pa
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
+from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
 from lakedex.index.metadata_table.exactness import NotedFiles
-from lakedex.index.metadata_table.group_reader import (
-    GroupReader,
-    RawCells,
-    Selection,
-    decode_cells,
-    record_schema,
-)
+from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.kept_files import KEPT_FILES
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
@@ -53,6 +49,7 @@ class MetadataTable:
         self._data_timeline = data_timeline
         self._pin = _newest_time(data_timeline)
         self._groups: dict[str, list[FileSlice]] = {}
+        self._stamps: dict[str, str] = {}
         self._exact: dict[str, bool] = {}
         self._readers: dict[tuple[str, str], GroupReader] = {}
 
@@ -76,10 +73,9 @@ class MetadataTable:
         """The file groups of a partition, ordered by file id."""
         if partition not in self._groups:
             described = metadata_partition(partition)
-            files = [
-                (info.path.rpartition("/")[2], info.size_bytes)
-                for info in self._storage.list(partition)
-            ]
+            listed = self._storage.list(partition)
+            self._stamps.update((info.path, info.stamp) for info in listed)
+            files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
             visibility = Visibility(
                 is_visible=self.is_visible,
                 completion_time=self._timeline.completion_time_or_self,
@@ -183,8 +179,18 @@ class MetadataTable:
             if group is None:
                 raise InvalidInput(f"metadata partition {partition} has no file group {file_id}")
             described = metadata_partition(partition)
-            self._readers[place] = GroupReader(self._storage, described, group, self.is_visible)
+            self._readers[place] = GroupReader(
+                self._storage, described, group, self.is_visible, self._open_kept
+            )
         return self._readers[place]
+
+    def read_anew(self) -> None:
+        """Read from the store from now on, for those who want to know what is there."""
+        KEPT_FILES.forget(self._storage.root)
+        self._readers.clear()
+
+    def _open_kept(self, path: str, size: int) -> CellFile | None:
+        return KEPT_FILES.open(self._storage, path, size, self._stamps.get(path, ""))
 
     def _file_ids(self, partition: str) -> list[str]:
         file_ids = [group.file_id for group in self.groups(partition)]

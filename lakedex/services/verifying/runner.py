@@ -86,6 +86,7 @@ def _verify_indexes(
         else:
             findings.note(_METADATA, "the table has none, so there is no index to verify")
         return findings.report()
+    metadata.read_anew()
     try:
         definitions = snapshot.definitions
     except LakedexError as error:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakedex.index.metadata_table.group_reader import Selection
+from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.secondary.key_ranges import united
 
 TEXTS = st.text(st.sampled_from("\0$ab"), max_size=3)

@@ -64,10 +64,10 @@ def logged(trips: Trips) -> tuple[list[str], list[str]]:
     went: list[str] = []
     for group in metadata.groups(INDEX):
         reader = metadata.group_reader(INDEX, group.file_id)
-        for number, block in enumerate(reader.log_blocks):
+        for block in reader.log_blocks:
             if block.kind is BlockKind.DELETE:
                 went += decode_delete_block(block).keys.to_pylist()
             else:
-                cells = reader._block_reader(number, block).scan()
+                cells = reader.block_reader(block).scan()
                 came += [key.decode() for key in cells.keys.to_pylist()]
     return sorted(came), sorted(went)
