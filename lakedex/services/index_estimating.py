@@ -112,7 +112,7 @@ def estimate_index(
     """
     columns = _checked_columns(snapshot, [column] if isinstance(column, str) else column)
     target = SecondaryTarget("sample", columns, 1, 1)
-    if not 0 < growth <= _MOST_GROWTH:
+    if not isinstance(growth, int | float) or not 0 < growth <= _MOST_GROWTH:
         raise InvalidInput(f"growth is a factor above 0, at most {_MOST_GROWTH:,}, not {growth!r}")
     files = len(snapshot.slices)
     sample = _read(snapshot, target)

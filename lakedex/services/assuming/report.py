@@ -25,6 +25,7 @@ from lakedex.services.assuming.kinds import (
     Sight,
 )
 from lakedex.services.index_estimating import spread_slices
+from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 
 _KINDS: Final = ("record_index", "column_stats", "bloom_filters")
@@ -140,11 +141,10 @@ class _View:
 
 
 def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
-    names = snapshot.schema.names
-    found = (name,) if name in names else tuple(each.strip() for each in name.split(","))
-    types = {each: type_at(each, snapshot.schema) for each in found}
-    if None not in types.values() and not {*found} & {*META_COLUMNS}:
-        for column, kind in types.items():
+    found = _columns(snapshot, name)
+    if found:
+        for column in found:
+            kind = type_at(column, snapshot.schema)
             if not is_indexable(kind):
                 raise InvalidInput(f"column {column} ({kind}) cannot have a secondary index")
         return AssumedSecondary(found)
@@ -152,8 +152,19 @@ def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
         return AssumedStats()
     if name in _KINDS:
         return AssumedKeys(name)
-    columns = ", ".join(each for each in names if each not in META_COLUMNS)
+    columns = ", ".join(each for each in snapshot.schema.names if each not in META_COLUMNS)
     raise InvalidInput(
         f"table {snapshot.config.name} has no column {name!r} to assume an index on; it has "
         f"{columns}, and {', '.join(_KINDS)} can be assumed too"
     )
+
+
+def _columns(snapshot: Snapshot, name: str) -> tuple[str, ...]:
+    """The columns of a secondary index as the table spells them; none where one is missing."""
+    whole = name in snapshot.schema.names
+    asked = [name] if whole else [each.strip() for each in name.split(",")]
+    try:
+        found = tuple(indexed_path(snapshot, each) for each in asked)
+    except InvalidInput:
+        return ()
+    return () if {*found} & {*META_COLUMNS} else found

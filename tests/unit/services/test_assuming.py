@@ -162,6 +162,8 @@ def test_what_cannot_be_assumed_is_told(both):
         plain.table().explain("ts = 1", assuming="rider")
     there = indexed.table().explain("rider = 'common'", assuming=["rider"])
     assert "secondary_index_idx_rider already" in there.steps[-1].reason
+    shouted = indexed.table().explain("rider = 'common'", assuming=["RIDER"])
+    assert "secondary_index_idx_rider already" in shouted.steps[-1].reason
     nothing = lakedex.open(plain.path).explain(assuming=["rider"])
     assert nothing.expected == nothing.total
 

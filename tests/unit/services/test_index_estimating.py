@@ -123,7 +123,7 @@ def test_growth_is_taken_into_account(trips):
 def test_what_cannot_be_estimated_is_told(trips, tmp_path):
     with pytest.raises(InvalidInput, match="no column 'nothing'"):
         estimate_index(trips.table().snapshot, "nothing")
-    for growth in (0, -1, float("nan"), float("inf")):
+    for growth in (0, -1, float("nan"), float("inf"), "2", None):
         with pytest.raises(InvalidInput, match="growth"):
             estimate_index(trips.table().snapshot, "rider", growth=growth)
     with pytest.raises(InvalidInput, match="no rows"):
