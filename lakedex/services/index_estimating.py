@@ -112,8 +112,7 @@ def estimate_index(
     """
     columns = _checked_columns(snapshot, [column] if isinstance(column, str) else column)
     target = SecondaryTarget("sample", columns, 1, 1)
-    if not isinstance(growth, int | float) or not 0 < growth <= _MOST_GROWTH:
-        raise InvalidInput(f"growth is a factor above 0, at most {_MOST_GROWTH:,}, not {growth!r}")
+    _check_growth(growth)
     files = len(snapshot.slices)
     sample = _read(snapshot, target)
     if not len(sample.keys):
@@ -174,6 +173,11 @@ def groups_for(snapshot: Snapshot, rows: int) -> int:
     """The file groups that an index of record keys of the table gets for so many rows."""
     bounds = record_index_bounds(read_own_properties(snapshot.storage))
     return shards_for(rows, *bounds, partitioned=False)
+
+
+def _check_growth(growth: object) -> None:
+    if not isinstance(growth, int | float) or not 0 < growth <= _MOST_GROWTH:
+        raise InvalidInput(f"growth is a factor above 0, at most {_MOST_GROWTH:,}, not {growth!r}")
 
 
 def _checked_columns(snapshot: Snapshot, columns: Sequence[str]) -> tuple[str, ...]:
