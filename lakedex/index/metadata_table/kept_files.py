@@ -21,9 +21,11 @@ from lakedex.storage.source import MemorySource
 MOST_FILE_BYTES = 256 << 10
 """Larger files are read in parts, as far as they are asked for."""
 _MOST_BYTES = 64 << 20
-_MOST_SELECTIONS = 32
 _FEW_CELLS = 4_096
 """More cells than so many are found again quickly, beside what it takes to use them."""
+_MOST_SELECTIONS = 32
+_MOST_CELLS = 8_192
+"""So many are kept of one file: decoded, one may take a kilobyte."""
 
 _Place = tuple[int, tuple[str, ...] | None, tuple[tuple[bytes, bytes | None], ...] | None]
 
@@ -44,12 +46,14 @@ class KeptFile(CellFile):
         """Decode nothing yet."""
         super().__init__(source, lambda _: True)
         self._found: OrderedDict[_Place, list[RawCells]] = OrderedDict()
+        self._guard = threading.Lock()
 
     @property
     def held_bytes(self) -> int:
         """How much memory it takes, about."""
         readers = [*self._readers.values(), *([self._base] if self._base else [])]
-        cells = [each for found in list(self._found.values()) for each in found]
+        with self._guard:
+            cells = [each for found in self._found.values() for each in found]
         held = sum(reader.held_bytes for reader in readers)
         return self._source.size + held + sum(each.held_bytes for each in cells)
 
@@ -71,13 +75,22 @@ class KeptFile(CellFile):
         found = self._found.get(place)
         if found is None:
             found = read()
-            if sum(len(each.keys) for each in found) <= _FEW_CELLS:
+            if _cell_count(found) <= _FEW_CELLS:
                 for each in found:
                     each.records = {}
-                self._found[place] = found
-                while len(self._found) > _MOST_SELECTIONS:
-                    self._found.popitem(last=False)
+                self._keep(place, found)
         return found
+
+    def _keep(self, place: _Place, found: list[RawCells]) -> None:
+        with self._guard:
+            self._found[place] = found
+            count = sum(map(_cell_count, self._found.values()))
+            while count > _MOST_CELLS or len(self._found) > _MOST_SELECTIONS:
+                count -= _cell_count(self._found.popitem(last=False)[1])
+
+
+def _cell_count(found: list[RawCells]) -> int:
+    return sum(len(each.keys) for each in found)
 
 
 class KeptFiles:
@@ -87,6 +100,9 @@ class KeptFiles:
         """None yet."""
         self._most_bytes = most_bytes
         self._files: OrderedDict[FileVersion, KeptFile] = OrderedDict()
+        self._sizes: dict[FileVersion, int] = {}
+        self._used: set[FileVersion] = set()
+        """Those that may have grown since they were measured."""
         self._guard = threading.Lock()
 
     def open(self, storage: Storage, path: str, size: int, stamp: str) -> CellFile | None:
@@ -97,27 +113,35 @@ class KeptFiles:
         with self._guard:
             if version in self._files:
                 self._files.move_to_end(version)
+                self._used.add(version)
                 return self._files[version]
         data = storage.source(path, size).read(0, size)
-        file = KeptFile(MemorySource(data, path))
         with self._guard:
+            file = self._files.setdefault(version, KeptFile(MemorySource(data, path)))
+            self._used.add(version)
             self._make_room()
-            return self._files.setdefault(version, file)
+            return file
 
     def forget(self, root: str) -> None:
         """Give up the files of one metadata table."""
         with self._guard:
             for version in [each for each in self._files if each.root == root]:
-                del self._files[version]
+                self._give_up(version)
 
     def _make_room(self) -> None:
-        held = {version: file.held_bytes for version, file in self._files.items()}
-        total = sum(held.values()) + MOST_FILE_BYTES
-        for version, size in held.items():
-            if total <= self._most_bytes:
-                return
-            del self._files[version]
-            total -= size
+        """Give up files not used for longest; the last one stays, however large it became."""
+        self._sizes.update((version, self._files[version].held_bytes) for version in self._used)
+        self._used.clear()
+        total = sum(self._sizes.values())
+        while total > self._most_bytes and len(self._files) > 1:
+            oldest = next(iter(self._files))
+            total -= self._sizes[oldest]
+            self._give_up(oldest)
+
+    def _give_up(self, version: FileVersion) -> None:
+        del self._files[version]
+        self._sizes.pop(version, None)
+        self._used.discard(version)
 
 
 KEPT_FILES = KeptFiles()

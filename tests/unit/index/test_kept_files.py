@@ -10,6 +10,8 @@ from typing import ClassVar
 import pytest
 
 from lakedex.errors import CorruptFile
+from lakedex.index.metadata_table import kept_files
+from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.metadata_table.kept_files import KEPT_FILES, MOST_FILE_BYTES, KeptFiles
 from lakedex.services.verifying import verify
 from lakedex.storage.local import LocalStorage
@@ -108,6 +110,27 @@ def test_files_not_used_for_longest_are_given_up(tmp_path):
     assert "f7" in held
     assert "f1" not in held
     assert sum(file.held_bytes for file in kept._files.values()) <= room
+
+
+def test_a_file_keeps_the_cells_that_it_was_asked_for_last(lab, monkeypatch):
+    snapshot = Snapshot.open(LocalStorage(lab.path))
+    (path, size) = max(
+        (info.path, info.size_bytes) for info in snapshot.metadata.storage.list("record_index")
+    )
+    kept = KeptFiles().open(snapshot.metadata.storage, path, size, "v")
+    (block,) = kept.blocks
+    one = Selection(prefixes=("k1",))
+    (cells,) = kept.block_cells(block, one)
+    assert kept.block_cells(block, one)[0] is cells
+    assert kept.block_cells(block, Selection(keys=cells.keys))[0] is not cells
+    before = kept.held_bytes
+    monkeypatch.setattr(kept_files, "_MOST_CELLS", len(cells.keys))
+    kept.block_cells(block, Selection(prefixes=("k2",)))
+    assert kept.block_cells(block, one)[0] is not cells
+    assert kept.held_bytes <= before + cells.held_bytes
+    monkeypatch.setattr(kept_files, "_FEW_CELLS", 0)
+    many = Selection(prefixes=("k",))
+    assert kept.block_cells(block, many)[0] is not kept.block_cells(block, many)[0]
 
 
 def test_large_files_and_files_of_no_version_are_not_kept(tmp_path):
