@@ -64,6 +64,11 @@ class Pin:
         return find_row_changes(self.snapshot, self.spec.begin or "", self.spec.end)
 
     @property
+    def base_files_only(self) -> bool:
+        """Whether log files are left alone."""
+        return self.spec.query_type == QueryType.READ_OPTIMIZED.value
+
+    @property
     def is_fresh(self) -> bool:
         """Whether no cleaning can have touched the snapshot yet."""
         return time.monotonic() - self.pinned_at < FRESH_S
@@ -100,11 +105,11 @@ class Pin:
             return False
         if self._has_roots and file_slice.partition.startswith(FOLDER_START):
             return False
-        return not file_slice.logs or self.spec.query_type == QueryType.READ_OPTIMIZED.value
+        return not file_slice.logs or self.base_files_only
 
     def readable(self, file_slice: FileSlice) -> FileSlice:
         """The slice as this kind of query reads it."""
-        if self.spec.query_type == QueryType.READ_OPTIMIZED.value:
+        if self.base_files_only:
             return replace(file_slice, logs=())
         return file_slice
 
