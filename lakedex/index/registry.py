@@ -29,6 +29,9 @@ KINDS: tuple[IndexKind, ...] = (
     BloomFilterIndex(),
 )
 
+OF_FILES = (PartitionStatsIndex, ExpressionIndex, ColumnStatsIndex, BloomFilterIndex)
+"""The kinds that know each file by itself; the others know rows as base and log files make them."""
+
 
 def kinds_for(predicate: Expr, without: Collection[str] = ()) -> tuple[IndexKind, ...]:
     """The kinds to ask about a predicate; an OR over several columns is also asked side by side.

@@ -19,9 +19,9 @@ import numpy as np
 from lakedex.errors import LakedexError
 from lakedex.expr.tree import Expr, Literal, Unknown
 from lakedex.filegroup import Slices
-from lakedex.index.answer import Answer, IndexedTable, IndexKind, Mask, Question
+from lakedex.index.answer import IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
-from lakedex.index.registry import kinds_for
+from lakedex.index.registry import OF_FILES, kinds_for
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.partition_values import is_decided, prune_partitions
 from lakedex.prune.report import Report, Step
@@ -42,6 +42,8 @@ class PlanOptions:
     """Names of indexes, or kinds, that must not be used; `all` switches pruning off."""
     reader: Reader | None = ANY_ENGINE
     """Who reads the files, which tells when an index is worth asking; None asks them all."""
+    base_files_only: bool = False
+    """Whether rows are read as base files have them, without what log files changed since."""
 
 
 def plan(
@@ -113,7 +115,11 @@ class _Plan:
         scales = self._scales(table)
         for kind in kinds_for(predicate, self._options.without):
             for name in kind.names(table):
-                self._index(kind, name, self._question(predicate, table, scales), scales)
+                question = self._question(predicate, table, scales)
+                if self._is_of_later_rows(kind):
+                    # What it tells is not all there is to tell, so others are asked as well.
+                    question = replace(question, found={})
+                self._index(kind, name, question, scales)
 
     def _question(self, predicate: Expr, table: IndexedTable, scales: Scales | None) -> Question:
         worth = inf if scales is None else scales.worth(self._slices)
@@ -154,10 +160,24 @@ class _Plan:
         if reason is not None:
             self._skip(name, kind.kind, reason, time.perf_counter() - started, expected)
             return
-        self._step(name, kind.kind, lambda: _masked(kind.lookup(name, question)), expected)
+        self._step(name, kind.kind, lambda: self._masked(kind, name, question), expected)
         if scales is not None and expected is not None:
             # By what was expected, not by the clock: the same question gets the same plan.
             scales.spent(expected, before, self._slices)
+
+    def _masked(self, kind: IndexKind, name: str, question: Question) -> tuple[Mask, str] | str:
+        answer = kind.lookup(name, question)
+        if isinstance(answer, str):
+            return answer
+        keep = answer.keep
+        if self._is_of_later_rows(kind):
+            # A row that a log file changed or deleted still stands in the base file as it was.
+            keep = keep | np.array([bool(each.logs) for each in question.slices], np.bool_)
+        return keep, answer.reason
+
+    def _is_of_later_rows(self, kind: IndexKind) -> bool:
+        """Whether an index knows rows only as log files left them, which are not read."""
+        return self._options.base_files_only and not isinstance(kind, OF_FILES)
 
     def _by_partition(self, predicate: Expr) -> tuple[Mask, str] | str:
         partitions = self._slices.partitions
@@ -219,7 +239,3 @@ def _not_understood(reasons: Sequence[str]) -> tuple[str, ...]:
         + (f" ({count} times)" if count > 1 else "")
         for reason, count in Counter(reasons).items()
     )
-
-
-def _masked(answer: Answer | str) -> tuple[Mask, str] | str:
-    return answer if isinstance(answer, str) else (answer.keep, answer.reason)

@@ -64,6 +64,11 @@ class Pin:
         return find_row_changes(self.snapshot, self.spec.begin or "", self.spec.end)
 
     @property
+    def base_files_only(self) -> bool:
+        """Whether log files are left alone."""
+        return self.spec.query_type == QueryType.READ_OPTIMIZED.value
+
+    @property
     def is_fresh(self) -> bool:
         """Whether no cleaning can have touched the snapshot yet."""
         return time.monotonic() - self.pinned_at < FRESH_S
@@ -100,11 +105,11 @@ class Pin:
             return False
         if self._has_roots and file_slice.partition.startswith(FOLDER_START):
             return False
-        return not file_slice.logs or self.spec.query_type == QueryType.READ_OPTIMIZED.value
+        return not file_slice.logs or self.base_files_only
 
     def readable(self, file_slice: FileSlice) -> FileSlice:
         """The slice as this kind of query reads it."""
-        if self.spec.query_type == QueryType.READ_OPTIMIZED.value:
+        if self.base_files_only:
             return replace(file_slice, logs=())
         return file_slice
 
@@ -184,23 +189,40 @@ class Pins:
         if known is not None:
             return known
         text, _, state = name.rpartition("@")
-        last = state.partition("-")[0]
+        last, _, newest = state.split("-")
         if not last:
             raise InvalidInput("the plan is of a table that had no commits; run the query anew")
         spec = ReadSpec.parse(text)
         address = address_of(spec.path)
         snapshot = Snapshot.open(address.open(), as_of=last)
+        _check_unchanged(snapshot, newest)
         pin = Pin(name, spec, address, snapshot, self._in_reach(spec.path))
         with self._lock:
             return self._pins.setdefault(name, pin)
 
 
 def _state(snapshot: Snapshot) -> str:
-    """The last instant, and a digest of all that are completed and of what comes without one."""
+    """The last instant, a digest of all completed ones and of what comes without, the last end."""
     completed = snapshot.timeline.completed()
     indexes = (snapshot.config.raw.get(name, "") for name in _WITHOUT_INSTANT)
     digest = hashlib.sha256("\n".join(indexes).encode())
     for instant in completed:
         digest.update(f"{instant.requested_time} {instant.action.value}\n".encode())
     last = max((instant.requested_time for instant in completed), default="")
-    return f"{last}-{digest.hexdigest()[:16]}"
+    newest = max((instant.completion_time or "" for instant in completed), default="")
+    return f"{last}-{digest.hexdigest()[:16]}-{newest}"
+
+
+def _check_unchanged(snapshot: Snapshot, newest: str) -> None:
+    """Refuse a snapshot that was given up where writes that began before its end came later.
+
+    Raises:
+        InvalidInput: Naming one of them; parts of the plan may have been run without it.
+    """
+    for instant in snapshot.timeline.write_instants():
+        if (instant.completion_time or "") > newest:
+            raise InvalidInput(
+                f"table {snapshot.config.name} at {snapshot.storage.root}: "
+                f"{instant.requested_time} was completed since the query was planned, and its "
+                "snapshot is no longer held; make the DataFrame anew"
+            )

@@ -57,7 +57,12 @@ def prune(
             return _unpruned(pin)
         told = translate_filters(filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone)
         without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
-        options = PlanOptions(time_zone=time_zone, without=without, reader=SPARK)
+        options = PlanOptions(
+            time_zone=time_zone,
+            without=without,
+            reader=SPARK,
+            base_files_only=pin.base_files_only,
+        )
         text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
         return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
 

@@ -119,6 +119,20 @@ def test_pruning_can_be_switched_off(lake, table):
     assert list(rows_of(frame)) == ["k0004"]
 
 
+def test_a_frame_is_explained_as_often_as_wanted_and_after_it_ran(lake, table, view):
+    for condition in ("part = 'p3'", f"part = (SELECT max(part) FROM {view})"):
+        frame = lake.spark.sql(f"SELECT * FROM {view} WHERE {condition}")
+        before = lake.explain(frame)
+        assert before.total == lake.explain(frame).total > 0
+        frame.collect()
+        after = lake.explain(frame)
+        assert after.total == before.total
+        assert len(after.files) <= len(before.files)
+    plain = lake.spark.table(view).filter("part = 'p3'")
+    plain.collect()
+    assert (lake.explain(plain).total, len(lake.explain(plain).files)) == (PARTS, 1)
+
+
 def test_joins_and_subqueries_see_one_snapshot(lake, own_table):
     table, view = own_table, show(lake, own_table)
     query = lake.spark.sql(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.errors import InvalidInput
 from lakedex.services.index_dropping import drop_index
 from lakedex.spark import pins
 from lakedex.spark.read_spec import ReadSpec
@@ -175,3 +176,26 @@ def test_a_dropped_index_is_not_in_the_next_snapshot(tmp_path):
     found = held.newest(spec, trips.address).snapshot.config.metadata_partitions
     assert "record_index" in found
     assert "secondary_index_idx_rider" not in found
+
+
+def test_a_snapshot_that_was_given_up_is_not_another_one_when_it_comes_back(tmp_path):
+    trips = Trips(tmp_path / "t", "mor")
+    for number in range(3):
+        trips.writer.insert(trips.rows((f"k{number}", 1, "r1", "oslo")))
+    timeline = tmp_path / "t" / ".hoodie" / "timeline"
+    slow, quick = lakedex.open(trips.path).timeline.write_instants()[1:]
+    (ended,) = timeline.glob(f"{slow.requested_time}_*")
+    # A write that began first and is not at its end when a query is planned.
+    waiting = ended.rename(tmp_path / ended.name)
+    spec = ReadSpec(str(trips.path))
+    name = pins.Pins().newest(spec, trips.address).name
+    again = pins.Pins().find(name, lambda _: trips.address)
+    assert again.snapshot.timeline.last_completed == quick
+    later = str(int(quick.completion_time) + 1)
+    waiting.rename(timeline / ended.name.replace(slow.completion_time, later))
+    with pytest.raises(InvalidInput, match=f"{slow.requested_time} was completed since"):
+        pins.Pins().find(name, lambda _: trips.address)
+    # What came after the snapshot altogether does not show in it.
+    newest = pins.Pins().newest(spec, trips.address).name
+    trips.writer.insert(trips.rows(("k9", 1, "r1", "oslo")))
+    assert pins.Pins().find(newest, lambda _: trips.address).snapshot.timeline.last_completed

@@ -137,19 +137,19 @@ public final class LakeScanExec extends SparkPlan {
     return FilterText.describe(Lists.joined(own, JoinValues.arrived(told)));
   }
 
-  /** Let the scan list its files, as far as its filters are known; no job is run. */
-  void list() throws ReflectiveOperationException {
+  /**
+   * Ask which files the scan reads, as far as its filters are known; no job is run.
+   *
+   * A scan lists its files once and keeps them, so one that ran before is not asked itself.
+   */
+  void list() {
     if (merged != null) {
-      if (!told.isEmpty()) {
-        merged.again(child, JoinValues.arrived(told));
-      }
+      merged.list(JoinValues.arrived(told));
       return;
     }
-    FileSourceScanExec scan = nativeScan();
     LakeFileIndex.tell(filters());
     try {
-      // Its type differs between releases.
-      scan.getClass().getMethod("selectedPartitions", new Class[0]).invoke(scan, new Object[0]);
+      index().listFiles(null, null);
     } finally {
       LakeFileIndex.tell(null);
     }

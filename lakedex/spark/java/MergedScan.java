@@ -27,6 +27,11 @@ final class MergedScan {
     return (RDD) rows;
   }
 
+  /** Ask which slices may match, with what its joins told; none is read. */
+  void list(scala.collection.Seq told) {
+    Python.text("files", source + "\n" + FilterText.describe(Lists.joined(filters, told)));
+  }
+
   /** The same scan, of the slices that what its joins told leaves. */
   SparkPlan again(SparkPlan scan, scala.collection.Seq told) {
     return (SparkPlan) scan.transformUp(new WithRows(rows(Lists.joined(filters, told))));

@@ -8,7 +8,7 @@ public final class Scans {
 
   private Scans() {}
 
-  public static void list(SparkPlan plan) throws Exception {
+  public static void list(SparkPlan plan) {
     SparkPlan own = plan;
     if (plan instanceof AdaptiveSparkPlanExec) {
       own = ((AdaptiveSparkPlanExec) plan).inputPlan();
@@ -20,7 +20,7 @@ public final class Scans {
     listAll(own.subqueries());
   }
 
-  private static void listAll(scala.collection.Seq plans) throws Exception {
+  private static void listAll(scala.collection.Seq plans) {
     scala.collection.Iterator each = plans.iterator();
     while (each.hasNext()) {
       Object next = each.next();
