@@ -5,7 +5,7 @@ REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (expression)
     [[OPTIONS] (option = value, ...)]
-CALL [system .] procedure ( [name =>] literal | :parameter | ?, ... )
+CALL [system .] procedure [( [name =>] literal | :parameter | ?, ... )]
 {RUN | SCHEDULE} COMPACTION ON {table | 'path'} [AT instant]
 SHOW COMPACTION ON {table | 'path'} [LIMIT n]
 
@@ -181,12 +181,12 @@ class _Reader:
         self._at = 1
         position = self._token.start
         name = self._name_parts("the name of a procedure")
-        self._need("(")
+        has_list = self._took("(")
         arguments: list[Literal] = []
         places: list[int] = []
         named: dict[str, Literal] = {}
         named_places: dict[str, int] = {}
-        while not self._took(")"):
+        while has_list and not self._took(")"):
             if (arguments or named) and not self._took(","):
                 raise self._wrong("a comma or a closing parenthesis is expected")
             if self._next.value == "=>":

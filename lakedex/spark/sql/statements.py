@@ -57,6 +57,8 @@ _HANDLERS: Mapping[str, Handler] = {
     "ShowPartitions": altering.show_partitions,
     "DescribeRelation": describing.describe_partition,
     "DescribeTablePartition": describing.describe_partition,
+    "ShowTablePartition": describing.show_partition,
+    "ShowTableExtended": describing.show_partition,
     "CreateIndex": indexing.create,
     "DropIndex": indexing.drop,
     **dict.fromkeys(altering.HANDLED, altering.alter),
