@@ -32,6 +32,7 @@ _PLAIN: Mapping[type[st.DataType], pa.DataType] = {
     # What is null in all rows has no type of its own: it takes that of the table's column.
     st.NullType: pa.null(),
 }
+_COMMENT = "comment"
 _COLLATION = "UTF8_BINARY"
 
 
@@ -71,6 +72,30 @@ def spark_schema(schema: pa.Schema) -> st.StructType:
     """
     fields = [st.StructField(each.name, _spark(each.type, each.name)) for each in schema]
     return st.StructType(fields)
+
+
+def with_comments(struct: st.StructType, told: str) -> st.StructType:
+    """Columns with the comments that a catalog has of them; files and commits have none.
+
+    Args:
+        struct: The columns.
+        told: The columns of the catalog, as Spark's JSON.
+
+    Example:
+        >>> told = '{"fields": [{"name": "a", "metadata": {"comment": "so"}}]}'
+        >>> with_comments(st.StructType().add("a", "int"), told)["a"].metadata
+        {'comment': 'so'}
+    """
+    known = {each["name"]: each.get("metadata", {}) for each in json.loads(told)["fields"]}
+    comments = {name: of[_COMMENT] for name, of in known.items() if _COMMENT in of}
+    return st.StructType(
+        [
+            st.StructField(each.name, each.dataType, each.nullable, {_COMMENT: comments[each.name]})
+            if each.name in comments
+            else each
+            for each in struct
+        ]
+    )
 
 
 def _parsed(spark: SparkSession, ddl: str) -> st.StructType:

@@ -21,7 +21,7 @@ from lakedex.spark.plan_settings import PlanSettings, SessionSettings
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.row_change_reading import CHANGE_SCHEMA
-from lakedex.spark.schemas import spark_schema
+from lakedex.spark.schemas import spark_schema, with_comments
 from lakedex.spark.streams import STREAM_NAME, Streams
 from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.storage.address import StorageAddress
@@ -111,6 +111,8 @@ class TableServer:
             # CREATE TABLE asks before the table is there.
             return f"{spec}\n{given}\n0"
         schema = CHANGE_SCHEMA if spec.tells_rows else spark_schema(pin.snapshot.schema)
+        if given:
+            schema = with_comments(schema, given)
         return f"{spec}\n{schema.json()}\n{sum(pin.sizes)}"
 
     def pin(self, message: str) -> str:

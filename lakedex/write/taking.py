@@ -45,6 +45,7 @@ from lakedex.write.target import (
     check_indexed_columns,
     check_writable,
 )
+from lakedex.write.time_folders import check_time_folders
 from lakedex.write.windowed.day_window import check_partitions
 from lakedex.write.write_order import WriteOrder
 
@@ -134,6 +135,7 @@ def take_rows(
         return Taken((), (), 0, 0, (), schema, stored.columns)
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
     order = WriteOrder.of(operation, target.options.layout, schema.full, plan.expressions)
+    check_time_folders(snapshot)
     keys = KeyGenerator.of(config, columns)
     if operation.is_delete and target.options.index_type.is_global:
         keys = keys.for_keys_only(source.schema.names)

@@ -108,6 +108,84 @@ SELECT id, a, bb, s.x, s.yy, n, ts FROM {t} ORDER BY id
 """
 
 
+ORDERS = """
+CREATE TABLE {t} (order_id BIGINT, line INT, customer STRING, amount DECIMAL(12,2), qty INT,
+  attrs MAP<STRING, STRING>, tags ARRAY<STRING>, addr STRUCT<street: STRING, zip: INT>,
+  updated_at TIMESTAMP, region STRING, dt DATE) USING {using}
+  TBLPROPERTIES (type = 'mor', primaryKey = 'order_id,line', preCombineField = 'updated_at',
+    'hoodie.datasource.write.hive_style_partitioning' = 'true')
+  PARTITIONED BY (region, dt);
+SET hoodie.spark.sql.insert.into.operation = upsert;
+INSERT INTO {t} VALUES
+  (1, 1, 'ann', 10.50, 1, map('k', 'v'), array('a', 'b'), named_struct('street', 'Main', 'zip', 1),
+   TIMESTAMP'2024-01-01 10:00:00', 'eu', DATE'2024-01-01'),
+  (1, 2, 'ann', 20.25, 2, map(), array(), null, TIMESTAMP'2024-01-01 10:00:00', 'eu',
+   DATE'2024-01-01'),
+  (2, 1, 'bob', 99.99, 3, null, null, named_struct('street', null, 'zip', 2000),
+   TIMESTAMP'2024-01-02 10:00:00', 'us', DATE'2024-01-02');
+INSERT INTO {t} PARTITION (region = 'eu', dt = '2024-01-03')
+  SELECT 3, 1, 'cid', 5, 1, map('x', 'y'), array('z'), null, TIMESTAMP'2024-01-03 00:00:00';
+INSERT INTO {t} PARTITION (region = 'us', dt)
+  SELECT 4, 1, 'dan', 7.777, 1, null, array('q'), null, TIMESTAMP'2024-01-04 00:00:00',
+    DATE'2024-01-04';
+INSERT INTO {t} (order_id, line, customer, amount, updated_at, region, dt)
+  VALUES (6, 1, 'fay', 1.1, TIMESTAMP'2024-01-06 00:00:00', 'ap', DATE'2024-01-06');
+INSERT INTO {t} (order_id, line, customer, updated_at)
+  VALUES (8, 1, 'nobody', TIMESTAMP'2024-01-06 00:00:00');
+RESET hoodie.spark.sql.insert.into.operation;
+SHOW PARTITIONS {t};
+SHOW PARTITIONS {t} PARTITION (region = 'us');
+MERGE INTO {t} t USING (
+    SELECT 1L AS order_id, 1 AS line, 'ann2' AS customer, CAST(11.50 AS DECIMAL(12,2)) AS amount,
+      TIMESTAMP'2024-02-01 00:00:00' AS updated_at, 'eu' AS region, DATE'2024-01-01' AS dt
+    UNION ALL SELECT 7L, 1, 'gil', CAST(70 AS DECIMAL(12,2)), TIMESTAMP'2024-02-01 00:00:00', 'eu',
+      DATE'2024-02-01') s
+  ON t.order_id = s.order_id AND t.line = s.line
+  WHEN MATCHED THEN UPDATE SET customer = s.customer, updated_at = s.updated_at
+  WHEN NOT MATCHED THEN INSERT (order_id, line, customer, amount, updated_at, region, dt)
+    VALUES (s.order_id, s.line, s.customer, s.amount, s.updated_at, s.region, s.dt);
+UPDATE {t} SET addr = named_struct('street', 'New', 'zip', addr.zip), tags = array('u'),
+  updated_at = TIMESTAMP'2024-03-01 00:00:00' WHERE order_id = 1;
+UPDATE {t} SET amount = amount * 2, updated_at = updated_at + INTERVAL 1 DAY
+  WHERE amount > 50 AND region IN ('us', 'eu');
+DELETE FROM {t} WHERE dt BETWEEN DATE'2024-01-05' AND DATE'2024-01-06';
+SELECT order_id, line, customer, amount, qty, map_entries(attrs), tags, addr, updated_at, region, dt
+  FROM {t} ORDER BY order_id, line;
+SELECT order_id, amount FROM {t} TIMESTAMP AS OF '{first}' ORDER BY order_id, line;
+SELECT order_id, line FROM {t} TIMESTAMP AS OF '2099-01-01 10:00:00.123' ORDER BY order_id, line;
+SELECT order_id, customer FROM hudi_table_changes('{t}', 'latest_state', '{first}')
+  ORDER BY order_id, line;
+INSERT OVERWRITE {t} PARTITION (region = 'eu', dt = '2024-01-01')
+  SELECT 10, 1, 'new', 1, 1, null, null, null, TIMESTAMP'2024-05-01 00:00:00';
+SELECT order_id, line, region, dt FROM {t} ORDER BY order_id, line
+"""
+
+LEDGER = """
+CREATE TABLE {t} (id INT, name STRING, price DOUBLE, ts BIGINT) USING {using}
+  OPTIONS ('hoodie.datasource.write.recordkey.field' = 'id',
+    'hoodie.datasource.write.precombine.field' = 'ts', 'hoodie.table.cdc.enabled' = 'true',
+    'hoodie.table.cdc.supplemental.logging.mode' = 'DATA_BEFORE_AFTER')
+  CLUSTERED BY (id) INTO 4 BUCKETS;
+INSERT INTO {t} VALUES (1, 'a', 1.0, 1), (2, 'b', 2.0, 1), (3, 'c', 3.0, 1);
+UPDATE {t} SET price = 11.0, ts = 2 WHERE id = 1;
+DELETE FROM {t} WHERE id = 2;
+MERGE INTO {t} t USING (SELECT 3 AS id, 'cc' AS name, 33.0D AS price, 3L AS ts
+    UNION ALL SELECT 4, 'd', 4.0D, 3L UNION ALL SELECT 4, 'dd', 4.4D, 4L) s ON t.id = s.id
+  WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *;
+SELECT op, get_json_object(before, '$.id') b, get_json_object(before, '$.price') bp,
+    get_json_object(after, '$.id') a, get_json_object(after, '$.price') ap
+  FROM hudi_table_changes('{t}', 'cdc', 'earliest') ORDER BY ts_ms, op, b, a;
+SELECT op, get_json_object(before, '$.id') b, get_json_object(after, '$.id') a
+  FROM hudi_table_changes('{t}', 'cdc', '{first}') ORDER BY ts_ms, op, b, a;
+UPDATE {t} SET name = concat(name, '!'), ts = ts + 1
+  WHERE id IN (SELECT id FROM {t} WHERE price > 10);
+MERGE INTO {t} t USING (SELECT 1 AS id, 'old' AS name, 0.0D AS price, 1L AS ts) s ON t.id = s.id
+  WHEN MATCHED THEN UPDATE SET *;
+INSERT INTO {t} SELECT id + 100, name, price, ts FROM {t};
+SELECT id, name, price, ts FROM {t} ORDER BY id
+"""
+
+
 def statements(script: str) -> list[str]:
     """The statements of a script."""
     found, begin = [], 0

@@ -155,6 +155,18 @@ def test_a_script_makes_changes_and_drops_tables(lake, spark):
     assert spark.sql("CALL show_savepoints(table => 'scripted')").count() == 1
     with pytest.raises(InvalidDefinition, match=r"unknown.*>>>nope"):
         lake.sql("BEGIN CALL show_commits(table => 'scripted', nope => 1); END").collect()
+    for run in (lake.sql, spark.sql):
+        rows = run(
+            "BEGIN DECLARE n INT DEFAULT 1; IF n = 1 THEN "
+            "CREATE INDEX idx_v ON scripted (upper(v)); END IF; "
+            "REFRESH INDEX record_index ON scripted; SHOW INDEXES FROM scripted; END"
+        ).collect()
+        assert {"expr_index_idx_v", "record_index"} <= {row["index_name"] for row in rows}
+        run("BEGIN DROP INDEX idx_v; SELECT 1; END")
+        with pytest.raises(Exception, match="there is no Hudi table 'nowhere'"):
+            run("BEGIN SELECT 1; SHOW INDEXES FROM nowhere; END").collect()
+        with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+            run("BEGIN SHOW INDEXES FROM scripted; SELEC 1; END")
     lake.sql("BEGIN CREATE TABLE other_one (a INT) USING parquet; DROP TABLE other_one; END")
     lake.sql("BEGIN DROP TABLE scripted; END")
     assert not spark.catalog.tableExists("scripted")

@@ -33,7 +33,7 @@ def test_statements_are_read():
     assert call.name == "system.show_commits"
     assert call.arguments == ("t", -1, 2.5, True)
     assert call.named == {"x": None}
-    assert parse_extra("CALL p()").arguments == ()
+    assert parse_extra("CALL p()").arguments == parse_extra("CALL p;").arguments == ()
     asked = parse_extra("SCHEDULE COMPACTION ON db.`a b` AT 20260102030405678")
     assert (asked.verb, asked.name, asked.position) == ("call", "run_compaction", 23)
     told = {"table": "db.`a b`", "op": "schedule", "timestamp": 20260102030405678}

@@ -82,12 +82,48 @@ def test_an_index_is_asked_by_its_name(visits, lake, spark, query, found, files)
         assert len(lake.explain(query).files) == files
 
 
+DAYS = ["2022-10-01", "2022-10-02", "2022-10-03"]
+GROUPED = [
+    ("SELECT id FROM visits WHERE coalesce(idx_day, 'x') = '2022-10-02'", SECOND),
+    ("SELECT id FROM visits WHERE CAST(idx_day AS DATE) = DATE'2022-10-02'", SECOND),
+    ("SELECT idx_day, count(*) FROM visits GROUP BY idx_day", [(day, 3) for day in DAYS]),
+    ("SELECT v.idx_day, max(id) FROM visits v GROUP BY v.idx_day HAVING v.idx_day < '2022-10-02'",
+     [("2022-10-01", "k02")]),
+    ("SELECT count(*) FROM visits GROUP BY idx_day, name", [3, 3, 3]),
+    ("SELECT upper(idx_name), count(*) FROM visits GROUP BY ALL", [("ANN", 3), ("BOB", 6)]),
+    ("SELECT idx_name, name, count(*) FROM visits GROUP BY ROLLUP (idx_name, name) "
+     "HAVING count(*) > 5", [("BOB", None, 6), (None, None, 9)]),
+    ("SELECT count(*) FILTER (WHERE idx_day = '2022-10-02') FROM visits", [3]),
+    ("SELECT name, count(*) FILTER (WHERE idx_day < '2022-10-03') FROM visits GROUP BY name",
+     [("Bob", 3), ("ann", 3), ("bob", 0)]),
+    ("SELECT id, part FROM visits LATERAL VIEW explode(split(id, '1')) e AS part "
+     "WHERE idx_day = '2022-10-02' AND part = 'k'", [(each, "k") for each in SECOND]),
+    ("SELECT v.id, x.n FROM visits v, LATERAL (SELECT length(v.name) AS n) x "
+     "WHERE v.idx_day = '2022-10-02'", [(each, 3) for each in SECOND]),
+    ("SELECT v.id, x.n FROM visits v JOIN LATERAL (SELECT count(*) AS n FROM visits "
+     "WHERE idx_day > '2022-10-02') x ON v.idx_day = '2022-10-02'", [(each, 3) for each in SECOND]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "expected"), GROUPED)
+def test_an_index_stands_in_groups_and_filters_and_beside_lateral_queries(
+    visits, spark, query, expected
+):
+    rows = [tuple(row) if len(row) > 1 else row[0] for row in spark.sql(query).collect()]
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+
+
 def test_other_names_are_not_found_as_ever(visits, lake, spark):
     for condition in ("idx_week = 3", "idx_day = '2022-10-02' AND nothing = 1"):
         with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
             spark.sql(f"SELECT id FROM visits WHERE {condition}").collect()
     with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
         spark.sql("SELECT idx_day FROM visits")
+    with pytest.raises(Exception, match="UNRESOLVED_COLUMN"):
+        spark.sql("SELECT name, max(idx_day) FROM visits GROUP BY name")
+    # A column that a LATERAL VIEW makes comes first as well.
+    made = "SELECT id FROM visits LATERAL VIEW explode(array('x')) e AS idx_day WHERE"
+    assert spark.sql(f"{made} idx_day = 'x' AND visits.idx_day = '2022-10-02'").count() == 3
     spark.range(2).selectExpr("id", "'x' AS idx_day").createOrReplaceTempView("others")
     # A column comes before an index; where there may be one, an index has to say its table.
     joined = "SELECT v.id FROM visits v JOIN others o ON true WHERE"

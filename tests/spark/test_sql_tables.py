@@ -43,10 +43,17 @@ def test_columns_and_names_change(lake, spark, sql, table):
     told = {row[0]: row[1] for row in values(sql(f"DESC EXTENDED {table} PARTITION (city='y')"))}
     assert told["Partition Values"] == "[city=y]"
     assert told["Location"].endswith("/city=y")
+    for place in ("", "IN default "):
+        (shown,) = sql(f"SHOW TABLE EXTENDED {place}LIKE '{table}' PARTITION (city='y')").collect()
+        assert tuple(shown)[:3] == ("default", table, False)
+        assert "Partition Values: [city=y]\nLocation: " in shown["information"]
+    assert sql(f"SHOW TABLE EXTENDED LIKE '{table}'").first()["tableName"] == table
     sql(f"ALTER TABLE {table} DROP PARTITION (city = 'y')")
     assert values(sql(f"SHOW PARTITIONS {table}")) == [("city=x",)]
     with pytest.raises(Exception, match="no partition city=y"):
         sql(f"DESC {table} PARTITION (city = 'y')")
+    with pytest.raises(Exception, match="no partition city=y"):
+        sql(f"SHOW TABLE EXTENDED LIKE '{table}' PARTITION (city = 'y')")
     sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('hoodie.parquet.small.file.limit' = '0')")
     sql(f"ALTER TABLE {table} SET SERDEPROPERTIES ('hoodie.keep.max.commits' = '40')")
     sql(f"ALTER TABLE {table} RENAME TO {table}_2")
@@ -69,6 +76,10 @@ def test_partitions_are_named_by_their_values(sql, spark):
     assert values(sql("SELECT id FROM numbered")) == [(1,)]
     sql("INSERT INTO numbered PARTITION (n = null, p = 'a') SELECT 4")
     assert values(sql("SELECT id FROM numbered WHERE n IS NULL")) == [(4,)]
+    sql("INSERT INTO numbered (id, p) VALUES (5, 'b')")
+    sql("INSERT INTO numbered BY NAME SELECT 6 AS id")
+    where = "SELECT id, p FROM numbered WHERE n IS NULL ORDER BY id"
+    assert values(sql(where)) == [(4, "a"), (5, "b"), (6, None)]
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
         sql("INSERT INTO numbered PARTITION (n = 'one', p = 'a') SELECT 5")
     spark.sql("DROP TABLE numbered")
@@ -82,6 +93,7 @@ def test_indexes_come_and_go(lake, sql, table):
     shown = {
         row["index_name"]: row["col_name"] for row in sql(f"SHOW INDEXES FROM {table}").collect()
     }
+    assert sql(f"SHOW INDEXES FROM {table}").columns[:3] == ["index_name", "index_type", "col_name"]
     assert shown.keys() == {"bloom_filters", "column_stats", "partition_stats", "record_index"}
     assert shown["column_stats"] == "id,name,ts,city"
     report = lake.table(table).explain("id = 3")
@@ -193,14 +205,32 @@ WRONG = [
 ]
 
 
-def test_buckets_of_spark_are_refused(lake, spark):
-    layout = "CLUSTERED BY (id) INTO 4 BUCKETS"
+def test_buckets_of_spark_stay_in_the_catalog_as_in_hudi(lake, spark, caplog):
+    layout = "TBLPROPERTIES (primaryKey='id') CLUSTERED BY (id) SORTED BY (n) INTO 4 BUCKETS"
     for run in (lake.sql, spark.sql):
-        with pytest.raises(Exception, match="BUCKETS of a Hudi table"):
-            run(f"CREATE TABLE bucketed (id INT) USING hudi {layout}")
-        with pytest.raises(Exception, match="BUCKETS of a Hudi table"):
-            run(f"CREATE TABLE bucketed USING hudi {layout} AS SELECT 1 AS id")
-    assert not spark.catalog.tableExists("bucketed")
+        caplog.clear()
+        run(f"CREATE TABLE bucketed (id INT, n INT) USING hudi {layout}")
+        assert "changes none of its files" in caplog.text
+        run("INSERT INTO bucketed VALUES (1, 1), (2, 2)")
+        spark.createDataFrame([(2, 3)], "id int, n int").write.insertInto("bucketed")
+        run("MERGE INTO bucketed b USING (SELECT 1 id, 9 n) s ON b.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET *")  # fmt: skip
+        found = run("SELECT b.id, c.n FROM bucketed b JOIN bucketed c USING (id) WHERE b.id = 1")
+        assert values(found) == [(1, 9)]
+        assert "INTO 4 BUCKETS" in run("SHOW CREATE TABLE bucketed").first()[0]
+        assert len(values(run("CALL show_fsview_latest('bucketed')"))) == 1
+        run("DROP TABLE bucketed")
+        run(f"CREATE TABLE bucketed USING hudi {layout} AS SELECT 1 AS id, 2 AS n")
+        assert values(run("SELECT id, n FROM bucketed")) == [(1, 2)]
+        run("DROP TABLE bucketed")
+
+
+def test_comments_of_columns_are_told(lake, spark, sql, table):
+    sql(f"ALTER TABLE {table} ADD COLUMNS (seats INT COMMENT 'how many', note STRING)")
+    assert values(sql(f"DESC {table} seats"))[-1] == ("comment", "how many")
+    assert values(sql(f"DESC {table} note"))[-1] == ("comment", "NULL")
+    assert spark.table(table).schema["seats"].metadata == {"comment": "how many"}
+    assert spark.table(table).where("seats IS NULL AND city = 'x'").count() == 2
 
 
 def test_what_is_wrong_is_named(lake, spark):

@@ -38,7 +38,7 @@ public final class StatementParser implements InvocationHandler {
     "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
     "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
     "DropIndex", "Call", "ExplainCommand", "DescribeRelation", "DescribeTablePartition",
-    "AlterTableClusterBy", "AlterTableCollation"
+    "ShowTablePartition", "ShowTableExtended", "AlterTableClusterBy", "AlterTableCollation"
   }));
 
   private static final TreeNodeTag LEFT_TO_SPARK = new TreeNodeTag("lakedex.left_to_spark");

@@ -7,6 +7,7 @@ place is what the table is made of. If that fails, the name is taken out again.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from functools import partial
 
@@ -25,6 +26,8 @@ from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, opti
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
 
+log = logging.getLogger("lakedex")
+
 _OF_THE_SESSION = (
     "hoodie.index.type",
     "hoodie.metadata.record.index.enable",
@@ -32,12 +35,9 @@ _OF_THE_SESSION = (
     "hoodie.metadata.record.level.index.enable",
 )
 """How writers find records, which cannot change with every write."""
-_LAYOUTS = {
-    "bucket": "CLUSTERED BY ... INTO ... BUCKETS",
-    "sorted_bucket": "CLUSTERED BY ... SORTED BY ... INTO ... BUCKETS",
-    "cluster_by": "CLUSTER BY",
-}
-"""What Spark's parser puts among the partitions of a new table, and how a statement says it."""
+_CLUSTERS = "cluster_by"
+_BUCKETS = ("bucket", "sorted_bucket")
+"""What Spark's parser puts among the partitions of a new table."""
 _OF_THE_STATEMENT = (keys.TABLE_NAME, keys.DATABASE_NAME)
 """What the statement itself says; as in Hudi its properties cannot say otherwise."""
 
@@ -71,11 +71,16 @@ def layout_refusal(named: str) -> UnsupportedFeature:
 
 
 def _check_folders(statement: Statement) -> None:
-    """Refuse buckets and clusters of Spark's, which no writer of the table would keep up."""
+    """Refuse clusters of Spark's; buckets stay in the catalog alone, as in Hudi, and it is told."""
     for each in listed(statement.plan.partitioning()):
-        words = _LAYOUTS.get(str(each.name()))
-        if words is not None:
-            raise layout_refusal(words)
+        name = str(each.name())
+        if name == _CLUSTERS:
+            raise layout_refusal("CLUSTER BY")
+        if name in _BUCKETS:
+            log.warning(
+                "CLUSTERED BY of a Hudi table changes none of its files, as in Hudi; CREATE INDEX "
+                "finds its rows, and CALL run_clustering lays them out"
+            )
 
 
 def refuse_replace(context: Context, statement: Statement) -> Prepared | None:

@@ -5,7 +5,7 @@ REFRESH INDEX name ON [TABLE] table
 DROP INDEX [IF EXISTS] name [ON [TABLE] table]
 CREATE INDEX [IF NOT EXISTS] name ON [TABLE] table [USING kind] (expression)
     [[OPTIONS] (option = value, ...)]
-CALL [system .] procedure ( [name =>] literal | :parameter | ?, ... )
+CALL [system .] procedure [( [name =>] literal | :parameter | ?, ... )]
 {RUN | SCHEDULE} COMPACTION ON {table | 'path'} [AT instant]
 SHOW COMPACTION ON {table | 'path'} [LIMIT n]
 
@@ -21,6 +21,7 @@ from typing import Any
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.services.own_expressions import is_expression
+from lakedex.spark.sql.index_columns import are_names, joined_names
 
 Literal = str | int | float | bool | None
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -57,12 +58,15 @@ class Extra:
     named_places: dict[str, int] = field(default_factory=dict)
 
 
-def parse_extra(text: str, args: Parameters | None = None) -> Extra | None:
+def parse_extra(
+    text: str, args: Parameters | None = None, filled: Sequence[Literal] = ()
+) -> Extra | None:
     """The statement in a text; None where it begins as none of these.
 
     Args:
         text: The text.
         args: The values of its parameters: by name for `:name`, in order for `?`.
+        filled: The arguments of a CALL as Spark read them, with values for parameters.
 
     Example:
         >>> parse_extra("SHOW INDEXES IN db.trips").table
@@ -81,9 +85,15 @@ def parse_extra(text: str, args: Parameters | None = None) -> Extra | None:
         return None
     before = _explained(tokens)
     if before:
-        found = _parsed(text, tokens[before:], args)
+        found = _parsed(_Reader(text, tokens[before:], args, filled), tokens[before:])
         return None if found is None else replace(found, is_explained=True)
-    return _parsed(text, tokens, args)
+    return _parsed(_Reader(text, tokens, args, filled), tokens)
+
+
+def begins_extra(tokens: list[Token]) -> bool:
+    """Whether tokens begin as a statement of this grammar, or a CALL, does."""
+    words = tuple(token.keyword for token in tokens[:2])
+    return words[:1] == ("CALL",) or words in _VERBS
 
 
 def _explained(tokens: list[Token]) -> int:
@@ -93,19 +103,19 @@ def _explained(tokens: list[Token]) -> int:
     return 2 if tokens[1].keyword in _EXPLAIN_MODES else 1
 
 
-def _parsed(text: str, tokens: list[Token], args: Parameters | None) -> Extra | None:
-    words = [token.keyword for token in tokens[:2]]
-    reader = _Reader(text, tokens, args)
-    if words[:1] == ["CALL"]:
+def _parsed(reader: _Reader, tokens: list[Token]) -> Extra | None:
+    if not begins_extra(tokens):
+        return None
+    if tokens[0].keyword == "CALL":
         return reader.call()
-    if len(words) > 1 and (words[0], words[1]) in _VERBS:
-        return _VERBS[words[0], words[1]](reader)
-    return None
+    return _VERBS[tokens[0].keyword, tokens[1].keyword](reader)
 
 
 class _Reader:
-    def __init__(self, text: str, tokens: list[Token], args: Parameters | None) -> None:
-        self._args = args
+    def __init__(
+        self, text: str, tokens: list[Token], args: Parameters | None, filled: Sequence[Literal]
+    ) -> None:
+        self._args, self._filled = args, filled
         self._asked = 0
         self._text = text
         self._tokens = tokens
@@ -153,14 +163,14 @@ class _Reader:
         last = self._closing()
         content = self._text[first.start : last.start]
         within = self._tokens[begin : self._at]
-        computes = not _are_names(within)
+        computes = not are_names(within)
         self._need(")")
         is_bare = self._token.keyword == "("
         if first is last or not (computes or is_bare):
             raise complaint(self._text, first.start, "columns of an index are expected")
         settings = self._options() if self._took("OPTIONS") or is_bare else {}
         self._end()
-        columns = () if computes else _joined_names(within)
+        columns = () if computes else joined_names(within)
         expression = " " * first.start + content if computes else ""
         if computes and not is_expression(content):
             # What could be a name, such as n-1, shows by its parentheses that it is none.
@@ -181,12 +191,12 @@ class _Reader:
         self._at = 1
         position = self._token.start
         name = self._name_parts("the name of a procedure")
-        self._need("(")
+        has_list = self._took("(")
         arguments: list[Literal] = []
         places: list[int] = []
         named: dict[str, Literal] = {}
         named_places: dict[str, int] = {}
-        while not self._took(")"):
+        while has_list and not self._took(")"):
             if (arguments or named) and not self._took(","):
                 raise self._wrong("a comma or a closing parenthesis is expected")
             if self._next.value == "=>":
@@ -195,12 +205,13 @@ class _Reader:
                 if key in named:
                     raise complaint(self._text, place, f"{key} is given twice")
                 self._need("=>")
-                named[key], named_places[key] = self._literal(), place
+                value = self._argument(len(arguments) + len(named))
+                named[key], named_places[key] = value, place
             elif named:
                 raise self._wrong("a value without a name stands after one with a name")
             else:
                 places.append(self._token.start)
-                arguments.append(self._literal())
+                arguments.append(self._argument(len(arguments)))
         self._end()
         return Extra(
             "call",
@@ -326,6 +337,13 @@ class _Reader:
             return self._parameter(token)
         raise self._wrong("a text, a number, true, false or null is expected")
 
+    def _argument(self, place: int) -> Literal:
+        token = self._token
+        if token.kind is Kind.STRING or token.value not in (":", "?") or not self._filled:
+            return self._literal()
+        self._at += 1 if token.value == "?" else 2
+        return self._filled[place]
+
     def _parameter(self, token: Token) -> Literal:
         """The value of `:name` or `?`."""
         self._at += 1
@@ -354,24 +372,6 @@ class _Reader:
 
     def _wrong(self, message: str) -> InvalidDefinition:
         return complaint(self._text, self._token.start, message)
-
-
-def _are_names(tokens: list[Token]) -> bool:
-    """Whether tokens are names of columns and fields alone: dots and commas are between them."""
-    names = [token.kind in (Kind.WORD, Kind.NAME) for token in tokens]
-    joined = all(token.keyword in (".", ",") for token in tokens[1::2])
-    return all(names[::2]) and joined and len(tokens) % 2 == 1
-
-
-def _joined_names(tokens: list[Token]) -> tuple[str, ...]:
-    """Names of columns, and of fields by their paths, between commas."""
-    found = [""]
-    for token in tokens:
-        if token.keyword == ",":
-            found.append("")
-        else:
-            found[-1] += token.value
-    return tuple(found)
 
 
 def _spelled(name: str) -> str:

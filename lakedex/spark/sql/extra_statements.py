@@ -10,33 +10,52 @@ from lakedex.spark.sql.calls.procedure import bind
 from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 from lakedex.spark.sql.context import Context, Prepared
 from lakedex.spark.sql.explaining import explained
-from lakedex.spark.sql.extra_grammar import Extra, Parameters, parse_extra
+from lakedex.spark.sql.extra_grammar import Extra, Literal, Parameters, parse_extra
 from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.plans import Node, kind, listed
+from lakedex.spark.sql.scripts import STATEMENT, inner_statement
 
+_PLAIN = (bool, int, float, str)
 _PREFIXES = ("spark_catalog.", "system.")
 """What may stand before a procedure's name; as in Hudi it says nothing."""
 
 
 def prepare_extra(
-    context: Context, text: str, *, is_parsed: bool, args: Parameters | None = None
+    context: Context, text: str, plan: Node = None, *, args: Parameters | None = None
 ) -> Prepared | None:
     """A statement that Spark's grammar lacks; None where it is none, or not about our tables.
 
     Args:
         context: The session.
         text: The statement.
-        is_parsed: Whether Spark's parser took it, as Spark 4 takes CALL.
+        plan: What Spark's parser made of it where it took it, as Spark 4 takes CALL.
         args: The values of its parameters.
     """
-    extra = parse_extra(text, args)
+    # With values for parameters Spark is asked what is not ours.
+    is_parsed = plan is not None or args is not None
+    extra = parse_extra(text, args, [] if plan is None else _filled(plan))
     if extra is None:
         return None
+    if extra.verb == "call" and extra.name == STATEMENT:
+        return prepare_extra(context, inner_statement(str(extra.arguments[0])))
     prepared = _prepared(context, text, extra, is_parsed=is_parsed)
     # Where Spark's parser took an EXPLAIN, the answer is put into it elsewhere.
     is_whole = args is None and is_parsed
     if prepared is None or not extra.is_explained or is_whole:
         return prepared
     return explained(context, prepared)
+
+
+def _filled(plan: Node) -> list[Literal]:
+    """The arguments of a CALL as Spark read it, where all are plain values."""
+    found: list[Literal] = []
+    for each in listed(plan.args()) if kind(plan) == "Call" else []:
+        value = each.value() if kind(each) == "NamedArgumentExpression" else each
+        if kind(value) != "Literal":
+            return []
+        plain = value.value()
+        found.append(plain if plain is None or isinstance(plain, _PLAIN) else str(plain))
+    return found
 
 
 def _prepared(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prepared | None:

@@ -1,13 +1,15 @@
-"""Names of expression indexes in the conditions of a query, in the place of their expressions.
+"""Names of expression indexes in the conditions and groups of a query, for their expressions.
 
 Spark is asked first: only a query with a column that Spark cannot find comes here, so that real
 columns come first and other queries pay nothing. A condition sees the tables below it, up to the
-next SELECT; where one of them is not ours, a name has to say its table.
+next SELECT; where one of them is not ours, a name has to say its table. What a query is grouped by
+may be selected too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +43,12 @@ _TRANSPARENT = frozenset(
 _VALUES = {"Project": 0, "Aggregate": 1}
 """Where a SELECT has its values."""
 _FACE = "LakeFace"
+_NAME = "UnresolvedAttribute"
+_FUNCTION = "UnresolvedFunction"
 _JOIN_CONDITION = 3
+"""Where a join, lateral or not, has it."""
+_LATERAL = 1
+_GROUPS = 0
 _TRIMS = frozenset(["trim", "ltrim", "rtrim"])
 
 
@@ -104,10 +111,16 @@ class IndexNames:
                 return result if understood is condition else with_parts(result, {0: understood})
             case "Join":
                 return self._joined(node, result)
+            case "LateralJoin":
+                return self._joined(node, self._lateral(result))
             case "UnresolvedWith":
                 return self._with_queries(result)
-            case name if name in _VALUES:
-                return self._selected(result, _VALUES[name])
+            case "Aggregate":
+                return self._selected(self._grouped(node, result), _VALUES["Aggregate"])
+            case "UnresolvedHaving":
+                return self._having(node, result)
+            case "Project":
+                return self._selected(result, _VALUES["Project"])
             case _:
                 return result
 
@@ -122,11 +135,47 @@ class IndexNames:
         some = self._context.spark.sparkContext._jvm.scala.Some
         return with_parts(result, {_JOIN_CONDITION: some(understood)})
 
+    def _lateral(self, node: Node) -> Node:
+        """A lateral join whose query is understood, which is no child of it."""
+        query = node.productElement(_LATERAL)
+        understood = self.expression(query, Scope([], is_whole=False))
+        return node if understood is query else with_parts(node, {_LATERAL: understood})
+
     def _selected(self, node: Node, place: int) -> Node:
-        """A SELECT whose values are understood as far as they are queries of their own."""
-        values = listed(node.productElement(place))
-        changed = [self.expression(each, Scope([], is_whole=False)) for each in values]
-        if all(new is old for new, old in zip(changed, values, strict=True)):
+        """A SELECT whose values are understood: queries of their own, and FILTER (WHERE ...)."""
+        nothing, scope = Scope([], is_whole=False), self.scope(node.child())
+        return self._with_list(node, place, lambda each: self.expression(each, nothing, scope))
+
+    def _grouped(self, node: Node, result: Node) -> Node:
+        """An aggregate by names of indexes, which may stand among its values then."""
+        scope = self.scope(node.child())
+        changed = self._with_list(result, _GROUPS, lambda each: self.expression(each, scope))
+        if changed is result and not _groups_by_all(result):
+            return result
+        named = partial(self._selected_name, scope=scope)
+        return self._with_list(changed, _VALUES["Aggregate"], named)
+
+    def _selected_name(self, node: Node, scope: Scope) -> Node:
+        """A value of a SELECT; a name alone stays the name of its column."""
+        understood = self.expression(node, scope)
+        if understood is node or kind(node) != _NAME:
+            return understood
+        alias = self._context.plans.column(understood).alias(name_parts(node)[-1])
+        return self._context.plans.plain_expression(alias)
+
+    def _having(self, node: Node, result: Node) -> Node:
+        """A HAVING, which sees what the query below it is made of."""
+        below = node.child()
+        if kind(below) != "Aggregate":
+            return result
+        condition = node.havingCondition()
+        understood = self.expression(condition, self.scope(below.child()))
+        return result if understood is condition else with_parts(result, {0: understood})
+
+    def _with_list(self, node: Node, place: int, change: Any) -> Node:  # noqa: ANN401 - a method
+        members = listed(node.productElement(place))
+        changed = [change(each) for each in members]
+        if all(new is old for new, old in zip(changed, members, strict=True)):
             return node
         return with_parts(node, {place: self._context.plans.sequence(changed).toIndexedSeq()})
 
@@ -141,16 +190,31 @@ class IndexNames:
 
     def _with_children(self, node: Node, change: Any) -> Node:  # noqa: ANN401 - a method
         children = listed(node.children())
-        changed = [change(child) for child in children]
+        return self._with_new(node, children, [change(child) for child in children])
+
+    def _with_new(self, node: Node, children: list[Node], changed: list[Node]) -> Node:
         if all(new is old for new, old in zip(changed, children, strict=True)):
             return node
         return node.withNewChildren(self._context.plans.sequence(changed).toIndexedSeq())
 
-    def expression(self, node: Node, scope: Scope) -> Node:
-        """An expression with names understood; the very same where nothing is named."""
-        if kind(node) == "UnresolvedAttribute":
+    def expression(self, node: Node, scope: Scope, rows: Scope | None = None) -> Node:
+        """An expression with names understood; the very same where nothing is named.
+
+        Args:
+            node: The expression.
+            scope: What it sees.
+            rows: What the FILTER of an aggregate function sees, where that is another.
+        """
+        if kind(node) == _NAME:
             return self._named(node, name_parts(node), scope)
-        changed = self._with_children(node, lambda child: self.expression(child, scope))
+        children = listed(node.children())
+        scopes = [scope] * len(children)
+        if rows is not None and kind(node) == _FUNCTION and node.filter().isDefined():
+            # The condition of a FILTER is the last of its children.
+            scopes[-1] = rows
+        pairs = zip(children, scopes, strict=True)
+        new = [self.expression(child, seen, rows) for child, seen in pairs]
+        changed = self._with_new(node, children, new)
         inner = member(changed, "plan")
         if inner is None:
             return changed
@@ -187,13 +251,24 @@ class IndexNames:
         if name in _TRANSPARENT:
             inner_scopes = [self.scope(child) for child in listed(node.children())]
             tables = [table for scope in inner_scopes for table in scope.tables]
-            return Scope(tables, all(scope.is_whole for scope in inner_scopes))
+            columns = frozenset[str]().union(*(scope.columns for scope in inner_scopes))
+            return Scope(tables, all(scope.is_whole for scope in inner_scopes), columns)
+        if name == "LateralJoin":
+            return Scope(self.scope(node.left()).tables, is_whole=False)
+        if name == "Generate":
+            return self._beside_generated(node)
         path, qualifier = self._table(node, name)
         if path is None:
             return Scope([], is_whole=False)
         if path not in self._opened:
             self._opened[path] = self._context.lake.table_at(path).snapshot
         return Scope([_Table(qualifier, self._opened[path])])
+
+    def _beside_generated(self, node: Node) -> Scope:
+        """What a condition over a LATERAL VIEW sees: its columns are known where it names them."""
+        inner = self.scope(node.child())
+        made = [name_parts(each)[-1].lower() for each in listed(node.generatorOutput())]
+        return Scope(inner.tables, inner.is_whole and bool(made), inner.columns.union(made))
 
     def _table(self, node: Node, name: str) -> tuple[str | None, str]:
         """The path of a table of ours and what a query calls it; None for another's."""
@@ -207,6 +282,12 @@ class IndexNames:
         if name == "LogicalRelation" and kind(node.relation()) == _FACE:
             return ReadSpec.parse(str(node.relation().table())).path, ""
         return None, ""
+
+
+def _groups_by_all(node: Node) -> bool:
+    """Whether a query says GROUP BY ALL, which the parser takes for a name."""
+    groups = listed(node.productElement(_GROUPS))
+    return [tuple(map(str.upper, name_parts(each))) for each in groups] == [("ALL",)]
 
 
 def _column(expression: Expr, qualifier: str) -> SparkColumn:

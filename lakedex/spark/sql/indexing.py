@@ -15,7 +15,8 @@ from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import listed, mapped, name_parts, optional
 from lakedex.spark.table import SparkTable
 
-_SHOWN = "index_name string, col_name string, index_type string, col_options string, options string"
+_SHOWN = "index_name string, index_type string, col_name string, col_options string, options string"
+"""The first three are Hudi's."""
 
 
 def create(context: Context, statement: Statement) -> Prepared | None:
@@ -114,7 +115,7 @@ def show(context: Context, named: NamedTable) -> DataFrame:
 
 def _shown(table: SparkTable) -> list[tuple[str, str, str, str, str]]:
     return [
-        (each.name, ",".join(_own(each.columns)), each.kind, each.function, each.state)
+        (each.name, each.kind, ",".join(_own(each.columns)), each.function, each.state)
         for each in table.indexes()
         if each.name != "files"
     ]

@@ -203,8 +203,10 @@ def aligned(
     )
     for name, value in fixed.items():
         rows = rows.withColumn(name, _fixed(context, fields[name], value))
+    # What a statement does not name is null, as a partition too; rows of a DataFrame have to say.
+    parts = table.snapshot.config.partition_fields if wanted.is_text else ()
     for name in fields:
-        if name in defaults and name not in names and name not in fixed:
+        if name not in names and name not in fixed and (name in defaults or name in parts):
             value = default_of(defaults, name).cast(fields[name].dataType)
             rows = rows.withColumn(name, value)
     return rows

@@ -34,6 +34,7 @@ from lakedex.spark.sql.extra_statements import prepare_extra
 from lakedex.spark.sql.index_names import with_index_names
 from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind, text_of
+from lakedex.spark.sql.scripts import with_calls
 from lakedex.spark.sql.time_travel import earlier_state
 
 log = logging.getLogger("lakedex")
@@ -57,6 +58,8 @@ _HANDLERS: Mapping[str, Handler] = {
     "ShowPartitions": altering.show_partitions,
     "DescribeRelation": describing.describe_partition,
     "DescribeTablePartition": describing.describe_partition,
+    "ShowTablePartition": describing.show_partition,
+    "ShowTableExtended": describing.show_partition,
     "CreateIndex": indexing.create,
     "DropIndex": indexing.drop,
     **dict.fromkeys(altering.HANDLED, altering.alter),
@@ -98,7 +101,7 @@ class Statements:
 
     def _with_values(self, text: str, args: Mapping[str, Any] | Sequence[Any]) -> DataFrame:
         """A statement with parameters, which Spark fills, but for those that it hardly knows."""
-        prepared = prepare_extra(self._context, text, is_parsed=True, args=args)
+        prepared = prepare_extra(self._context, text, args=args)
         if prepared is None:
             return self._spark.sql(text, args=args)
         rows = prepared.run()
@@ -106,7 +109,7 @@ class Statements:
 
     def _sql(self, text: str) -> DataFrame:
         parser = self._spark._jsparkSession.sessionState().sqlParser()
-        parsed = self._package.parsed(parser, text)
+        parsed = self._package.parsed(parser, text) or self._script(text)
         if parsed is None:
             prepared = self._prepared(text, None)
             if prepared is None:
@@ -120,6 +123,12 @@ class Statements:
                 return self._context.plans.rows(plan)
         rows = prepared.run()
         return self._context.empty() if rows is None else rows
+
+    def _script(self, text: str) -> Node:
+        """The plan of a script of which Spark cannot read some statements; None for another."""
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        script = with_calls(text, lambda each: self._package.parsed(parser, each) is not None)
+        return None if script is None else self._package.behind(parser).parsePlan(script)
 
     def planned(self, text: str) -> Node:
         """How Spark would run a query, or the one that chooses the rows of a statement; not run.
@@ -143,6 +152,10 @@ class Statements:
 
     def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
         """What Spark's own `sql` runs for a statement; nothing where it is not ours."""
+        if plan is None:
+            script = self._script(text)
+            if script is not None:
+                return script
         return self._runnable(self._prepared(text, plan))
 
     def take_write(self, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
@@ -188,7 +201,7 @@ class Statements:
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
         if plan is None or kind(plan) == "Call":
-            return prepare_extra(self._context, text, is_parsed=plan is not None)
+            return prepare_extra(self._context, text, plan)
         if kind(plan) == "ExplainCommand":
             return explain(self._context, plan, partial(self._prepared, text))
         layers: list[Node] = []

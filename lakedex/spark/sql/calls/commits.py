@@ -86,7 +86,7 @@ def _by_file(instant: Instant, metadata: CommitMetadata) -> Rows:
             stat.num_deletes,
             stat.num_updates,
             stat.total_write_errors,
-            *(stat.other.get(name) for name in _LOG_COUNTS),
+            *(stat.other.get(name) or 0 for name in _LOG_COUNTS),
             stat.total_write_bytes,
         )
 
