@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.damage import Damage
+from tests.support.folders import MEMORY, room_in_memory
 from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
 # Tests that count switch it on; the others leave no counters of tables that are gone tomorrow.
@@ -23,6 +24,10 @@ os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "lakedex-tests-
 # The tables of tests are so small that no index would be worth asking.
 os.environ.setdefault("LAKEDEX_INDEX_COST", "ignore")
 
+# Tables of tests lie in memory where there is room: what is written has to reach the disk before a
+# commit goes on, and tests commit many thousand times. Another folder can be named.
+if room_in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
 # Every JVM of a test is short, also those that programs and clusters of tests start: code that is
 # compiled well costs more than it gains, and room for classes that grows step by step is collected
 # before each step.
