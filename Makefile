@@ -14,6 +14,8 @@ HUDI_WORKERS ?= 3
 CASES ?= 100000
 SEED ?= 1
 SCHEDULES ?= 20000
+# Of the shapes of table that Hudi judges: few, pairs (any two options meet) or all.
+JUDGES ?= $(or $(LAKEDEX_JUDGES),pairs)
 
 # A stamp is older than its lock exactly when something has to be installed again.
 LOCKED := $(VENV)/.locked
@@ -52,7 +54,7 @@ interop: java $(INTEROP_READY) $(EXECUTOR_READY) ## Let real Hudi on Spark 3.5 j
 
 .PHONY: interop-hudi
 interop-hudi:
-	@LAKEDEX_JUDGES=$${LAKEDEX_JUDGES:-all} $(INTEROP_VENV)/bin/python -m pytest -n $(HUDI_WORKERS) -m interop \
+	@LAKEDEX_JUDGES=$(JUDGES) $(INTEROP_VENV)/bin/python -m pytest -n $(HUDI_WORKERS) -m interop \
 		tests/interop
 
 # What differs between versions of Spark: plans, parsers, statements, sources and jobs. The rest of
@@ -62,8 +64,8 @@ OLD_SPARK ?= $(addprefix tests/spark/test_,$(addsuffix .py,attach_api catalyst_s
 	spark_engine spark_writes sql_explain sql_grammar sql_statements sql_tables streaming to_df))
 .PHONY: interop-spark
 interop-spark:
-	@$(INTEROP_VENV)/bin/python -m pytest -m spark $(OLD_SPARK) -k "not history or record" \
-		--ignore=tests/spark/test_faulty_cluster.py
+	@$(INTEROP_VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m spark $(OLD_SPARK) \
+		-k "not history or record" --ignore=tests/spark/test_faulty_cluster.py
 
 .PHONY: fuzz
 fuzz: $(READY) ## Mutate bytes for a long time: CASES=100000 a codec, SEED=1

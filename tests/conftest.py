@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.damage import Damage
+from tests.support.folders import MEMORY, room_in_memory
 from tests.support.golden import GOLDEN_FOLDER, GoldenTable, golden_expected
 
 # Tests that count switch it on; the others leave no counters of tables that are gone tomorrow.
@@ -22,6 +23,15 @@ os.environ.setdefault("LAKEDEX_INDEX_USAGE", "off")
 os.environ["XDG_STATE_HOME"] = str(Path(tempfile.gettempdir()) / "lakedex-tests-state")
 # The tables of tests are so small that no index would be worth asking.
 os.environ.setdefault("LAKEDEX_INDEX_COST", "ignore")
+
+# Tables of tests lie in memory where there is room: what is written has to reach the disk before a
+# commit goes on, and tests commit many thousand times. Another folder can be named.
+if room_in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
+# Every JVM of a test is short, also those that programs and clusters of tests start: code that is
+# compiled well costs more than it gains, and room for classes that grows step by step is collected
+# before each step.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=300m")
 
 # The same examples each time: what the gate says of a change must be about that change.
 settings.register_profile(
@@ -48,8 +58,11 @@ _FILE_BY_FILE = "tests/interop/"
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests with Spark go to one process: two sessions would fight for two cores.
 
-    Those with Hudi wait more than they work; their files are shared out.
+    Those with Hudi wait more than they work; their files are shared out. So are all files with
+    `--dist loadfile`, where nothing but Spark is asked for.
     """
+    if config.getoption("dist") == "loadfile":
+        return None
     from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415 - not there without xdist
 
     class SparkTogether(LoadScopeScheduling):

@@ -18,10 +18,9 @@ FOLDER = Path(__file__).parent
 COORDINATES = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 JAR = FOLDER.parent.parent / ".interop" / "jars" / "hudi-spark3.5-bundle_2.12-1.2.0.jar"
 
-# The first: what runs once or twice is not worth being compiled well. The second: room
-# for classes that grows step by step is collected before each step, and Hudi loads many.
+# Hudi loads many classes.
 JVM_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=600m -Duser.timezone=UTC"
+    "-XX:MetaspaceSize=600m -Duser.timezone=UTC"
     " --add-opens java.base/java.util.concurrent.locks=ALL-UNNAMED"
     " -Dlog4j.configurationFile=" + (FOLDER / "log4j2.properties").as_uri()
 )
@@ -35,6 +34,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
+    "spark.driver.extraClassPath": str(FOLDER.parent / "support" / "hadoop"),
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.ui.enabled": "false",

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lakedex
-from tests.interop.reading import ask
+from tests.interop.reading import Answer, ask, ask_without_indexes
 from tests.support import TableBuilder
 
 NAN, INF = math.nan, math.inf
@@ -108,6 +108,13 @@ def log_files(spark, tmp_path_factory) -> str:
     write(spark, plain, path, "MERGE_ON_READ", "insert")
     write(spark, odd_rows(), path, "MERGE_ON_READ", "upsert")
     return path
+
+
+@pytest.fixture(scope="module")
+def answers(spark, base_files, log_files) -> dict[str, dict[str, Answer]]:
+    """What is true of the rows, by kind of file and question."""
+    paths = {"base": base_files, "log": log_files}
+    return {kind: ask_without_indexes(spark, path, QUESTIONS) for kind, path in paths.items()}
 
 
 def stats_by_case(path: str, column: str, *, logs: bool) -> dict[str, tuple]:
@@ -214,10 +221,10 @@ def test_a_row_group_without_statistics_narrows_the_range_of_its_file(spark, tmp
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("kind", ["base", "log"])
 def test_lakedex_finds_every_row_whatever_the_statistics_say(
-    spark, base_files, log_files, kind, question
+    base_files, log_files, answers, kind, question
 ):
     path = base_files if kind == "base" else log_files
-    expected = ask(spark, path, question, skipping=False).ids
+    expected = answers[kind][question].ids
     found = lakedex.open(path).to_arrow(question, columns=["id"])["id"].to_pylist()
     assert sorted(found) == expected
 
@@ -232,8 +239,8 @@ LOST_BY_HUDI = {
 
 
 @pytest.mark.parametrize("question", LOST_BY_HUDI)
-def test_hudi_itself_loses_rows_by_these_statistics(spark, base_files, question):
-    whole = ask(spark, base_files, question, skipping=False).ids
+def test_hudi_itself_loses_rows_by_these_statistics(spark, base_files, answers, question):
+    whole = answers["base"][question].ids
     skipped = ask(spark, base_files, question).ids
     assert sorted(set(whole) - set(skipped)) == LOST_BY_HUDI[question]
 

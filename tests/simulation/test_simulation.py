@@ -19,8 +19,8 @@ from tests.simulation import planted
 from tests.simulation.schedule import Broken, run_schedule
 
 ROOT = Path(__file__).parent.parent.parent
-SCHEDULES = int(os.environ.get("LAKEDEX_SCHEDULES", "2500"))
-PARTS = 10
+SCHEDULES = int(os.environ.get("LAKEDEX_SCHEDULES", "1000"))
+PARTS = 5
 PATIENCE = 400
 """Schedules within which a planted bug has to be found."""
 

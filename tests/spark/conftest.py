@@ -24,9 +24,7 @@ ATTEMPTS = 3
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
-    # Sessions of tests are short: code that is compiled well costs more than it gains, and room
-    # for classes that grows step by step is collected before each step.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:MetaspaceSize=300m",
+    "spark.driver.extraClassPath": str(FOLDER.parent / "support" / "hadoop"),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "3",

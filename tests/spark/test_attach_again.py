@@ -10,7 +10,7 @@ PROGRAM = """
 import sys
 import lakedex
 for number in range(2):
-    lake = lakedex.local(spark_driver_memory="512m")
+    lake = lakedex.local(spark_driver_memory="512m", spark_sql_shuffle_partitions="2")
     spark = lake.spark
     spark.sparkContext.setLogLevel("OFF")
     if number == 0:
