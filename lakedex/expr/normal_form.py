@@ -11,8 +11,11 @@ casts, `Unknown`, and `Not` over `<=>`, `In`, `Like`, `StartsWith`, calls and ca
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 
+from lakedex.expr.chosen_values import spread_choice
 from lakedex.expr.comparison import NEGATED
 from lakedex.expr.depth import check_depth
 from lakedex.expr.fold import fold_compare, fold_in
@@ -95,7 +98,7 @@ def _leaf(expr: Expr, *, negated: bool) -> Expr:
         case Unknown():
             return expr
         case _:
-            return Not(expr) if negated else expr
+            return _also_of_choices(expr, lambda each: Not(each) if negated else each)
 
 
 def _conjunction(parts: list[Expr]) -> Expr:
@@ -152,6 +155,8 @@ def _compare(op: Op, left: Expr, right: Expr, *, negated: bool) -> Expr:
         return FALSE
     if isinstance(right, Literal) and isinstance(right.value, bool) and op in (Op.EQ, Op.NE):
         return _boolean_equality(left, wanted=right.value is (op is Op.EQ))
+    if isinstance(right, Literal):
+        return _also_of_choices(left, lambda each: Compare(op, each, right))
     return Compare(op, left, right)
 
 
@@ -171,10 +176,20 @@ def _member(child: Expr, values: tuple[Literal, ...], *, negated: bool) -> Expr:
     if negated:
         if has_null:
             return FALSE
-        return Not(In(child, present)) if len(present) > 1 else _not_equal(child, present)
+        if len(present) < 2:
+            return _not_equal(child, present)
+        return _also_of_choices(child, lambda each: Not(In(each, present)))
     if len(present) == 1:
         return _compare(Op.EQ, child, present[0], negated=False)
-    return In(child, tuple(dict.fromkeys(present))) if present else FALSE
+    distinct = tuple(dict.fromkeys(present))
+    return _also_of_choices(child, lambda each: In(each, distinct)) if present else FALSE
+
+
+def _also_of_choices(subject: Expr, condition: Callable[[Expr], Expr]) -> Expr:
+    """A leaf, and the same said of what is chosen from, which other indexes know."""
+    leaf = condition(subject)
+    spread = spread_choice(subject, condition)
+    return leaf if spread is None else _conjunction([leaf, _normal(spread, negated=False)])
 
 
 def _not_equal(child: Expr, present: tuple[Literal, ...]) -> Expr:

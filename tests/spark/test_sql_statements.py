@@ -250,6 +250,13 @@ def test_names_follow_their_tables(lake, spark, tmp_path):
     lake.sql("CREATE TABLE IF NOT EXISTS made (other INT) USING hudi")
     with pytest.raises(Exception, match="ALREADY_EXISTS"):
         lake.sql("CREATE TABLE made (other INT) USING hudi TBLPROPERTIES (primaryKey = 'other')")
+    with pytest.raises(InvalidInput, match=r"made is not empty.*INSERT INTO"):
+        lake.sql(
+            f"CREATE TABLE third USING hudi LOCATION '{place}' TBLPROPERTIES (primaryKey = 'id') "
+            "AS SELECT 1 AS half, 7L AS id, raise_error('too late') AS name"
+        )
+    assert not spark.catalog.tableExists("third")
+    assert len(rows_of(spark, "made", "id")) == 5
     lake.sql("DROP TABLE again")
     assert (place / ".hoodie").is_dir()
     lake.sql("DROP TABLE made PURGE")

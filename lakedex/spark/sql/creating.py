@@ -113,10 +113,25 @@ def _drop(context: Context, plan: Node, named: NamedTable) -> None:
 
 def remove_folder(context: Context, path: str) -> None:
     """Remove all that lies under a table's folder."""
+    place, files = _on_its_files(context, path)
+    recursive = True
+    files.delete(place, recursive)
+
+
+def _check_empty(context: Context, path: str) -> None:
+    """Refuse a folder with something in it, as Hudi does; a query that fails empties it."""
+    place, files = _on_its_files(context, path)
+    if files.exists(place) and len(files.listStatus(place)):
+        raise InvalidInput(
+            f"{path} is not empty, so CREATE TABLE AS SELECT cannot make a table there (CREATE "
+            "TABLE ... LOCATION gives a table that lies there a name, INSERT INTO adds rows to it)"
+        )
+
+
+def _on_its_files(context: Context, path: str) -> tuple[Node, Node]:
     place = context.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
     conf = context.spark._jsparkSession.sessionState().newHadoopConf()
-    recursive = True
-    place.getFileSystem(conf).delete(place, recursive)
+    return place, place.getFileSystem(conf)
 
 
 def _create_empty(context: Context, plan: Node) -> None:
@@ -124,7 +139,12 @@ def _create_empty(context: Context, plan: Node) -> None:
 
 
 def run_create(
-    context: Context, plan: Node, name: tuple[str, ...], more: Mapping[str, str] | None = None
+    context: Context,
+    plan: Node,
+    name: tuple[str, ...],
+    more: Mapping[str, str] | None = None,
+    *,
+    is_new: bool = False,
 ) -> SparkTable | None:
     """Let Spark run a CREATE TABLE, and make the table of its catalog entry.
 
@@ -133,6 +153,7 @@ def run_create(
         plan: What Spark runs.
         name: The new table's.
         more: Properties of the table that the statement does not say.
+        is_new: Whether nothing may lie in its folder yet.
 
     Returns:
         The table; None where the name was there already.
@@ -147,6 +168,8 @@ def run_create(
     # Its database is the current one where the statement says none.
     entry = context.names.catalog.getTableMetadata(identifier)
     try:
+        if is_new:
+            _check_empty(context, location(entry))
         return _made(context, entry, more or {})
     except BaseException:
         context.names.forget(entry.identifier())
@@ -157,7 +180,8 @@ def _create_as_select(context: Context, statement: Statement) -> None:
     plan = statement.plan
     rows = context.plans.rows(statement.scope(plan.query()))
     rows = rows.drop(*[name for name in rows.columns if name in META_COLUMNS])
-    table = run_create(context, _plain_create(context, plan, rows), name_parts(plan.name()))
+    create = _plain_create(context, plan, rows)
+    table = run_create(context, create, name_parts(plan.name()), is_new=True)
     if table is None:
         return
     named = context.names.find(name_parts(plan.name()))

@@ -59,10 +59,15 @@ def literal(kind):
     )
 
 
+def chosen(*choices):
+    return Call("coalesce", choices)
+
+
 @st.composite
 def leaves(draw):
     name = draw(st.sampled_from(list(DOMAINS)))
-    child, kind = column(name), DOMAINS[name][0]
+    kind = DOMAINS[name][0]
+    child = draw(st.sampled_from([column(name), chosen(column(name), draw(literal(kind)))]))
     choice = draw(st.integers(0, 6))
     if choice == 0:
         return Compare(draw(st.sampled_from(list(Op))), child, draw(literal(kind)))
@@ -76,10 +81,12 @@ def leaves(draw):
     if choice == 4:
         return StartsWith(column("s"), draw(st.sampled_from(["", "a", "ab"])))
     if choice == 5:
-        return Compare(draw(st.sampled_from(list(Op))), column("i"), column("j"))
+        other = draw(st.sampled_from([column("i"), chosen(column("i"), column("j"))]))
+        return Compare(draw(st.sampled_from(list(Op))), other, column("j"))
     literals = draw(st.tuples(literal(kind), literal(kind)))
     constant = Compare(draw(st.sampled_from(list(Op))), *literals)
-    return draw(st.sampled_from([TRUE, FALSE, NULL, column("b"), constant]))
+    flag = chosen(column("b"), draw(st.sampled_from([TRUE, FALSE])))
+    return draw(st.sampled_from([TRUE, FALSE, NULL, column("b"), flag, constant]))
 
 
 def joined(inner):
@@ -124,6 +131,9 @@ def value_of(expr, row):
             return fold_compare(op, *sides)
         case In(child, values):
             return fold_in(Literal(value_of(child, row)), values)
+        case Call("coalesce", choices):
+            values = [value_of(choice, row) for choice in choices]
+            return next((value for value in values if value is not None), None)
         case StartsWith(child, prefix):
             value = value_of(child, row)
             return None if value is None else value.startswith(prefix)
@@ -234,6 +244,24 @@ def text(value):
         (
             Or((Compare(Op.EQ, NUM, number(1)), IsNull(NUM), Compare(Op.EQ, NUM, number(2)))),
             Or((In(NUM, (number(1), number(2))), IsNull(NUM))),
+        ),
+        (
+            Compare(Op.LT, chosen(NUM, number(1)), number(2)),
+            And(
+                (
+                    Compare(Op.LT, chosen(NUM, number(1)), number(2)),
+                    Or((Compare(Op.LT, NUM, number(2)), IsNull(NUM))),
+                )
+            ),
+        ),
+        (
+            Not(In(chosen(NUM, number(1)), (number(1), number(2)))),
+            And(
+                (
+                    Not(In(chosen(NUM, number(1)), (number(1), number(2)))),
+                    Not(In(NUM, (number(1), number(2)))),
+                )
+            ),
         ),
     ],
     ids=str,
