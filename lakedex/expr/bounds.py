@@ -135,6 +135,15 @@ def merge_by_group(bounds: ColumnBounds, groups: np.ndarray, count: int) -> Colu
     known = _every(bounds.known, groups, count)
     silent = bounds.all_null
     minimum, maximum = _safe_to_merge(bounds)
+    if len(groups) == count and np.array_equal(groups, np.arange(count)):
+        # Slices without log files: there is nothing to widen.
+        return replace(
+            bounds,
+            minimum=masked(minimum, known & ~silent),
+            maximum=masked(maximum, known & ~silent),
+            exact=False,
+            no_nan=None if bounds.no_nan is None else bounds.no_nan | silent,
+        )
     lowest = _first_by_group(minimum, groups, count, "ascending", silent)
     highest = _first_by_group(maximum, groups, count, "descending", silent)
     return ColumnBounds(

@@ -23,6 +23,8 @@ _GROUP_S = 0.8e-3
 """Opening a file group: its trailer, its block index and the first block."""
 _LOG_S = 0.3e-3
 """Opening one log file of a group; log files are read whole."""
+_AT_HAND_S = 0.05e-3
+"""One file of a group, base or log, that is in memory already."""
 _KEY_S = 1.5e-6
 """Sorting one key, finding its block and its cell."""
 _RECORD_S = 2.0e-6
@@ -65,7 +67,7 @@ def lookup_seconds(metadata: MetadataTable, partition: str, keys: int) -> float:
     stored = sum(min(_base_bytes(group), blocks) + _log_bytes(group) for group in groups)
     return (
         _read_seconds(partition)
-        + share * _opening(metadata.storage, groups)
+        + share * _opening(metadata, groups)
         + share * stored * _BYTE_S
         + keys * (_KEY_S + _RECORD_S)
     )
@@ -82,7 +84,7 @@ def scan_seconds(
         max(share * _base_bytes(group), min(_base_bytes(group), _BLOCK_BYTES)) + _log_bytes(group)
         for group in groups
     )
-    opening = _opening(metadata.storage, groups)
+    opening = _opening(metadata, groups)
     return _read_seconds(partition) + opening + stored * _BYTE_S + records * _RECORD_S
 
 
@@ -90,7 +92,7 @@ def count_seconds(metadata: MetadataTable, partition: str) -> float:
     """Counting the entries of a partition: trailers, and all that log files hold."""
     groups = metadata.groups(partition)
     stored = sum(max(0, log.size_bytes - _BARE_LOG_BYTES) for group in groups for log in group.logs)
-    return _opening(metadata.storage, groups) + stored * _COUNTED_BYTE_S
+    return _opening(metadata, groups) + stored * _COUNTED_BYTE_S
 
 
 def round_trip_seconds(storage: Storage) -> float:
@@ -103,10 +105,19 @@ def _read_seconds(partition: str) -> float:
     return _STATS_READ_S if is_wide else _READ_S
 
 
-def _opening(storage: Storage, groups: list[FileSlice]) -> float:
-    logs = sum(len(group.logs) for group in groups)
-    requests = _REQUESTS_PER_GROUP * len(groups) + logs
-    return len(groups) * _GROUP_S + logs * _LOG_S + requests * round_trip_seconds(storage)
+def _opening(metadata: MetadataTable, groups: list[FileSlice]) -> float:
+    """Opening groups: a base or log file that is in memory is opened in next to no time."""
+    bases = logs = at_hand = 0
+    for group in groups:
+        held = sum(metadata.is_at_hand(group, log) for log in group.logs)
+        is_held = group.base is not None and metadata.is_at_hand(group, group.base)
+        at_hand += held + is_held
+        logs += len(group.logs) - held
+        # Without a base file its log files have trailers and block indexes of their own.
+        bases += not is_held and (group.base is not None or held < len(group.logs))
+    requests = _REQUESTS_PER_GROUP * bases + logs
+    each = bases * _GROUP_S + logs * _LOG_S + at_hand * _AT_HAND_S
+    return each + requests * round_trip_seconds(metadata.storage)
 
 
 def _base_bytes(group: FileSlice) -> int:

@@ -122,10 +122,14 @@ class KeptFiles:
             self._make_room()
             return file
 
-    def forget(self, root: str) -> None:
-        """Give up the files of one metadata table."""
+    def has(self, root: str, path: str, size: int, stamp: str) -> bool:
+        """Whether a file of that version is here."""
+        return FileVersion(root, path, size, stamp) in self._files
+
+    def forget(self, root: str | None = None) -> None:
+        """Give up the files of one metadata table, or of all."""
         with self._guard:
-            for version in [each for each in self._files if each.root == root]:
+            for version in [each for each in self._files if root in (None, each.root)]:
                 self._give_up(version)
 
     def _make_room(self) -> None:

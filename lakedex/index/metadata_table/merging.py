@@ -51,6 +51,7 @@ def merge_batches(
 ) -> pa.Table:
     """The merged content as `key`, `type` and the payload columns, sorted by key.
 
+    Batches are those of one group, oldest first, or of several groups, which share no key.
     `schema` is that of the records: `type` and the payload columns. With `keeps_deleted` deleted
     files stay in their maps with a mark, for cells that are to be laid over others.
     """
@@ -74,10 +75,12 @@ def merge_batches(
         records = merge_file_maps(records, codes, last, alive, keeps_deleted=keeps_deleted)
     elif STATS_PAYLOAD in partition.payloads and len(batches) > 1:
         records = fold_stats(records, codes, last, alive)
+    # Records have some forty columns: rows are brought in order before they are taken, not after.
     winners = pa.array(last[~deleted[last]])
-    merged = records.take(winners).add_column(0, full.field("key"), keys.take(winners))
-    merged = _drop_marked(merged)
-    return merged.take(pc.sort_indices(merged["key"].cast(pa.binary())))
+    found = keys.take(winners)
+    order = pc.sort_indices(found.cast(pa.binary()))
+    merged = records.take(winners.take(order))
+    return _drop_marked(merged.add_column(0, full.field("key"), found.take(order)))
 
 
 def _stands_as_it_is(partition: MetadataPartition, batch: CellBatch) -> bool:

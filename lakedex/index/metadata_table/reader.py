@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
 from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
@@ -27,6 +28,7 @@ from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
     RECORD_INDEX_PAYLOAD,
+    STATS_PAYLOAD,
     MetadataPartition,
     metadata_partition,
 )
@@ -184,6 +186,12 @@ class MetadataTable:
             )
         return self._readers[place]
 
+    def is_at_hand(self, group: FileSlice, file: BaseFile | LogFile) -> bool:
+        """Whether a file of a group is in memory, so that it is not read from the store."""
+        path = group.path_of(file.name)
+        stamp = self._stamps.get(path, "")
+        return KEPT_FILES.has(self._storage.root, path, file.size_bytes, stamp)
+
     def read_anew(self) -> None:
         """Read from the store from now on, for those who want to know what is there."""
         KEPT_FILES.forget(self._storage.root)
@@ -225,9 +233,15 @@ def _cell_count(groups: Sequence[Sequence[RawCells]]) -> int:
 def _merged(
     partition: MetadataPartition, schema: pa.Schema, groups: Sequence[Sequence[RawCells]]
 ) -> list[pa.Table]:
-    """The merged content of each group; their values are decoded in one go."""
-    batches = iter(decode_cells([cells for group in groups for cells in group], schema))
-    return [merge_batches(partition, schema, list(islice(batches, len(each)))) for each in groups]
+    """The merged content of some groups; their values are decoded in one go."""
+    if not groups:
+        return []
+    batches = decode_cells([cells for group in groups for cells in group], schema)
+    if STATS_PAYLOAD in partition.payloads:
+        # Their groups share no key, as those of a record index for each partition may.
+        return [merge_batches(partition, schema, batches)]
+    left = iter(batches)
+    return [merge_batches(partition, schema, list(islice(left, len(each)))) for each in groups]
 
 
 def _newest_time(timeline: Timeline) -> str:

@@ -20,6 +20,7 @@ from lakedex.filegroup.slices import FileSlice
 from lakedex.index import registry
 from lakedex.index.answer import Answer
 from lakedex.index.cost import Estimate
+from lakedex.index.metadata_table.kept_files import KEPT_FILES
 from lakedex.prune import ARROW, SPARK, PlanOptions, is_read_at_once, plan
 from lakedex.prune.cost import Scales
 from tests.support.index_specs import SecondaryIndex
@@ -55,6 +56,12 @@ def few(tmp_path_factory):
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
     return build(tmp_path_factory.mktemp("many") / "t", 300)
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_hand():
+    """Every test is the first of its process: files in memory cost next to nothing."""
+    KEPT_FILES.forget()
 
 
 def planned(path: str, text: str, reader) -> tuple[int, dict[str, str]]:
@@ -102,6 +109,15 @@ def test_arrow_reads_tiny_tables_as_they_are_and_says_so(few):
 def test_arrow_prunes_tables_of_many_files(many, predicate, left):
     count, said = planned(many, predicate, ARROW)
     assert count == left, said
+
+
+def test_files_that_are_in_memory_make_an_index_worth_asking(many):
+    keys = ", ".join(f"'k{n}'" for n in range(300))
+    first = planned(many, f"id IN ({keys})", ARROW)[1]["record_index"]
+    assert first.startswith("not worth it: asking takes about")
+    assert planned(many, "id = 'k7'", ARROW)[0] == 1
+    again = planned(many, f"id IN ({keys})", ARROW)[1]["record_index"]
+    assert again.startswith("+")
 
 
 def test_what_is_not_worth_it_is_reported_with_its_estimate(many):
