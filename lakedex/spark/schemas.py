@@ -83,7 +83,7 @@ def with_comments(struct: st.StructType, told: str) -> st.StructType:
 
     Example:
         >>> told = '{"fields": [{"name": "a", "metadata": {"comment": "so"}}]}'
-        >>> with_comments(st.StructType().add("a", "int"), told)["a"].metadata
+        >>> with_comments(st.StructType().add("a", "integer"), told)["a"].metadata
         {'comment': 'so'}
     """
     known = {each["name"]: each.get("metadata", {}) for each in json.loads(told)["fields"]}
