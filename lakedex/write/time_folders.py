@@ -29,7 +29,7 @@ def check_time_folders(snapshot: Snapshot) -> None:
     ]
     if not names:
         return
-    for path in sorted({each.partition for each in snapshot.slices}):
+    for path in sorted(snapshot.slices.partitions):
         texts = layout.texts(path)
         for name in names:
             text = texts.get(name)

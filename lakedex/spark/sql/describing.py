@@ -91,10 +91,10 @@ def _facts(context: Context, named: NamedTable, values: dict[str, str]) -> dict[
     told = ", ".join(f"{name}={value}" for name, value in values.items())
     if not paths:
         raise InvalidInput(f"table {named.shown} has no partition {told}")
-    inside = [each for each in table.snapshot.slices if each.partition == paths[0]]
-    size = sum(each.size_bytes for each in inside)
+    slices = table.snapshot.slices
+    inside = slices.where(slices.in_partitions(paths[:1]))
     return {
         "Partition Values": f"[{told}]",
         "Location": f"{table.path.rstrip('/')}/{paths[0]}",
-        "Partition Statistics": f"{size} bytes in {len(inside)} file slices",
+        "Partition Statistics": f"{inside.size_bytes} bytes in {len(inside)} file slices",
     }
