@@ -1,6 +1,6 @@
 """Check what no linter sees in the files that git knows or would take up.
 
-No Python file is longer than 400 lines, and no file names a folder of one machine, because a clone
+No Python file is longer than 800 lines, and no file names a folder of one machine, because a clone
 must stand alone. Real tables under `tests/golden/` keep the base path they were written under.
 """
 
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 400
+MAX_LINES = 800
 MACHINE_PATH = re.compile(r"(?<![\w.*}:/-])/(?:work|tmp|root|home|Users)/\w[\w./-]*")
 KEPT_AS_WRITTEN = "tests/golden/"
 
