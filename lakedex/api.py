@@ -40,7 +40,7 @@ from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
-from lakedex.timeline import Timeline
+from lakedex.timeline import QueryTime, Timeline
 
 _AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
 Filter: TypeAlias = "str | pc.Expression | Expr"
@@ -139,7 +139,7 @@ class Table:
         self,
         filter: Filter | None = None,
         columns: Sequence[str] | None = None,
-        as_of: str | None = None,
+        as_of: QueryTime | None = None,
     ) -> pa.Table:
         """The rows for which the filter is true, read only from files that may hold one."""
         return to_table(self._scan(filter, columns, as_of))
@@ -148,7 +148,7 @@ class Table:
         self,
         filter: Filter | None = None,
         columns: Sequence[str] | None = None,
-        as_of: str | None = None,
+        as_of: QueryTime | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """As `to_arrow`, batch by batch, in memory that does not grow with the table."""
         return to_batches(self._scan(filter, columns, as_of))
@@ -169,8 +169,8 @@ class Table:
 
     def changes(
         self,
-        begin: str,
-        end: str | None = None,
+        begin: QueryTime,
+        end: QueryTime | None = None,
         columns: Sequence[str] | None = None,
         *,
         cdc: bool = False,
@@ -192,7 +192,7 @@ class Table:
     def explain(
         self,
         filter: Filter | None = None,
-        as_of: str | None = None,
+        as_of: QueryTime | None = None,
         *,
         assuming: Sequence[str] = (),
     ) -> Report:
@@ -218,7 +218,7 @@ class Table:
             )
         return report
 
-    def _explained(self, filter: Filter | None, as_of: str | None) -> Report:
+    def _explained(self, filter: Filter | None, as_of: QueryTime | None) -> Report:
         view = self._at(as_of)
         question = self._understood(view, filter)
         report = tell_dropped(self._planned(view, question, ANY_ENGINE), view)
@@ -312,11 +312,11 @@ class Table:
             raise IndexUnusable(problem or f"table {self.name} has no metadata table")
         return self._snapshot.metadata
 
-    def _at(self, as_of: str | None) -> Snapshot:
+    def _at(self, as_of: QueryTime | None) -> Snapshot:
         return self._snapshot if as_of is None else self._snapshot.at(as_of)
 
     def _scan(
-        self, condition: Filter | None, columns: Sequence[str] | None, as_of: str | None
+        self, condition: Filter | None, columns: Sequence[str] | None, as_of: QueryTime | None
     ) -> Scan:
         view = self._at(as_of)
         question = self._understood(view, condition)

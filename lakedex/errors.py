@@ -40,12 +40,15 @@ class UnsafePath(LakedexError):
 class UnsupportedFeature(LakedexError):
     """The table uses something that lakedex refuses to guess at; the message names it."""
 
-    def __init__(self, feature: str, *, table_version: int | None = None) -> None:
-        """Name the feature and, where known, the table version that has it."""
+    def __init__(
+        self, feature: str, *, table_version: int | None = None, instead: str | None = None
+    ) -> None:
+        """Name the feature, the table version that has it, and what to do instead."""
         self.feature = feature
         self.table_version = table_version
         version = "" if table_version is None else f" (table version {table_version})"
-        super().__init__(f"{feature} is not supported{version}")
+        advice = "" if instead is None else f"; {instead}"
+        super().__init__(f"{feature} is not supported{version}{advice}")
 
 
 class InvalidInput(LakedexError):

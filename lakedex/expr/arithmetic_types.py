@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.expr.coercion import MAX_PRECISION, Family, comparison_type, decimal_of, family
-from lakedex.expr.sql_type import type_name
+from lakedex.schema.sql_type import type_name
 
 _LEAST_SCALE = 6
 _BITWISE = frozenset("&|^~")

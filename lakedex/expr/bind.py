@@ -26,7 +26,6 @@ from lakedex.expr.functions import constants_of, function
 from lakedex.expr.like import parse_like
 from lakedex.expr.literal_cast import cast_literal, typed_literal, zone_of
 from lakedex.expr.sql_literal import decimal_literal
-from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import (
     And,
     Call,
@@ -50,6 +49,7 @@ from lakedex.expr.tree import (
 )
 from lakedex.expr.truth import NULL
 from lakedex.expr.unwrap_cast import never, unwrap_compare, unwrap_in
+from lakedex.schema.sql_type import type_name
 
 
 def bind(

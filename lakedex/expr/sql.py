@@ -22,7 +22,6 @@ from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.sql_predicate import between_node, call_node, is_node, like_node, membership
 from lakedex.expr.sql_spoken import spoken_call
-from lakedex.expr.sql_type import TYPE_NAMES
 from lakedex.expr.sql_words import ALLOWED, INTERVAL_UNITS, NOT_NAMES, REFUSED_WORDS
 from lakedex.expr.tree import (
     MAX_DEPTH,
@@ -39,6 +38,7 @@ from lakedex.expr.tree import (
     any_of,
 )
 from lakedex.expr.truth import FALSE, TRUE
+from lakedex.schema.sql_type import TYPE_NAMES
 
 
 def parse_predicate(text: str) -> Expr:

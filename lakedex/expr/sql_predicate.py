@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_spoken import part_of_time
-from lakedex.expr.sql_type import CAST_FUNCTIONS, TYPE_NAMES
 from lakedex.expr.tree import (
     Call,
     Cast,
@@ -24,6 +23,7 @@ from lakedex.expr.tree import (
     any_of,
 )
 from lakedex.expr.truth import truth
+from lakedex.schema.sql_type import CAST_FUNCTIONS, TYPE_NAMES
 
 
 def membership(child: Expr, items: list[Expr]) -> Expr:

@@ -16,7 +16,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.read.scan import Scan, to_table
 from lakedex.table import Snapshot
-from lakedex.timeline import Instant
+from lakedex.timeline import Instant, QueryTime
 
 COMMIT_TIME = "_hoodie_commit_time"
 
@@ -33,7 +33,7 @@ class Changes:
 
 
 def find_changes(
-    snapshot: Snapshot, begin: str, end: str | None, *, at_newest: bool = False
+    snapshot: Snapshot, begin: QueryTime, end: QueryTime | None, *, at_newest: bool = False
 ) -> Changes:
     """Which slices hold rows written after `begin` and up to `end`.
 
@@ -54,7 +54,7 @@ def find_changes(
 
 
 def changed_rows(
-    snapshot: Snapshot, begin: str, end: str | None, columns: tuple[str, ...] | None
+    snapshot: Snapshot, begin: QueryTime, end: QueryTime | None, columns: tuple[str, ...] | None
 ) -> pa.Table:
     """Rows written after `begin` and up to `end`, in their version as of `end`.
 
@@ -85,7 +85,7 @@ def writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[In
     return found
 
 
-def _touched(view: Snapshot, written: list[Instant], begin: str) -> list[FileSlice]:
+def _touched(view: Snapshot, written: list[Instant], begin: QueryTime) -> list[FileSlice]:
     """The slices that can hold rows of these instants.
 
     Compaction keeps file ids and clustering does not, so after a clustering every slice counts.

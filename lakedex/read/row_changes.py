@@ -30,7 +30,7 @@ from lakedex.filegroup import (
 from lakedex.read.changes import COMMIT_TIME, writes_of_rows
 from lakedex.schema.flat_columns import flat
 from lakedex.table import Snapshot
-from lakedex.timeline import CommitMetadata, Instant
+from lakedex.timeline import CommitMetadata, Instant, QueryTime
 from lakedex.timeline.committed import CommittedInstants
 
 _IDENTITY = META_COLUMNS[:3]
@@ -64,7 +64,9 @@ class GroupChange:
         return view.slice
 
 
-def find_row_changes(snapshot: Snapshot, begin: str, end: str | None) -> tuple[GroupChange, ...]:
+def find_row_changes(
+    snapshot: Snapshot, begin: QueryTime, end: QueryTime | None
+) -> tuple[GroupChange, ...]:
     """The file groups that commits after `begin` and up to `end` wrote to or took away.
 
     As in Hudi the range is by the times that stand in the rows, at which commits began.
@@ -85,7 +87,7 @@ def find_row_changes(snapshot: Snapshot, begin: str, end: str | None) -> tuple[G
     return tuple(found)
 
 
-def told_changes(snapshot: Snapshot, begin: str, end: str | None) -> pa.Table:
+def told_changes(snapshot: Snapshot, begin: QueryTime, end: QueryTime | None) -> pa.Table:
     """The changes of a range of commits, in their order.
 
     The rows before and after are structs of the columns that the table has now.

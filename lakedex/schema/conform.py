@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.schema.exact_cast import exact_cast
+from lakedex.schema.exact_cast import exact_cast, mismatch
 from lakedex.schema.layout import validity_buffer
 from lakedex.schema.storable import is_list
 
@@ -81,7 +81,7 @@ def _typed(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if is_list(target) and is_list(dtype):
         return _list(array, target, path)
     if pa.types.is_nested(dtype) or pa.types.is_nested(target):
-        raise InvalidInput(f"column {path} is {target} in the table and {dtype} in the input")
+        raise mismatch(dtype, target, path)
     return exact_cast(array, target, path)
 
 

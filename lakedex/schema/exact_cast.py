@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.conversions import java_number_text
+from lakedex.schema.sql_type import type_name
 from lakedex.schema.storable import is_bytes, is_text
 
 _WIDE_DIGITS = 38
@@ -40,7 +41,26 @@ def exact_cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
                 raise InvalidInput(
                     f"column {path}: a value of type {array.type} does not fit {target}: {error}"
                 ) from None
-    raise InvalidInput(f"column {path} is {target} in the table and {array.type} in the input")
+    raise mismatch(array.type, target, path)
+
+
+def mismatch(given: pa.DataType, target: pa.DataType, path: str) -> InvalidInput:
+    """The error for a column whose type has no exact conversion, with the cast to write.
+
+    Example:
+        >>> print(mismatch(pa.float64(), pa.decimal128(12, 2), "fare"))
+        column fare is DECIMAL(12,2) in the table and DOUBLE in the input; cast it first:
+        cast(fare AS DECIMAL(12,2)) in SQL, or
+        df.withColumn("fare", df["fare"].cast("DECIMAL(12,2)")) in Spark
+    """
+    wanted, shown = type_name(target), type_name(given)
+    message = f"column {path} is {wanted} in the table and {shown} in the input"
+    if "." in path or pa.types.is_nested(target) or pa.types.is_nested(given):
+        return InvalidInput(message)
+    return InvalidInput(
+        f"{message}; cast it first: cast({path} AS {wanted}) in SQL, or "
+        f'df.withColumn("{path}", df["{path}"].cast("{wanted}")) in Spark'
+    )
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -18,6 +18,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
+from lakedex.schema.exact_cast import mismatch
 from lakedex.schema.storable import (
     META_PREFIX,
     check_names,
@@ -113,7 +114,7 @@ def _common(stored: pa.DataType, incoming: pa.DataType, path: str) -> pa.DataTyp
         return pa.list_(_inner(stored.value_field, new.value_field, f"{path}.element"))
     common = stored if stored == new else _common_leaf(stored, new)
     if common is None:
-        raise InvalidInput(f"column {path} is {stored} in the table and {incoming} in the input")
+        raise mismatch(incoming, stored, path)
     return common
 
 

@@ -21,7 +21,6 @@ from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.spark_text import time_zone_of
-from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import columns_of
 from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, expression_text
@@ -29,6 +28,7 @@ from lakedex.index.expression.filter_options import FILTER_OPTIONS, check_filter
 from lakedex.index.expression.own import own_options, source_names
 from lakedex.index.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
+from lakedex.schema.sql_type import type_name
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import check_index_name, find_index, indexed_column
 from lakedex.services.indexing import BackgroundBuild, build_in_background, start_build
@@ -392,6 +392,7 @@ def _check_flavour(target: ExpressionTarget) -> None:
     if target.is_bloom and target.type not in _FILTERED_TYPES:
         what = expression_text(target.definition)
         raise UnsupportedFeature(
-            f"bloom filters of {what}, which is {type_name(target.type)} and neither text nor a "
-            "whole number; use column_stats: that"
+            f"an index of bloom filters on {what}, which is {type_name(target.type)} and neither "
+            "text nor a whole number,",
+            instead="create it USING column_stats",
         )

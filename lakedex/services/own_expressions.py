@@ -18,9 +18,9 @@ from lakedex.expr.explicit_casts import with_casts
 from lakedex.expr.functions import canonical_name, function_names
 from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql import parse_expression
-from lakedex.expr.sql_type import type_name
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
 from lakedex.index.expression.own import source_names
+from lakedex.schema.sql_type import type_name
 from lakedex.services.index_names import indexed_column
 from lakedex.table import Snapshot
 from lakedex.write.target import StoredSchema
@@ -161,8 +161,8 @@ def check_function(index: str, name: str) -> None:
         )
     if name.lower() == "split":
         raise UnsupportedFeature(
-            f"CREATE INDEX {index} on the function 'split', which gives a list and has no range; "
-            "index one of its parts, as split(s, '-')[0]: that"
+            f"CREATE INDEX {index} on the function 'split', which gives a list and has no range,",
+            instead="index one of its parts, such as split(s, '-')[0]",
         )
     known = ", ".join(sorted(OWN_FUNCTIONS))
     raise UnsupportedFeature(f"CREATE INDEX {index} on the function {name!r} (only {known})")

@@ -17,6 +17,8 @@ from lakedex.spark.outcome import carried_error
 
 Answer = TypeVar("Answer")
 
+JOB_CANCELLED = "SPARK_JOB_CANCELLED"
+"""The error class of Spark that the message of a cancelled job carries; `LakeSink` looks for it."""
 _POLL_S = 0.2
 
 
@@ -55,7 +57,10 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
     try:
         return done.result()
     except (Py4JError, PySparkException) as error:
-        raise _readable(error, label) from error
+        readable = _readable(error, label)
+        # The Java trace of a cancelled job explains nothing, and Spark overflows its stack when it
+        # searches a long text for the reason why a stream ended.
+        raise readable from (None if JOB_CANCELLED in str(readable) else error)
 
 
 def _readable(error: Exception, label: str) -> LakedexError:

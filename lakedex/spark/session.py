@@ -20,6 +20,10 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 _PYTHON = "PYSPARK_PYTHON"
+_FAILED_TASKS = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
 
 
 def attach(spark: SparkSession, *, storage_options: Mapping[str, str] | None = None) -> Lake:
@@ -74,4 +78,15 @@ def local(**conf: str) -> Lake:
     builder = SparkSession.builder.master(settings.pop("spark.master", "local[*]"))
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return attach(builder.getOrCreate())
+    is_new = SparkSession.getActiveSession() is None
+    spark = builder.getOrCreate()
+    if is_new:
+        _raise_failures_only(spark)
+    return attach(spark)
+
+
+def _raise_failures_only(spark: SparkSession) -> None:
+    """Do not log the Java traces of failed tasks: the statement that ran them raises the error."""
+    log4j = spark._jvm.org.apache.logging.log4j
+    for name in _FAILED_TASKS:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
 from lakedex.api import ReadOptions
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, LakedexError
 from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
@@ -27,13 +28,19 @@ from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
 from lakedex.spark.expression_checking import SparkJudge
+from lakedex.spark.jobs import JOB_CANCELLED
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
 from lakedex.spark.table_views import TableViews
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
-from lakedex.timeline import load_table_config, update_properties
+from lakedex.timeline import (
+    QueryTime,
+    load_table_config,
+    query_time_text,
+    update_properties,
+)
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep.archiving import ArchiveResult, archive_table
 from lakedex.upkeep.cleaning import CleanResult, clean_table
@@ -43,7 +50,16 @@ from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter
 
-Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader"
+Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
+
+
+class ArrowStream(Protocol):
+    """Rows of another library in Arrow's C stream form, such as a pandas or Polars DataFrame."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """A capsule with the stream."""
+
+
 Options: TypeAlias = "Mapping[str, str] | None"
 _ZONE = "spark.sql.session.timeZone"
 _QUERY_TYPE = "hoodie.datasource.query.type"
@@ -153,7 +169,17 @@ class SparkTable(TableViews):
 
         A batch that Spark runs again after a failure changes nothing if it was committed before.
         """
-        self.of_batch(batch_of(rows, batch_id)).upsert(rows)
+        batch = batch_of(rows, batch_id)
+        try:
+            self.of_batch(batch).upsert(rows)
+        except LakedexError as error:
+            if JOB_CANCELLED not in str(error):
+                raise
+            # What Spark takes for a query that was stopped, not for one that failed.
+            stopped = self._spark._jvm.java.lang.InterruptedException(str(error))
+            raise Py4JJavaError(
+                "An error occurred while calling foreachBatch.\n", stopped
+            ) from None
 
     def of_batch(self, batch: StreamBatch | None) -> SparkTable:
         """The table as one batch of a stream writes it: what it writes is not written twice."""
@@ -237,33 +263,36 @@ class SparkTable(TableViews):
         self.refresh()
         return result
 
-    def to_df(self, as_of: str | None = None) -> DataFrame:
+    def to_df(self, as_of: QueryTime | None = None) -> DataFrame:
         """The rows as of an earlier time, or as they are when Spark runs, meta columns first.
 
         Filters of Spark's plan prune files by the table's indexes.
 
         Args:
-            as_of: An instant such as `20260102030405678`, or a time such as `2026-01-02 03:04:05`.
+            as_of: A `datetime`, an instant such as `20260102030405678`, or text such as
+                `2026-01-02 03:04:05`.
         """
         reader = self._spark.read.format("lakedex")
         if as_of is not None:
-            reader = reader.option("as.of.instant", as_of)
+            reader = reader.option("as.of.instant", query_time_text(as_of))
         return reader.load(self._address.url)
 
-    def changes(self, begin: str, end: str | None = None, *, cdc: bool = False) -> DataFrame:
+    def changes(
+        self, begin: QueryTime, end: QueryTime | None = None, *, cdc: bool = False
+    ) -> DataFrame:
         """The rows written by commits after `begin` and up to `end`, in their newest version.
 
         Args:
-            begin: An instant, or `earliest`.
-            end: An instant; all that is committed when Spark runs, unless told.
+            begin: A time as for `to_df`, or `earliest`.
+            end: A time; the default is all that is committed when Spark runs.
             cdc: Tell instead what commits did to rows: `op`, `ts_ms`, `before`, `after`.
         """
         reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
         if cdc:
             reader = reader.option("hoodie.datasource.query.incremental.format", "cdc")
-        reader = reader.option("hoodie.datasource.read.begin.instanttime", begin)
+        reader = reader.option("hoodie.datasource.read.begin.instanttime", query_time_text(begin))
         if end is not None:
-            reader = reader.option("hoodie.datasource.read.end.instanttime", end)
+            reader = reader.option("hoodie.datasource.read.end.instanttime", query_time_text(end))
         return reader.load(self._address.url)
 
     def to_stream(self, options: Options = None) -> DataFrame:
@@ -397,4 +426,12 @@ class SparkTable(TableViews):
             return DataFrameSource(rows)
         if isinstance(rows, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
             return ArrowRowSource(rows, self._engine.parallelism)
-        raise InvalidInput(f"rows are a DataFrame or an Arrow table, not {type(rows).__name__}")
+        if hasattr(rows, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(rows)
+            return ArrowRowSource(reader, self._engine.parallelism)
+        kind = type(rows)
+        raise InvalidInput(
+            "rows must be a Spark DataFrame, an Arrow table, or a pandas or Polars DataFrame that "
+            f"exports Arrow streams, not {kind.__module__}.{kind.__qualname__}; convert them with "
+            "spark.createDataFrame(rows) or pyarrow.Table.from_pandas(rows)"
+        )

@@ -12,6 +12,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
 from lakedex.services.advising import Advice
 from lakedex.services.verifying import VerifyReport
+from lakedex.timeline import QueryTime
 
 
 class TableViews(ABC):
@@ -32,7 +33,7 @@ class TableViews(ABC):
     def explain(
         self,
         filter: Filter | None = None,
-        as_of: str | None = None,
+        as_of: QueryTime | None = None,
         *,
         assuming: Sequence[str] = (),
     ) -> Report:

@@ -44,7 +44,24 @@ def translate(error: Exception, action: str, where: str, secrets: Sequence[str])
         return UnsafePath(f"unsafe object name below {where}: {reason}")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return StorageError(f"cannot {action} {where}: access denied: {reason}")
-    return StorageError(f"cannot {action} {where}: {reason}")
+    return StorageError(f"cannot {action} {where}: {_advice(str(error)) or reason}")
+
+
+def _advice(text: str) -> str | None:
+    """What to change, for failures whose own message does not name the cause."""
+    if _CREDENTIAL_SERVICE.search(text):
+        return (
+            "no credentials were found; give them as storage options (for S3 aws_access_key_id and "
+            "aws_secret_access_key) or in the environment (AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY), or read a public bucket with skip_signature=true"
+        )
+    plain = _PLAIN_HTTP.search(text)
+    if plain and "builder error" in text:
+        return (
+            f"the endpoint {plain.group(1)} is plain HTTP, which is not allowed; set the storage "
+            "option aws_allow_http=true (or AWS_ALLOW_HTTP=true in the environment), or use https"
+        )
+    return None
 
 
 def redacted(text: str, secrets: Sequence[str]) -> str:
@@ -68,6 +85,9 @@ def redacted(text: str, secrets: Sequence[str]) -> str:
 
 
 _ANSWER = (re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>"))
+# The services of a cloud's machines that hand out credentials: a client without any tries them.
+_CREDENTIAL_SERVICE = re.compile(r"://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.)")
+_PLAIN_HTTP = re.compile(r"(http://[^\s/?]+)")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 _USER = re.compile(r"([a-z0-9]+://)[^\s/@]+@")
 _LONGEST = 600

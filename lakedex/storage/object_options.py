@@ -48,6 +48,8 @@ def parse_options(kind: str, options: Mapping[str, str]) -> ObjectStoreOptions:
         else:
             config[canonical] = value
     _settle_endpoint(config, client)
+    if kind == "s3" and any(_is_plain_http(os.environ.get(name)) for name in _ENDPOINT_VARIABLES):
+        client.setdefault("allow_http", os.environ.get("AWS_ALLOW_HTTP", "true"))
     # obstore reads this one from the environment only when no client option is given at all.
     if kind == "s3" and "AWS_ALLOW_HTTP" in os.environ:
         client.setdefault("allow_http", os.environ["AWS_ALLOW_HTTP"])
@@ -176,6 +178,7 @@ _SECRET = frozenset(
         "token",
     }
 )
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _HTTP_URL = re.compile(r"https?://[A-Za-z0-9._\-\[\]:]+(/[!-~]*)?")
 
@@ -196,6 +199,10 @@ def _canonical(kind: str, name: str) -> str:
     raise InvalidInput(f"unknown storage option {name!r} for a store of kind {kind}")
 
 
+def _is_plain_http(endpoint: str | None) -> bool:
+    return endpoint is not None and endpoint.startswith("http://")
+
+
 def _boolean(name: str, value: str) -> bool:
     if value.lower() not in _TRUTH:
         raise InvalidInput(f"storage option {name!r} must be true or false")
@@ -213,5 +220,5 @@ def _settle_endpoint(config: dict[str, str], client: dict[str, str]) -> None:
     if not _HTTP_URL.fullmatch(endpoint) or urlsplit(endpoint).username is not None:
         raise InvalidInput("storage option endpoint must be an http or https address")
     config["endpoint"] = endpoint
-    if endpoint.startswith("http://"):
+    if _is_plain_http(endpoint):
         client.setdefault("allow_http", "true")

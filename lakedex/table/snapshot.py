@@ -38,7 +38,7 @@ from lakedex.table.listing import Listing, list_files
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
 from lakedex.table.schema_resolution import schema_history, table_schema
-from lakedex.timeline import Action, Timeline, load_table_config
+from lakedex.timeline import Action, QueryTime, Timeline, load_table_config
 
 _FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
 
@@ -57,13 +57,13 @@ class Snapshot:
         self._kept: dict[str, Any] = {}
 
     @classmethod
-    def open(cls, storage: Storage, *, as_of: str | None = None) -> Snapshot:
+    def open(cls, storage: Storage, *, as_of: QueryTime | None = None) -> Snapshot:
         """The newest snapshot of the table at the storage's root, or that as of a time."""
         config = load_table_config(storage)
         snapshot = cls(storage, config, Timeline.load(storage, config))
         return snapshot if as_of is None else snapshot.at(as_of)
 
-    def at(self, as_of: str) -> Snapshot:
+    def at(self, as_of: QueryTime) -> Snapshot:
         """The same table as of an earlier time."""
         view = Snapshot(self.storage, self.config, self._full_timeline)
         view.timeline = self._full_timeline.as_of(as_of)

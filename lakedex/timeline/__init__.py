@@ -17,9 +17,11 @@ from lakedex.timeline.commit_metadata import (
 )
 from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
 from lakedex.timeline.instant_time import (
+    QueryTime,
     from_epoch_ms,
     instant_key,
     parse_query_time,
+    query_time_text,
     to_epoch_ms,
 )
 from lakedex.timeline.notes import newest_change, newest_note, newest_placing
@@ -45,6 +47,7 @@ __all__ = [
     "CompactionPlan",
     "Instant",
     "PlanKind",
+    "QueryTime",
     "RequestedReplace",
     "State",
     "Timeline",
@@ -61,6 +64,7 @@ __all__ = [
     "newest_placing",
     "parse_instant_file",
     "parse_query_time",
+    "query_time_text",
     "read_plan",
     "to_epoch_ms",
     "update_properties",

@@ -9,7 +9,8 @@ order of strings. The metadata table's first instants are small numbers with lea
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeAlias
 
 from lakedex.config.table_config import TimelineZone
 from lakedex.errors import InvalidInput
@@ -19,6 +20,8 @@ MILLIS_DIGITS = 17
 _END_OF_SECOND = "999"
 _FORMAT = "%Y%m%d%H%M%S"
 _DIGITS = re.compile(r"[0-9]{14}|[0-9]{17,26}")
+QueryTime: TypeAlias = str | date
+"""A time that a user gives: text, a `datetime`, or a `date` for its first millisecond."""
 _BEGINNING = re.compile(r"[0-9]{8}|[0-9]{10}|[0-9]{12}")
 _DATE_TIME = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:?\d{2})?)?",
@@ -101,14 +104,40 @@ def next_instant_time(time: str) -> str:
     return f"{_digits(later)}{later.microsecond // 1000:03d}"
 
 
-def parse_query_time(text: str, zone: TimelineZone) -> str:
+def query_time_text(time: QueryTime) -> str:
+    """A time in the text form that `parse_query_time` and Hudi's read options take.
+
+    A `datetime` is one moment, down to its millisecond; without a zone it is in the timeline's.
+
+    Example:
+        >>> query_time_text(datetime(2026, 11, 15, 18, 30, 5, 287_654, tzinfo=UTC))
+        '2026-11-15 18:30:05.287+00:00'
+        >>> query_time_text(date(2026, 11, 15))
+        '2026-11-15'
+
+    Raises:
+        InvalidInput: The value is neither text nor a date or datetime.
+    """
+    if isinstance(time, datetime):
+        return time.isoformat(sep=" ", timespec="milliseconds")
+    if isinstance(time, date):
+        return time.isoformat()
+    if not isinstance(time, str):
+        raise InvalidInput(
+            f"{time!r} is not a time; give a datetime, a date, an instant time or text such as "
+            "'2026-11-15 18:30:05'"
+        )
+    return time
+
+
+def parse_query_time(time: QueryTime, zone: TimelineZone) -> str:
     """The instant time that a user means.
 
-    Takes instant times, `2026-11-15`, `2026-11-15 18:30:05`, `2026-11-15 18:30:05.287`, with `T`
-    for the blank, and with a zone after the time. A time without a zone is in the timeline's
-    zone. As in Hudi a date is its first millisecond, and a second without milliseconds its last.
-    The first digits of an instant time, down to the day, the hour or the minute, are the first
-    millisecond of that too.
+    Takes a `datetime` or a `date`, instant times, `2026-11-15`, `2026-11-15 18:30:05`,
+    `2026-11-15 18:30:05.287`, with `T` for the blank, and with a zone after the time. A time
+    without a zone is in the timeline's zone. As in Hudi a date is its first millisecond, and text
+    that gives a second without milliseconds is its last. The first digits of an instant time,
+    down to the day, the hour or the minute, are the first millisecond of that too.
 
     Example:
         >>> parse_query_time("202611151830", TimelineZone.UTC)
@@ -121,8 +150,7 @@ def parse_query_time(text: str, zone: TimelineZone) -> str:
     Raises:
         InvalidInput: the text is none of these.
     """
-    if not isinstance(text, str):
-        raise InvalidInput(f"{text!r} is not a time: it must be text")
+    text = query_time_text(time)
     stripped = text.strip()
     if is_instant_time(stripped):
         return instant_key(stripped)

@@ -201,7 +201,16 @@ def _read_either(storage: Storage) -> tuple[str, bytes]:
             return path, storage.read(path)
         except FileMissing:
             continue
-    raise TableNotFound(f"no Hudi table at {storage.root}: {PROPERTIES_PATH} is missing")
+    raise TableNotFound(f"no Hudi table at {storage.root}: {_missing_part(storage)}")
+
+
+def _missing_part(storage: Storage) -> str:
+    """The outermost part of a table's folder that is not there."""
+    if not storage.folders() and not storage.list():
+        return "the folder does not exist or is empty"
+    if keys.META_FOLDER not in storage.folders():
+        return f"the folder has no {keys.META_FOLDER}, so it is not the base path of a Hudi table"
+    return f"{PROPERTIES_PATH} is missing"
 
 
 @lru_cache(maxsize=32)

@@ -18,7 +18,7 @@ from lakedex.timeline.archived import ArchivedTimeline
 from lakedex.timeline.clustering_plan import RequestedReplace
 from lakedex.timeline.commit_metadata import CommitMetadata, decode_commit_metadata
 from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
-from lakedex.timeline.instant_time import instant_key, parse_query_time
+from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_time
 from lakedex.timeline.plans import CompactionPlan
 
 _EARLIEST = ("earliest", "0", "00", "000")
@@ -192,7 +192,7 @@ class Timeline:
         """The completion time, or the requested time where none is known."""
         return self.completion_time(requested_time) or requested_time
 
-    def as_of(self, time: str) -> Timeline:
+    def as_of(self, time: QueryTime) -> Timeline:
         """The timeline up to and including a requested time, or a time that a user wrote.
 
         Raises:
@@ -211,8 +211,8 @@ class Timeline:
 
     def between(
         self,
-        begin: str | None,
-        end: str | None = None,
+        begin: QueryTime | None,
+        end: QueryTime | None = None,
         *,
         archived: bool = True,
         as_requested: bool = False,

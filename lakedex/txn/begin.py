@@ -48,8 +48,11 @@ def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions)
     """
     config = load_table_config(storage)
     if config.version != _WRITTEN_VERSION:
-        feature = f"writing, before `lakedex upgrade {storage.root}`,"
-        raise UnsupportedFeature(feature, table_version=config.version)
+        raise UnsupportedFeature(
+            "writing",
+            table_version=config.version,
+            instead=f"run `lakedex upgrade {storage.root}` first",
+        )
     clock = InstantClock.load(storage, config)
     return LockedTable(storage, config, clock, lock.check, heartbeat)
 

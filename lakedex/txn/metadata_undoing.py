@@ -113,8 +113,8 @@ def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]
     for name in data.config.metadata_partitions:
         if not _is_built_anew(name, definitions.get(name), kept):
             raise UnsupportedFeature(
-                f"taking commits back that the index {name} has taken in: drop the index first, "
-                "and create it again afterwards; that"
+                f"rolling back commits that the index {name} already covers",
+                instead="drop the index first, and create it again afterwards",
             )
 
 

@@ -98,8 +98,8 @@ def check_writable(snapshot: Snapshot) -> None:
     config = snapshot.config
     if config.version != WRITABLE_VERSION:
         raise UnsupportedFeature(
-            f"writing a table of version {config.version}: run `lakedex upgrade "
-            f"{snapshot.storage.root}` first; that"
+            f"writing a table of version {config.version}",
+            instead=f"run `lakedex upgrade {snapshot.storage.root}` first",
         )
     for feature in _refused(config):
         raise UnsupportedFeature(f"writing a table with {feature}")

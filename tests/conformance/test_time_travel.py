@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
+
 import pyarrow as pa
 import pytest
 
@@ -55,6 +57,11 @@ def test_every_instant_can_be_travelled_to(history):
     table = lakedex.open(path)
     for instant, expected in seen.items():
         assert content(table.to_arrow(as_of=instant)) == expected
+        moment = datetime.strptime(instant, "%Y%m%d%H%M%S%f").replace(tzinfo=UTC)
+        assert content(table.to_arrow(as_of=moment)) == expected
+        assert content(table.to_arrow(as_of=moment.astimezone(timezone(timedelta(hours=5))))) == (
+            expected
+        )
     assert content(table.to_arrow()) == list(seen.values())[-1]
 
 
@@ -125,6 +132,8 @@ def test_a_time_before_the_first_commit_shows_an_empty_table_and_nonsense_is_ref
     assert table.to_arrow(as_of="20200101000000000").num_rows == 0
     with pytest.raises(InvalidInput, match="yesterday"):
         table.to_arrow(as_of="yesterday")
+    with pytest.raises(InvalidInput, match="5 is not a time; give a datetime"):
+        table.to_arrow(as_of=5)
 
 
 def test_a_cleaned_past_is_refused_and_named(golden):

@@ -190,7 +190,9 @@ def test_rows_in_arrow_are_written_too(lake, tmp_path):
     table = lake.create_table("small", "id bigint, x string", path=tmp_path / "t", record_key="id")
     table.upsert(pa.table({"id": [1, 2], "x": ["a", None]}))
     assert sorted(row["id"] for row in table.to_df().collect()) == [1, 2]
-    with pytest.raises(InvalidInput, match="rows are a DataFrame or an Arrow table, not list"):
+    with pytest.raises(
+        InvalidInput, match=r"rows must be a Spark DataFrame.*not builtins\.list; convert"
+    ):
         table.upsert([1, 2])
 
 

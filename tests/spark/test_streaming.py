@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.functions import udf
 
 import lakedex
 from lakedex.errors import InvalidInput
@@ -216,3 +218,26 @@ def test_wrong_options_are_named(cow, tmp_path):
     changes["hoodie.datasource.query.incremental.format"] = "cdc"
     with pytest.raises(Exception, match="cdc=True"):
         run(cow.to_stream(changes), tmp_path / "c")
+
+
+@pytest.mark.parametrize("way", ["sink", "foreach_batch"])
+def test_a_stream_stopped_in_mid_batch_ends_without_an_error(lake, spark, cow, tmp_path, way):
+    @udf("bigint", useArrow=False)
+    def slowly(number: int) -> int:
+        time.sleep(60)
+        return number
+
+    rows = cow.to_stream().withColumn("ver", slowly("ver"))
+    writer = rows.writeStream.option("checkpointLocation", str(tmp_path / "marks"))
+    if way == "sink":
+        query = writer.format("hudi").options(**KEYS).start(str(tmp_path / "copy"))
+    else:
+        query = writer.foreachBatch(cow.upsert_batch).start()
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.monotonic() + 60
+    while not tracker.getActiveJobsIds() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    query.stop()
+    assert query.exception() is None
+    assert cow.to_df().count() == 4
+    assert not cow.snapshot.timeline.pending()

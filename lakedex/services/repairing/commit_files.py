@@ -65,9 +65,9 @@ def _replaced(timeline: Timeline, instant: Instant) -> dict[str, tuple[str, ...]
         plan = None
     if plan is None:
         raise UnsupportedFeature(
-            f"telling which file groups the replacecommit {time} took away: roll it back "
-            "(`lakedex rollback`) or restore the table to a commit before it (`lakedex restore`); "
-            "making that up"
+            f"rebuilding the replacecommit {time}, whose replaced file groups no other file names,",
+            instead="roll it back (`lakedex rollback`) or restore the table to a commit before it "
+            "(`lakedex restore`)",
         )
     found: dict[str, list[str]] = defaultdict(list)
     for group in plan.groups:

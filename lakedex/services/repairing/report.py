@@ -43,15 +43,26 @@ class RepairReport:
     def __str__(self) -> str:
         if self.before.ok:
             return "nothing to repair: every index agrees with the data"
-        lines = [f"{self.before.problem_count:,} problems, {self.after.problem_count:,} are left"]
-        lines += [f"  {name}: {count:,} entries repaired" for name, count in self.repaired.items()]
-        lines += [f"  {name}: built anew" for name in self.rebuilt]
+        left = self.after.problem_count
+        solved = "all repaired" if not left else f"{left:,} not repaired"
+        lines = [f"{_counted(self.before.problem_count, 'problem')} found, {solved}"]
+        lines += [
+            f"  {name}: {_counted(count, 'entry')} repaired"
+            for name, count in self.repaired.items()
+        ]
+        lines += [f"  {name}: rebuilt" for name in self.rebuilt]
         lines += [
             f"  {name}: dropped, as its definition is lost; create it again"
             for name in self.dropped
         ]
         lines += [
-            f"  left in {problem.index}: {problem.key!r}: {problem.detail}"
+            f"  not repaired in {problem.index}: {problem.key!r}: {problem.detail}"
             for problem in self.after.problems
         ]
         return "\n".join(lines)
+
+
+def _counted(count: int, noun: str) -> str:
+    """The count with its noun in the right number: `1 problem`, `7 entries`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

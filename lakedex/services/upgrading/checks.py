@@ -64,8 +64,8 @@ def split_indexes(names: Sequence[str], *, drop: bool) -> tuple[list[str], list[
     if dropped and not drop:
         listed = ", ".join(dropped)
         raise UnsupportedFeature(
-            f"upgrading a table with the index {listed}: drop it first, or let the upgrade leave "
-            "it out (--drop-indexes); building it anew"
+            f"upgrading a table with the index {listed}",
+            instead="drop the index first, or let the upgrade drop it (--drop-indexes)",
         )
     return kept, dropped
 

@@ -64,7 +64,8 @@ def new_merge_mode(config: TableConfig) -> MergeMode:
     """The merge mode that the table will have."""
     if config.merge_mode is MergeMode.CUSTOM:
         raise UnsupportedFeature(
-            f"upgrading a table that merges by {config.custom_payload}: let Hudi upgrade it; that"
+            f"upgrading a table that merges by {config.custom_payload}",
+            instead="let Hudi upgrade it",
         )
     is_old_mor = (
         config.version <= _OLD_LAYOUT_VERSION and config.table_type is TableType.MERGE_ON_READ

@@ -1,5 +1,7 @@
 package lakedex.jvm;
 
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
@@ -15,6 +17,7 @@ import org.apache.spark.sql.types.StructType;
 public final class LakeSink implements Sink {
 
   private static final String QUERY = "sql.streaming.queryId";
+  private static final String CANCELLED = "SPARK_JOB_CANCELLED";
 
   private final SQLContext context;
   private final Map options;
@@ -35,7 +38,15 @@ public final class LakeSink implements Sink {
     Object[] message = new Object[] {
       session.sessionUUID(), query, Long.valueOf(number), mode.toString(), options, plain
     };
-    Python.call("stream_write", Arrays.asList(message));
+    try {
+      Python.call("stream_write", Arrays.asList(message));
+    } catch (IllegalArgumentException error) {
+      if (Thread.currentThread().isInterrupted() || error.getMessage().contains(CANCELLED)) {
+        // What Spark takes for a query that was stopped, not for one that failed.
+        throw new UncheckedIOException(new InterruptedIOException(error.getMessage()));
+      }
+      throw error;
+    }
   }
 
   public String name() {

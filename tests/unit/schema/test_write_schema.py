@@ -129,6 +129,16 @@ def test_types_that_do_not_go_together_are_refused_with_both(stored, incoming):
         reconcile(one(stored), one(incoming))
 
 
+def test_a_double_for_a_decimal_column_is_refused_with_the_cast_to_write():
+    stored, incoming = one(pa.decimal128(12, 2)), one(pa.float64())
+    with pytest.raises(
+        InvalidInput, match=r"DECIMAL\(12,2\).*DOUBLE.*\.cast\(\"DECIMAL\(12,2\)\"\)"
+    ):
+        reconcile(stored, incoming)
+    with pytest.raises(InvalidInput, match=r"cast\(c AS DECIMAL\(12,2\)\) in SQL"):
+        conform(pa.table({"c": [1.5]}), stored)
+
+
 def test_new_columns_and_fields_are_appended_nullable():
     table = one(pa.struct([pa.field("a", pa.int32(), nullable=False)]))
     incoming = pa.schema(

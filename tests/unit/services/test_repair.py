@@ -163,6 +163,6 @@ def test_the_command_repairs_and_says_what_it_did(trips):
     damage.remove("record_index", ["k7"])
     done = CliRunner().invoke(app, ["repair", trips.path])
     assert done.exit_code == 0
-    assert done.stdout == "1 problems, 0 are left\n  record_index: 1 entries repaired\n"
+    assert done.stdout == "1 problem found, all repaired\n  record_index: 1 entry repaired\n"
     again = CliRunner().invoke(app, ["repair", trips.path, "--json"])
     assert json.loads(again.stdout)["ok"]

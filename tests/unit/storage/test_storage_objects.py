@@ -13,7 +13,7 @@ from obstore.store import S3Store
 
 from lakedex.errors import InvalidInput, StorageError, UnsafePath
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.object_errors import redacted
+from lakedex.storage.object_errors import redacted, translate
 from lakedex.storage.object_options import parse_options
 from lakedex.storage.object_source import join_ranges
 from lakedex.storage.object_store import ObjectStorage
@@ -48,6 +48,25 @@ def test_credentials_may_come_from_the_environment(
     monkeypatch.setenv("AWS_ENDPOINT_URL", moto.endpoint)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     assert open_storage(f"s3://{BUCKET}/from env").read("f") == b"x"
+
+
+def test_a_plain_http_endpoint_of_the_environment_is_used(
+    moto: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moto.open("plain http").create("f", b"x")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", moto.endpoint)
+    keys = {"access_key_id": "AKIDLAKEDEXTEST", "secret_access_key": SECRET_KEY}
+    options = {**keys, "region": "us-east-1"}
+    assert open_storage(f"s3://{BUCKET}/plain http", options).read("f") == b"x"
+    with pytest.raises(StorageError, match=r"127\.0\.0\.1:\d+ is plain HTTP.*aws_allow_http=true"):
+        open_storage(f"s3://{BUCKET}/plain http", {**options, "allow_http": "false"}).read("f")
+
+
+def test_missing_credentials_are_named_and_not_the_address_that_was_tried() -> None:
+    tried = "Error performing PUT http://169.254.169.254/latest/api/token: 403 Forbidden"
+    error = translate(OSError(tried), "read", "s3://b/t/f", ())
+    assert "aws_access_key_id" in str(error)
+    assert "169.254" not in str(error)
 
 
 @pytest.mark.parametrize("name", ["aws_acces_key_id", "fs.s3a.acces.key", "nonsense", "bucket"])

@@ -37,6 +37,18 @@ def stored(storage):
     return parse_properties(storage.read(PROPERTIES_PATH).decode())
 
 
+def test_the_outermost_missing_part_of_a_table_is_named(tmp_path):
+    with pytest.raises(TableNotFound, match="the folder does not exist or is empty"):
+        load_table_config(LocalStorage(str(tmp_path / "nowhere")))
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.parquet").write_bytes(b"x")
+    with pytest.raises(TableNotFound, match=r"has no \.hoodie"):
+        load_table_config(LocalStorage(str(tmp_path / "plain")))
+    (tmp_path / "plain" / ".hoodie").mkdir()
+    with pytest.raises(TableNotFound, match=r"\.hoodie/hoodie\.properties is missing"):
+        load_table_config(LocalStorage(str(tmp_path / "plain")))
+
+
 def test_a_table_is_loaded(storage):
     assert load_table_config(storage).name == "trips"
 
