@@ -262,9 +262,10 @@ class SparkTable(TableViews):
         """The rows written by commits after `begin` and up to `end`, in their newest version.
 
         Args:
-            begin: An instant, or `earliest`.
-            end: An instant; all that is committed when Spark runs, unless told.
-            cdc: Tell instead what commits did to rows: `op`, `ts_ms`, `before`, `after`.
+            begin: The completion time of an instant, or `earliest`.
+            end: The completion time of an instant; by default all that is committed when Spark runs.
+            cdc: Return what commits did to rows: `op`, `ts_ms`, `before`, `after`. As in Hudi,
+                `begin` and `end` are then compared with the times at which commits began.
         """
         reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
         if cdc:
