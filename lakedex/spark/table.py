@@ -263,7 +263,8 @@ class SparkTable(TableViews):
 
         Args:
             begin: The completion time of an instant, or `earliest`.
-            end: The completion time of an instant; by default all that is committed when Spark runs.
+            end: The completion time of an instant; by default that of the newest one when Spark
+                runs.
             cdc: Return what commits did to rows: `op`, `ts_ms`, `before`, `after`. As in Hudi,
                 `begin` and `end` are then compared with the times at which commits began.
         """
