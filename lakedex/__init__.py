@@ -22,6 +22,11 @@ _HOMES = {
 _SPARK_PACKAGES = {"pyspark", "py4j"}
 
 
+def __dir__() -> list[str]:
+    """The public names, whatever modules are loaded."""
+    return sorted([*__all__, "__version__"])
+
+
 def __getattr__(name: str) -> object:
     """Bring a public name when it is first used, so that workers load only what they need."""
     if name not in _HOMES:

@@ -177,8 +177,11 @@ class Table:
     ) -> pa.Table:
         """The rows written by commits after `begin` and up to `end`, in their newest version.
 
+        Commits count by the time at which they completed (in tables of version 6, began).
+
         With `cdc` what every commit did to every row: `op` (`i`, `u`, `d`), `ts_ms` (the commit),
-        and the row `before` and `after`.
+        and the row `before` and `after`. As in Hudi, commits then count by the time at which they
+        began, which is the one in `ts_ms`.
         """
         if cdc:
             return told_changes(self._snapshot, begin, end)

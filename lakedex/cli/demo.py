@@ -24,7 +24,9 @@ from lakedex.cli.screen import Column
 from lakedex.cli.show import overview, print_table
 from lakedex.errors import InvalidInput
 
-_BUNDLED = Path("tests", "golden", "cow_trips_all_indexes.zip")
+_PACKED = "cow_trips_all_indexes.zip"
+_FOLDERS = (Path(__file__).parent, Path(__file__).parents[2] / "tests" / "golden")
+"""Where the packed table is: beside this module in an installed package, or in a checkout."""
 _QUERIES = (
     Query("one record key", "uuid = 'k0003'"),
     Query("one city, by a secondary index", "city = 'a$b'"),
@@ -45,8 +47,7 @@ def demo(
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Another table; by default a small one that Apache Hudi wrote, "
-            f"{_BUNDLED.as_posix()} below this folder.",
+            help="Another table; by default a small one that Apache Hudi wrote.",
             show_default=False,
         ),
     ] = None,
@@ -110,8 +111,6 @@ def _table_to_show(table: str | None, keep: Path | None) -> Iterator[str]:
         if keep is not None:
             raise InvalidInput("--keep is for the table of the demo, not for one of yours")
         yield table
-    elif not _BUNDLED.is_file():
-        raise InvalidInput(f"there is no {_BUNDLED.as_posix()} here; pass --table PATH")
     elif keep is not None:
         path = _unzip(keep)
         screen.note(f"the table is kept in {path}")
@@ -122,12 +121,19 @@ def _table_to_show(table: str | None, keep: Path | None) -> Iterator[str]:
 
 
 def _unzip(folder: Path) -> str:
-    with zipfile.ZipFile(_BUNDLED) as archive:
+    with zipfile.ZipFile(_packed()) as archive:
         root = folder / archive.namelist()[0].partition("/")[0]
         if root.exists():
             raise InvalidInput(f"{root} exists already")
         archive.extractall(folder)
     return str(root)
+
+
+def _packed() -> Path:
+    for folder in _FOLDERS:
+        if (folder / _PACKED).is_file():
+            return folder / _PACKED
+    raise InvalidInput(f"this installation of lakedex lacks {_PACKED}; pass --table PATH")
 
 
 def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:

@@ -94,6 +94,8 @@ _INDEX: Final = """
     hoodie.bucket.index.hash.field hoodie.bucket.index.max.num.buckets
     hoodie.bucket.index.min.num.buckets hoodie.bucket.index.split.threshold
     hoodie.bucket.index.merge.threshold hoodie.index.bucket.engine
+    hoodie.bucket.index.partition.rule.type hoodie.bucket.index.partition.expressions
+    hoodie.bucket.index.remote.partitioner.enable
     hoodie.metadata.index.async hoodie.metadata.metrics.enable
     hoodie.metadata.dir.filter.regex hoodie.metadata.index.bloom.filter.parallelism
     hoodie.metadata.index.bloom.filter.column.list hoodie.metadata.index.column.stats.parallelism

@@ -11,6 +11,7 @@ PROPERTIES_FILE: Final = "hoodie.properties"
 PROPERTIES_BACKUP_FILE: Final = "hoodie.properties.backup"
 META_FOLDER: Final = ".hoodie"
 METADATA_TABLE_FOLDER: Final = ".hoodie/metadata"
+BUCKET_INDEX_FOLDER: Final = ".hoodie/.bucket_index"
 
 # What the table is.
 TABLE_NAME: Final = "hoodie.table.name"

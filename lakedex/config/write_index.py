@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _OLD_NAMES = {"RECORD_INDEX": "GLOBAL_RECORD_LEVEL_INDEX"}
-_LATER = ("BUCKET", "FLINK_STATE", "INMEMORY")
+_BUCKET = "BUCKET"
+_LATER = (_BUCKET, "FLINK_STATE", "INMEMORY")
+_BUCKET_PREFIX = "hoodie.bucket.index."
+_BUCKET_ENGINE = "hoodie.index.bucket.engine"
+_OF_READERS = "hoodie.bucket.index.query.pruning"
+_INDEX_TYPE = "hoodie.index.type"
 
 
 class WriteIndex(Enum):
@@ -36,7 +42,7 @@ class WriteIndex(Enum):
         name = text.strip().upper()
         name = _OLD_NAMES.get(name, name)
         if name in _LATER:
-            raise UnsupportedFeature(f"the write index {name}")
+            raise UnsupportedFeature(f"the write index {name} ({_INDEX_TYPE})")
         if name not in cls.__members__:
             known = ", ".join(cls.__members__)
             raise InvalidInput(f"no write index is called {text!r}; there are {known}")
@@ -63,3 +69,29 @@ class WriteIndex(Enum):
         if not self.uses_record_index:
             return self
         return WriteIndex.GLOBAL_SIMPLE if self.is_global else WriteIndex.SIMPLE
+
+
+def bucket_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of some options that ask for a bucket index.
+
+    Example:
+        >>> bucket_options({"hoodie.index.type": "bucket", "hoodie.metadata.enable": "true"})
+        {'hoodie.index.type': 'bucket'}
+    """
+    return {name: value for name, value in options.items() if _asks_for_buckets(name, value)}
+
+
+def refuse_bucket_options(options: Mapping[str, str]) -> None:
+    """Refuse options that ask for a bucket index, whatever the write index is.
+
+    Raises:
+        UnsupportedFeature: naming the first of them.
+    """
+    for name in bucket_options(options):
+        raise UnsupportedFeature(f"a bucket index ({name})")
+
+
+def _asks_for_buckets(name: str, value: str) -> bool:
+    if name == _INDEX_TYPE:
+        return value.strip().upper() == _BUCKET
+    return name == _BUCKET_ENGINE or (name.startswith(_BUCKET_PREFIX) and name != _OF_READERS)

@@ -29,7 +29,7 @@ from lakedex.config.restated_options import check_restated
 from lakedex.config.scheduling_options import SchedulingOptions
 from lakedex.config.table_config import TableConfig
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
-from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_index import WriteIndex, refuse_bucket_options
 from lakedex.errors import InvalidInput, LakedexError
 
 _FIXED: tuple[TextOption, ...] = (
@@ -163,6 +163,7 @@ class WriteOptions:
             UnsupportedFeature: an option asks for something that lakedex does not have.
         """
         check_option_names(given)
+        refuse_bucket_options({**kept, **given})
         for option in options.OBEYED:
             option.given(given)  # refuses one option under two names with two values
         check_restated(config, given)

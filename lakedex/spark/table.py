@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
 from lakedex.api import ReadOptions
+from lakedex.config.write_index import bucket_options
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, LakedexError
@@ -78,8 +79,10 @@ class SparkTable(TableViews):
         address: StorageAddress,
         engine: Engine,
         batch: StreamBatch | None = None,
+        catalog: Options = None,
     ) -> None:
-        """Use `Lake.table` or `Lake.create_table`."""
+        """Use `Lake.table` or `Lake.create_table`; `catalog` overrides options of all writes."""
+        self._catalog = dict(catalog or {})
         self._spark = spark
         self._address = address
         self._engine = engine
@@ -183,7 +186,12 @@ class SparkTable(TableViews):
 
     def of_batch(self, batch: StreamBatch | None) -> SparkTable:
         """The table as one batch of a stream writes it: what it writes is not written twice."""
-        return SparkTable(self._spark, self._address, self._engine, batch)
+        return SparkTable(self._spark, self._address, self._engine, batch, self._catalog)
+
+    def of_catalog(self, properties: Mapping[str, str]) -> SparkTable:
+        """The table under a name whose properties in the catalog ask for a bucket index, or not."""
+        asked = bucket_options(properties)
+        return SparkTable(self._spark, self._address, self._engine, self._batch, asked)
 
     def cluster(
         self,
@@ -283,9 +291,10 @@ class SparkTable(TableViews):
         """The rows written by commits after `begin` and up to `end`, in their newest version.
 
         Args:
-            begin: A time as for `to_df`, or `earliest`.
-            end: A time; the default is all that is committed when Spark runs.
-            cdc: Tell instead what commits did to rows: `op`, `ts_ms`, `before`, `after`.
+            begin: A time as for `to_df`, compared with completion times, or `earliest`.
+            end: A time; by default the completion time of the newest instant when Spark runs.
+            cdc: Return what commits did to rows: `op`, `ts_ms`, `before`, `after`. As in Hudi,
+                `begin` and `end` are then compared with the times at which commits began.
         """
         reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
         if cdc:
@@ -397,7 +406,8 @@ class SparkTable(TableViews):
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        chosen = {EXPRESSION_TIME_ZONE.name: self._time_zone, **(options or {})}
+        zone = {EXPRESSION_TIME_ZONE.name: self._time_zone}
+        chosen = {**zone, **(options or {}), **self._catalog}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
 

@@ -18,6 +18,7 @@ from lakedex.config.merge_mode import payload_mode
 from lakedex.config.option_check import check_option_names, is_write_option, option_texts
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
+from lakedex.config.write_index import refuse_bucket_options
 from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -89,6 +90,7 @@ class TableSpec:
             _check_ordering(schema, name)
         given = option_texts(self.properties)
         check_option_names(given)
+        refuse_bucket_options(given)
         props = self._identity(schema)
         if record_key:
             props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)

@@ -43,7 +43,6 @@ from lakedex.write.target import (
     StoredSchema,
     WriteSchema,
     check_indexed_columns,
-    check_writable,
 )
 from lakedex.write.time_folders import check_time_folders
 from lakedex.write.windowed.day_window import check_partitions
@@ -60,6 +59,8 @@ class Target:
     address: StorageAddress
     engine: Engine
     options: WriteOptions
+    snapshot: Snapshot
+    """The table when the options were resolved, which allow to write it."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """What the table kept before."""
     conflict_retries: int = 0
@@ -110,8 +111,7 @@ def take_rows(
     partitions: Sequence[str],
 ) -> Taken:
     """Read the rows once and spill them, or refuse them with the table as it was."""
-    snapshot = Snapshot.open(target.address.open())
-    check_writable(snapshot)
+    snapshot = target.snapshot
     stored = StoredSchema.of(snapshot)
     columns = stored.columns
     config = snapshot.config
@@ -183,8 +183,7 @@ def take_rows(
 
 def take_change(target: Target, change: Change) -> Taken:
     """Change the columns of a table, or refuse that with the table as it was."""
-    snapshot = Snapshot.open(target.address.open())
-    check_writable(snapshot)
+    snapshot = target.snapshot
     stored = StoredSchema.of(snapshot)
     newest = history_before(snapshot, stored).newest
     changed = change(numbered(stored.columns, newest))

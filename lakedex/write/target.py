@@ -18,7 +18,8 @@ from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_rec
 from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.table import Snapshot
-from lakedex.timeline import Action
+from lakedex.table.bucket_index import find_bucket_index
+from lakedex.timeline import Action, Instant, Timeline
 
 WRITABLE_VERSION = 9
 _KEPT_KINDS = (
@@ -114,6 +115,40 @@ def check_writable(snapshot: Snapshot) -> None:
         if name not in known and is_named and snapshot.timeline.pending_of(Action.INDEXING):
             # Who builds it would not hear of the values that this write changes.
             raise UnsupportedFeature(f"writing a table while another engine builds {name}")
+
+
+def newest_write(timeline: Timeline) -> Instant | None:
+    """The newest completed write of a timeline; None before the first one."""
+    return next(reversed(timeline.write_instants()), None)
+
+
+def check_bucket_index(snapshot: Snapshot, *, keeps_file_groups: bool = False) -> bool:
+    """Refuse a table whose records belong to the file group that a hash of their key names.
+
+    Returns whether it is such a table, where the work is allowed all the same.
+
+    Args:
+        snapshot: The table.
+        keeps_file_groups: The work leaves every record in its file group, as a compaction does;
+            it is refused only while a resize of the buckets pends.
+
+    Raises:
+        UnsupportedFeature: the table has a bucket index.
+    """
+    found = find_bucket_index(snapshot)
+    if found is None:
+        return False
+    name = f"table {snapshot.config.name}, which has a bucket index ({found.evidence}),"
+    if not keeps_file_groups:
+        raise UnsupportedFeature(
+            f"writing {name} whatever the options say (write it with Hudi, or copy it: "
+            "CREATE TABLE ... AS SELECT)"
+        )
+    if found.resize is not None:
+        raise UnsupportedFeature(
+            f"compacting {name} while {found.resize} resizes its buckets (let Hudi finish that)"
+        )
+    return True
 
 
 def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:

@@ -17,6 +17,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
+from lakedex.timeline import Instant
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change
@@ -27,7 +28,7 @@ from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.taking import Target
-from lakedex.write.target import check_writable
+from lakedex.write.target import check_bucket_index, check_writable, newest_write
 from lakedex.write.walk import run_write
 
 
@@ -66,6 +67,8 @@ class TableWriter:
         self._engine = engine or LocalEngine()
         self._options = option_texts(options or {})
         self._batch = batch
+        self._without_buckets: Instant | None = None
+        """The newest write when the table was found to have no bucket index."""
 
     @property
     def address(self) -> StorageAddress:
@@ -218,8 +221,11 @@ class TableWriter:
         """What is committed now."""
         return CommittedInstants.of(self.snapshot().timeline)
 
-    def target(self) -> Target:
-        """The table as a write is told of it, with all options resolved.
+    def target(self, *, keeps_file_groups: bool = False) -> Target:
+        """The table to write, with all options resolved.
+
+        Args:
+            keeps_file_groups: The work leaves every record in its file group.
 
         Raises:
             InvalidInput: an option is wrong.
@@ -228,6 +234,10 @@ class TableWriter:
         storage = self._address.open()
         snapshot = Snapshot.open(storage)
         check_writable(snapshot)
+        newest = newest_write(snapshot.timeline)
+        if newest is None or newest != self._without_buckets:
+            has_buckets = check_bucket_index(snapshot, keeps_file_groups=keeps_file_groups)
+            self._without_buckets = None if has_buckets else newest
         definition = snapshot.definitions.get("record_index")
         kept = read_own_properties(storage)
         chosen = WriteOptions.resolve(
@@ -237,7 +247,7 @@ class TableWriter:
             record_index_partitioned=None if definition is None else definition.is_partitioned,
         )
         retries = _retries({**kept, **self._options})
-        return Target(self._address, self._engine, chosen, kept, retries, self._batch)
+        return Target(self._address, self._engine, chosen, snapshot, kept, retries, self._batch)
 
 
 def _retries(options: Mapping[str, str]) -> int:

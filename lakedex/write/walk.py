@@ -40,7 +40,7 @@ from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.taking import Taken, Target, take_change, take_rows
-from lakedex.write.target import StoredSchema
+from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
 
@@ -132,6 +132,9 @@ def _action(target: Target, operation: Operation) -> Action:
 def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     target, taken, clock = write.target, write.taken, write.clock
     snapshot = write.transaction.snapshot
+    if newest_write(snapshot.timeline) != newest_write(target.snapshot.timeline):
+        # Another engine may have made it a table with a bucket index since.
+        check_bucket_index(snapshot)
     if StoredSchema.of(snapshot).columns != taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     plan = plan_metadata(

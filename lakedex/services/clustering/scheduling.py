@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.services.clustering.asking import Asked, table_order
 from lakedex.services.clustering.plan import (
@@ -23,6 +23,7 @@ from lakedex.services.clustering.plan import (
 )
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.table import Snapshot
+from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
@@ -80,6 +81,7 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
         CommitConflict: another process runs it, or a writer was first; the plan stays.
     """
     target = writer.target()
+    _check_plan(target.snapshot, instant)
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("begin"):
@@ -120,6 +122,16 @@ def run_pending_clusterings(writer: TableWriter) -> list[WriteResult]:
 def pending_clusterings(timeline: Timeline) -> tuple[str, ...]:
     """The instants of clusterings that were planned and not completed, oldest first."""
     return tuple(each.requested_time for each in timeline.pending_of(Action.CLUSTERING))
+
+
+def _check_plan(snapshot: Snapshot, instant: str) -> None:
+    """Refuse a plan that makes the buckets of another engine larger or smaller."""
+    pending = snapshot.timeline.find(instant)
+    if pending is not None and not pending.is_completed and is_resize(snapshot.timeline, pending):
+        raise UnsupportedFeature(
+            f"running the clustering {instant} of table {snapshot.config.name}, which resizes the "
+            "buckets of a consistent-hashing bucket index (run it with Hudi),"
+        )
 
 
 def planned_groups(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[Regrouping, ...]:

@@ -54,7 +54,7 @@ def compact_table(writer: TableWriter) -> WriteResult:
         InvalidInput: the table has no log files, as it is copy-on-write.
         CommitConflict: other writers were first all the time; the plan stays on the timeline.
     """
-    require_merge_on_read(Snapshot.open(writer.target().address.open()))
+    require_merge_on_read(Snapshot.open(writer.target(keeps_file_groups=True).address.open()))
     results = run_pending_compactions(writer)
     instant = schedule_compaction(writer)
     if instant is not None:
@@ -64,7 +64,7 @@ def compact_table(writer: TableWriter) -> WriteResult:
 
 def run_pending_compactions(writer: TableWriter) -> list[WriteResult]:
     """Run every compaction that pends; those that another process runs are left to it."""
-    return _run_unless_others_do(writer, _unattended(writer.target()))
+    return _run_unless_others_do(writer, _unattended(writer.target(keeps_file_groups=True)))
 
 
 def _run_unless_others_do(writer: TableWriter, instants: Sequence[str]) -> list[WriteResult]:
@@ -74,7 +74,7 @@ def _run_unless_others_do(writer: TableWriter, instants: Sequence[str]) -> list[
         try:
             results.append(run_compaction(writer, instant))
         except (CommitConflict, InvalidInput):
-            target = writer.target()
+            target = writer.target(keeps_file_groups=True)
             timeline = Snapshot.open(target.address.open()).timeline
             if timeline.is_pending(instant) and instant in _unattended(target):
                 raise
@@ -91,7 +91,7 @@ def run_compaction(writer: TableWriter, instant: str) -> WriteResult:
             stays on the timeline.
         FileMissing: a file that it is to read is gone.
     """
-    target = writer.target()
+    target = writer.target(keeps_file_groups=True)
     attempts = max(_LEAST_ATTEMPTS, target.conflict_retries + 1)
     clock = StepClock()
     for attempt in range(attempts):

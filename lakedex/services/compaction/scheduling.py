@@ -43,7 +43,7 @@ def schedule_compaction(writer: TableWriter, *, if_due: bool = False) -> str | N
         InvalidInput: the table has no log files, as it is copy-on-write.
         CommitConflict: other writers held the lock all the time.
     """
-    target = writer.target()
+    target = writer.target(keeps_file_groups=True)
     storage, patience = target.address.open(), target.patience
     require_merge_on_read(Snapshot.open(storage))
     options = target.options.scheduling

@@ -75,3 +75,26 @@ def test_what_was_cleaned_is_named(tmp_path):
     clean(lab.path)
     with pytest.raises(InvalidInput, match="older file versions were cleaned"):
         told(lab)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_newest_versions_count_by_completion_and_row_changes_by_begin(tmp_path, kind):
+    """As in Hudi 1.2, which the scripts of tests/interop ask the same."""
+    lab = Lab(tmp_path, kind)
+    lab.writer.upsert(source([row("k0", "a", 1)]))
+    lab.writer.upsert(source([row("k1", "a", 1)]))
+    table = lakedex.open(lab.path)
+    first, second = table.timeline.write_instants()
+
+    def newest(begin, end=None):
+        return sorted(table.changes(begin, end)["id"].to_pylist())
+
+    def changed(begin, end=None):
+        return sorted(each["after"]["id"] for each in told(lab, begin, end))
+
+    assert newest(first.completion_time) == changed(first.completion_time) == ["k1"]
+    assert newest(first.requested_time) == ["k0", "k1"]
+    assert changed(first.requested_time) == ["k1"]
+    assert newest("earliest", second.requested_time) == ["k0"]
+    assert changed("earliest", second.requested_time) == ["k0", "k1"]
+    assert newest("earliest", second.completion_time) == ["k0", "k1"]

@@ -1,0 +1,163 @@
+"""Recognises tables that Hudi writes with a bucket index.
+
+A bucket index has no entry in the table's properties: the hash of a record key names the file group
+of the record, and only the writer's options say so. A writer that puts a record into any other file
+group creates a duplicate key. What such a table shows:
+
+* `.hoodie/.bucket_index/consistent_hashing_metadata`: the ring of the engine CONSISTENT_HASHING;
+* `.hoodie/.bucket_index/partition_bucket_index_meta`: bucket counts by partition (engine SIMPLE);
+* file ids of the engine SIMPLE: a UUID whose first 8 characters are the bucket number, zero-padded
+  (`00000003-6ddb-4dff-83ee-36af5292a301-0`);
+* a clustering plan that resizes a ring: its groups name the nodes that take their place.
+
+Random UUIDs begin with decimal digits too, so file ids count only where their number of low bucket
+numbers is practically impossible by chance.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from lakedex.config import keys
+from lakedex.config.write_index import bucket_options
+from lakedex.errors import CorruptFile, FileMissing
+from lakedex.table.snapshot import Snapshot
+from lakedex.timeline import Action, Instant, Timeline
+from lakedex.timeline.clustering_plan import ClusteringPlan
+
+_CONSISTENT_FOLDER: Final = "consistent_hashing_metadata"
+_NODES_OF_GROUP: Final = "clustering.group.child.node"
+_RESIZING_CLASS: Final = re.compile(r"Consistent(Bucket|Hashing)\w*$")
+_FILE_ID: Final = re.compile(r"([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_PREFIXES: Final = 1 << 32
+_LIMITS: Final = (1 << 12, 10**6, 10**8)
+"""Bucket numbers below a limit are counted: usual ones, many buckets, all that have 8 digits."""
+_LEAST_CHANCE: Final = 1e-6
+_COMMITS_READ: Final = 3
+
+
+class BucketEngine(Enum):
+    """How keys become buckets; the values are Hudi's names."""
+
+    SIMPLE = "SIMPLE"
+    CONSISTENT_HASHING = "CONSISTENT_HASHING"
+
+
+@dataclass(frozen=True, slots=True)
+class BucketIndex:
+    """The bucket index of a table, with what shows it."""
+
+    engine: BucketEngine
+    evidence: str
+    resize: str | None = None
+    """The instant of a pending plan that resizes the ring."""
+
+
+def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
+    """The bucket index of a table, whoever wrote it; None for all other tables.
+
+    Lists one folder and reads the newest commit; file slices only where that leaves a doubt.
+    """
+    folders = snapshot.storage.folders(keys.BUCKET_INDEX_FOLDER)
+    resize = pending_resize(snapshot.timeline)
+    if _CONSISTENT_FOLDER in folders or resize is not None:
+        evidence = f"the plan {resize}" if not folders else _folder_of(folders)
+        return BucketIndex(BucketEngine.CONSISTENT_HASHING, evidence, resize)
+    if folders:
+        return BucketIndex(BucketEngine.SIMPLE, _folder_of(folders))
+    for name in bucket_options(snapshot.config.raw):
+        return BucketIndex(BucketEngine.SIMPLE, f"the property {name}")
+    bucket_id = _bucket_file_id(snapshot)
+    if bucket_id is None:
+        return None
+    return BucketIndex(BucketEngine.SIMPLE, f"file ids such as {bucket_id}")
+
+
+def pending_resize(timeline: Timeline) -> str | None:
+    """The instant of a pending clustering that resizes a ring of Hudi's."""
+    for instant in timeline.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
+        if is_resize(timeline, instant):
+            return instant.requested_time
+    return None
+
+
+def is_resize(timeline: Timeline, instant: Instant) -> bool:
+    """Whether an active instant, pending or completed, splits or merges buckets of a ring."""
+    action = timeline.requested_action(instant.requested_time) or instant.action
+    if action not in (Action.CLUSTERING, Action.REPLACECOMMIT):
+        return False
+    try:
+        plan = timeline.requested_replace(instant.requested_time).clustering
+    except (CorruptFile, FileMissing):
+        return False
+    return plan is not None and _resizes(plan)
+
+
+def are_bucket_ids(file_ids: Iterable[str]) -> bool:
+    """Whether file ids begin with bucket numbers, and not with random digits.
+
+    Of random UUIDs, fewer than one set in 300,000 counts as such, whatever its size.
+
+    Example:
+        >>> are_bucket_ids(["00000003-6ddb-4dff-83ee-36af5292a301-0"])
+        True
+        >>> are_bucket_ids(["70112233-6ddb-4dff-83ee-36af5292a301-0"])
+        False
+    """
+    # Hudi's other writers share one UUID among several file groups of a task.
+    prefixes = {found[0]: found[1] for each in file_ids if (found := _FILE_ID.match(each))}
+    numbers = [int(text) for text in prefixes.values() if text.isdigit()]
+    for limit in _LIMITS:
+        low = sum(number < limit for number in numbers)
+        if low and _chance(len(prefixes), low, limit / _PREFIXES) < _LEAST_CHANCE:
+            return True
+    return False
+
+
+def _chance(total: int, low: int, share: float) -> float:
+    """A bound of the probability that so many of some random prefixes are below a limit."""
+    ways = math.lgamma(total + 1) - math.lgamma(low + 1) - math.lgamma(total - low + 1)
+    return math.exp(min(0.0, ways + low * math.log(share)))
+
+
+def _bucket_file_id(snapshot: Snapshot) -> str | None:
+    """A file id that names a bucket, if the table's file ids do."""
+    file_ids = _newest_file_ids(snapshot)
+    if file_ids is not None and are_bucket_ids(file_ids):
+        return min(file_ids)
+    if file_ids is not None and not _all_decimal(file_ids):
+        return None
+    file_ids = [each.file_id for each in snapshot.slices]
+    return min(file_ids) if are_bucket_ids(file_ids) else None
+
+
+def _newest_file_ids(snapshot: Snapshot) -> list[str] | None:
+    """The file groups of the newest commit that wrote any; None where the newest ones did not."""
+    timeline = snapshot.timeline
+    writes = timeline.write_instants()
+    for instant in writes[: -_COMMITS_READ - 1 : -1]:
+        stats = timeline.commit_metadata(instant).stats()
+        file_ids = [stat.file_id for stat in stats if stat.file_id]
+        if file_ids:
+            return file_ids
+    return None if len(writes) > _COMMITS_READ else []
+
+
+def _all_decimal(file_ids: Iterable[str]) -> bool:
+    found = [_FILE_ID.match(each) for each in file_ids]
+    return bool(found) and all(each is not None and each[1].isdigit() for each in found)
+
+
+def _resizes(plan: ClusteringPlan) -> bool:
+    if _RESIZING_CLASS.search(plan.strategy_class or ""):
+        return True
+    return any(_NODES_OF_GROUP in (group.extra or {}) for group in plan.groups)
+
+
+def _folder_of(folders: Iterable[str]) -> str:
+    return f"the folder {keys.BUCKET_INDEX_FOLDER}/{min(folders)}"

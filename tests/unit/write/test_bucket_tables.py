@@ -1,0 +1,329 @@
+"""Tables that Hudi writes with a bucket index: read and tended, never written."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import uuid
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lakedex
+from lakedex.engine import LocalEngine
+from lakedex.errors import UnsupportedFeature
+from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
+from lakedex.services.clustering.scheduling import run_pending_clusterings
+from lakedex.services.compaction import compact_table, schedule_compaction
+from lakedex.services.index_creating import create_index
+from lakedex.services.inline import writer_with_services
+from lakedex.services.partition_evolving import evolve_partitions
+from lakedex.services.restoring import restore_table
+from lakedex.services.rolling_back import rollback_instant
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.table.bucket_index import BucketEngine, are_bucket_ids, find_bucket_index
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.archiving import archive_table
+from lakedex.upkeep.cleaning import clean_table
+from lakedex.write import operation as kinds
+from lakedex.write.row_source import ArrowRowSource
+from lakedex.write.verbs import TableWriter
+from tests.support.golden import GOLDEN_FOLDER, golden_names
+from tests.support.write_lab import Lab, row, source
+
+BUCKETS = [name for name in golden_names() if name.startswith("bucket_")]
+OTHERS = [name for name in golden_names() if not name.startswith("bucket_")]
+RESIZE = "20261115185111690"
+"""The clustering of bucket_consistent_split, which continues bucket_consistent."""
+OPTIONS = [
+    {},
+    {"hoodie.index.type": "SIMPLE"},
+    {"hoodie.index.type": "GLOBAL_BLOOM"},
+    {"hoodie.index.type": "BUCKET"},
+    {
+        "hoodie.metadata.record.index.enable": "true",
+        "hoodie.metadata.index.column.stats.enable": "true",
+    },
+]
+
+
+def rows_of(path: str) -> ArrowRowSource:
+    table = lakedex.open(path).to_arrow()
+    own = [name for name in table.column_names if not name.startswith("_hoodie_")]
+    return ArrowRowSource(table.select(own).slice(0, 3))
+
+
+def writer_of(path: str, options: dict[str, str] | None = None) -> TableWriter:
+    return writer_with_services(StorageAddress.of(path), LocalEngine(2), options)
+
+
+def content(path: str) -> dict[str, bytes | None]:
+    """Every file with its bytes, and every folder."""
+    return {
+        str(each.relative_to(path)): each.read_bytes() if each.is_file() else None
+        for each in Path(path).rglob("*")
+    }
+
+
+def instants(path: str) -> list[str]:
+    return [each.requested_time for each in lakedex.open(path).timeline.write_instants()]
+
+
+VERBS = {
+    "upsert": lambda writer, rows: writer.upsert(rows),
+    "insert": lambda writer, rows: writer.insert(rows),
+    "bulk_insert": lambda writer, rows: writer.bulk_insert(rows, "id"),
+    "delete": lambda writer, rows: writer.delete(rows),
+    "delete_where": lambda writer, rows: writer.delete_where("id > 0"),
+    "insert_overwrite": lambda writer, rows: writer.insert_overwrite(rows),
+    "insert_overwrite_table": lambda writer, rows: writer.insert_overwrite_table(rows),
+    "delete_partitions": lambda writer, rows: writer.delete_partitions(["eu"]),
+    "run": lambda writer, rows: writer.run(kinds.UPSERT, rows),
+    "change_columns": lambda writer, rows: writer.change_columns(lambda columns: columns),
+    "cluster": lambda writer, rows: cluster_table(writer, "id"),
+    "schedule_clustering": lambda writer, rows: schedule_clustering(writer, "id"),
+    "run_pending_clusterings": lambda writer, rows: run_pending_clusterings(writer),
+    "create_index": lambda writer, rows: create_index(writer, "record_index", "id"),
+    "create_bitmap_index": lambda writer, rows: create_index(writer, "b", "txt", using="bitmap"),
+    "evolve_partitions": lambda writer, rows: evolve_partitions(
+        writer.address, TransactionOptions(), by=["id"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUCKETS)
+def test_every_write_is_refused_by_name_and_changes_nothing(name, damage):  # traps: B81
+    path = str(damage(name).path)
+    before = content(path)
+    rows = lakedex.open(path).to_arrow().num_rows
+    for verb, write in VERBS.items():
+        with pytest.raises(UnsupportedFeature, match="bucket index") as refusal:
+            write(writer_of(path), rows_of(path))
+        assert "Hudi" in str(refusal.value), verb
+        assert content(path) == before, verb
+    assert lakedex.open(path).to_arrow().num_rows == rows
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("name", ["bucket_simple_cow", "bucket_consistent_merge"])
+def test_no_option_makes_a_bucket_table_an_ordinary_one(name, options, damage):  # traps: B81
+    path = str(damage(name).path)
+    before = content(path)
+    for verb in ("upsert", "insert", "cluster"):
+        with pytest.raises(UnsupportedFeature, match=r"bucket index|BUCKET"):
+            VERBS[verb](writer_of(path, options), rows_of(path))
+        assert content(path) == before, verb
+
+
+@pytest.mark.parametrize("name", BUCKETS)
+def test_recognised_by_file_ids_or_folder(name, golden):
+    found = find_bucket_index(Snapshot.open(StorageAddress.of(golden(name).path).open()))
+    assert found is not None
+    is_simple = "simple" in name
+    assert found.engine is (BucketEngine.SIMPLE if is_simple else BucketEngine.CONSISTENT_HASHING)
+    expected = "file ids such as 00000000-" if is_simple else "consistent_hashing_metadata"
+    assert expected in found.evidence
+    assert found.resize is None
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_tables_of_hudi_have_none(name, golden):
+    assert find_bucket_index(Snapshot.open(StorageAddress.of(golden(name).path).open())) is None
+
+
+def test_bucket_counts_by_partition_are_recognised_before_the_first_commit(tmp_path):
+    lab = Lab(tmp_path)
+    folder = Path(lab.path, ".hoodie/.bucket_index/partition_bucket_index_meta")
+    folder.mkdir(parents=True)
+    (folder / "00000000000000000.hashing_config").write_text("{}")
+    with pytest.raises(UnsupportedFeature, match="partition_bucket_index_meta"):
+        lab.writer.upsert(source([row("1", "a", 1)]))
+
+
+def test_a_table_is_recognised_after_rollbacks(damage):
+    path = str(damage("bucket_simple_cow").path)
+    for _ in range(2):
+        rollback_instant(StorageAddress.of(path), instants(path)[-1])
+        found = find_bucket_index(Snapshot.open(StorageAddress.of(path).open()))
+        assert found is not None
+        assert found.engine is BucketEngine.SIMPLE
+
+
+def random_ids(chooser: random.Random, count: int) -> list[str]:
+    return [f"{uuid.UUID(int=chooser.getrandbits(128), version=4)}-0" for _ in range(count)]
+
+
+def test_random_file_ids_are_no_buckets():
+    """Not even those that begin with 8 decimal digits, of which there is 1 in 43."""
+    chooser = random.Random(20261118)
+    for _ in range(20_000):
+        assert not are_bucket_ids(random_ids(chooser, chooser.choice([1, 1, 1, 2, 3, 5, 20])))
+    for count in (1_000, 50_000):
+        assert not are_bucket_ids(random_ids(chooser, count))
+    decimal = [each for each in random_ids(chooser, 20_000) if each[:8].isdigit()]
+    assert len(decimal) > 300
+    assert not any(are_bucket_ids([each]) for each in decimal)
+    assert not any(are_bucket_ids(decimal[at : at + 2]) for at in range(300))
+    # One task of Hudi's numbers its file groups under one UUID: that is one draw, not many.
+    task = decimal[0].removesuffix("-0")
+    assert not are_bucket_ids([f"{task}-{number}" for number in range(100)])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[0], [3], [255], [4095], range(4), range(0, 9000, 1500), [70_001, 9, 123_456]],
+    ids=str,
+)
+def test_bucket_numbers_are_buckets(numbers):
+    chooser = random.Random(7)
+    ids = [f"{number:08d}{random_ids(chooser, 1)[0][8:]}" for number in numbers]
+    assert are_bucket_ids(ids)
+    assert are_bucket_ids([*ids, *random_ids(chooser, 3)][:: 1 if len(ids) > 1 else 4])
+    assert are_bucket_ids([f"{number:08d}-0000-0000-0000-000000000000-0" for number in numbers])
+
+
+@pytest.fixture
+def resizing(damage):
+    """bucket_consistent with a resize that Hudi has planned and not run."""
+    path = str(damage("bucket_consistent").path)
+    name = f".hoodie/timeline/{RESIZE}.clustering.requested"
+    with zipfile.ZipFile(GOLDEN_FOLDER / "bucket_consistent_split.zip") as packed:
+        Path(path, name).write_bytes(packed.read(f"bucket_consistent/{name}"))
+    return path
+
+
+@pytest.mark.parametrize("hashing_metadata", ["kept", "lost"])
+def test_a_pending_resize_is_left_to_hudi(resizing, hashing_metadata):  # traps: B81
+    if hashing_metadata == "lost":
+        shutil.rmtree(Path(resizing, ".hoodie/.bucket_index"))
+    before, rows = content(resizing), lakedex.open(resizing).to_arrow().num_rows
+    snapshot = Snapshot.open(StorageAddress.of(resizing).open())
+    assert find_bucket_index(snapshot).resize == RESIZE
+    writer = writer_of(resizing)
+    tries = {
+        "run": lambda: run_clustering(writer, RESIZE),
+        "run pending": lambda: run_pending_clusterings(writer),
+        "write": lambda: writer.upsert(rows_of(resizing)),
+        "compact": lambda: compact_table(writer),
+        "schedule": lambda: schedule_compaction(writer),
+        "roll back": lambda: rollback_instant(StorageAddress.of(resizing), RESIZE),
+    }
+    for name, act in tries.items():
+        with pytest.raises(UnsupportedFeature, match=r"bucket"):
+            act()
+        assert content(resizing) == before, name
+    assert lakedex.open(resizing).to_arrow().num_rows == rows
+    assert lakedex.open(resizing).verify().ok
+
+
+def test_a_resize_plan_is_refused_by_name_in_a_table_of_ours(tmp_path):
+    """Whatever the table: the plan itself names the new buckets."""
+    lab = Lab(tmp_path, "mor")
+    lab.writer.upsert(source([row("1", "a", 1)]))
+    name = f".hoodie/timeline/{RESIZE}.clustering.requested"
+    with zipfile.ZipFile(GOLDEN_FOLDER / "bucket_consistent_split.zip") as packed:
+        Path(lab.path, name).write_bytes(packed.read(f"bucket_consistent/{name}"))
+    before = content(lab.path)
+    with pytest.raises(UnsupportedFeature, match=RESIZE):
+        lab.writer.upsert(source([row("1", "a", 2)]))
+    assert content(lab.path) == before
+
+
+@pytest.mark.parametrize("name", ["bucket_consistent_split", "bucket_consistent_merge"])
+def test_a_resize_that_was_run_is_not_taken_back(name, damage):
+    """Its hashing metadata would name file groups that are gone."""
+    path = str(damage(name).path)
+    done = instants(path)
+    rollback_instant(StorageAddress.of(path), done[-1])
+    before = lakedex.open(path).to_arrow().num_rows
+    with pytest.raises(UnsupportedFeature, match="bucket"):
+        rollback_instant(StorageAddress.of(path), done[-2])
+    with pytest.raises(UnsupportedFeature, match="bucket"):
+        restore_table(StorageAddress.of(path), done[0])
+    assert instants(path) == done[:-1]
+    assert lakedex.open(path).to_arrow().num_rows == before
+
+
+@pytest.mark.parametrize(
+    "name", ["bucket_simple_mor", "bucket_consistent", "bucket_consistent_split"]
+)
+def test_a_compaction_keeps_every_record_in_its_file_group(name, damage):
+    path = str(damage(name).path)
+    names = ["_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name"]
+    places = {
+        (each[names[0]], each[names[1]]): each[names[2]][:36]
+        for each in lakedex.open(path).to_arrow(columns=names).to_pylist()
+    }
+    hashing = {k: v for k, v in content(path).items() if ".bucket_index" in k}
+    assert compact_table(writer_of(path)).files
+    table = lakedex.open(path)
+    assert not any(each.logs for each in table.files())
+    assert {
+        (each[names[0]], each[names[1]]): each[names[2]][:36]
+        for each in table.to_arrow(columns=names).to_pylist()
+    } == places
+    assert {k: v for k, v in content(path).items() if ".bucket_index" in k} == hashing
+    assert table.verify().ok
+    with pytest.raises(UnsupportedFeature, match="bucket index"):
+        writer_of(path).upsert(rows_of(path))
+
+
+@pytest.mark.parametrize("name", BUCKETS)
+def test_upkeep_is_served(name, damage):
+    path = str(damage(name).path)
+    address = StorageAddress.of(path)
+    before = lakedex.open(path).to_arrow()
+    clean_table(address, options={"hoodie.cleaner.commits.retained": "1"})
+    archive_table(address)
+    table = lakedex.open(path)
+    assert table.to_arrow().num_rows == before.num_rows
+    assert table.verify().ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"hoodie.index.type": "BUCKET"},
+        {"hoodie.bucket.index.num.buckets": "4"},
+        {"hoodie.bucket.index.hash.field": "id"},
+        {"hoodie.index.bucket.engine": "CONSISTENT_HASHING"},
+    ],
+    ids=str,
+)
+def test_options_that_ask_for_buckets_are_refused_on_new_tables_too(options, tmp_path):
+    schema = pa.schema([("id", pa.string()), ("ver", pa.int64())])
+    (name,) = options
+    path = tmp_path / "new"
+    with pytest.raises(UnsupportedFeature, match=f"{name}"):
+        create_table(
+            StorageAddress.of(str(path)).open(),
+            TableSpec("t", schema, "id", "ver", (), "mor", options),
+        )
+    assert not (path / ".hoodie").exists()
+    lab = Lab(tmp_path)
+    before = content(lab.path)
+    with pytest.raises(UnsupportedFeature, match=name):
+        TableWriter(lab.address, options=options).upsert(source([row("1", "a", 1)]))
+    assert content(lab.path) == before
+
+
+def test_buckets_that_another_engine_made_meanwhile_are_seen_before_files_are_written(tmp_path):
+    """The first commit of an empty table, between our look at it and our instant."""
+    lab = Lab(tmp_path)
+
+    class Late(ArrowRowSource):
+        def run(self, label, worker):
+            answers = super().run(label, worker)
+            lab.writer.upsert(source([row("2", "a", 1)]))
+            Path(lab.path, ".hoodie/.bucket_index/consistent_hashing_metadata").mkdir(parents=True)
+            return answers
+
+    rows = pa.Table.from_pylist([row("1", "a", 1)])
+    with pytest.raises(UnsupportedFeature, match="bucket index"):
+        TableWriter(lab.address).upsert(Late(rows))
+    assert lab.rows() == [row("2", "a", 1)]
