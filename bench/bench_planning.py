@@ -1,6 +1,7 @@
 """How long it takes to open a table of many files and to find the few that may match.
 
-The files are in the metadata table only: planning reads nothing else.
+The files are in the metadata table only: planning reads nothing else. A range of one column is also
+planned with the ranges of files alone and with those of partitions alone, the others switched off.
 """
 
 from __future__ import annotations
@@ -59,14 +60,17 @@ def child(path: str, files: int, key: str) -> None:
     def opened() -> int:
         return len(lakedex.open(path).files())
 
-    def plan(condition: str) -> int:
-        return len(lakedex.open(path).files(condition))
+    def plan(condition: str, *without: str) -> int:
+        options = lakedex.ReadOptions(without_indexes=without)
+        return len(lakedex.open(path, options=options).files(condition))
 
     by_column, by_key = f"seq BETWEEN {middle} AND {middle + 5}", f"id = '{key}'"
-    found = [opened(), plan(by_column), plan(by_key)]
+    found = [opened(), plan(by_column), plan(by_key), plan(by_column, "column_stats")]
     memory = resident_bytes(peak=True) - before
     seconds = [best(opened, TRIES)]
     seconds += [best(lambda c=condition: plan(c), TRIES) for condition in (by_column, by_key)]
+    for switched_off in ("partition_stats", "column_stats"):
+        seconds.append(best(lambda off=switched_off: plan(by_column, off), TRIES))
     print(json.dumps([found, seconds, memory]))
 
 
@@ -78,11 +82,14 @@ def measure(quick: bool) -> Iterator[Figure]:
             command = [sys.executable, __file__, "--child", str(path), str(files), key]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         found, seconds, memory = json.loads(done.stdout)
-        if found[0] != files or not 1 <= found[1] <= 2 or found[2] != 1:
+        by_partition = found[3] in (FILES_PER_PARTITION, 2 * FILES_PER_PARTITION)
+        if found[0] != files or not 1 <= found[1] <= 2 or found[2] != 1 or not by_partition:
             raise SystemExit(f"{files} files: planned {found}")
         goal = GOAL_SECONDS if files == GOAL_FILES else None
         yield Figure(f"{files:,} files: open and list", seconds[0], "s")
         yield Figure(f"{files:,} files: open, prune by one column", seconds[1], "s", goal)
+        yield Figure(f"{files:,} files: the same by column_stats alone", seconds[3], "s")
+        yield Figure(f"{files:,} files: the same by partition_stats alone", seconds[4], "s")
         yield Figure(f"{files:,} files: open, prune by record key", seconds[2], "s")
         yield Figure(f"{files:,} files: memory", memory / 2**20, "MiB")
 

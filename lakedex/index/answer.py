@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -49,10 +49,16 @@ class IndexedTable:
     """The zones that the table says its expression indexes are computed in, by index."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What an index found out about the whole table and need not find out again."""
+    without: frozenset[str] = frozenset()
+    """Names and kinds of indexes that are not asked."""
 
     def is_live(self, partition: str) -> bool:
         """Whether queries may use that partition of the metadata table."""
         return partition in self.read.config.metadata_partitions
+
+    def is_asked(self, partition: str) -> bool:
+        """Whether a query may ask that index: it is live, and the caller did not switch it off."""
+        return self.is_live(partition) and partition not in self.without
 
     def named_indexes(self, prefix: str) -> list[str]:
         """The indexes whose names start so, live or only defined."""
@@ -76,8 +82,8 @@ class Question:
     """What an index read off the predicate and need not read again."""
     worth: float = math.inf
     """Seconds: an index that takes longer for sure need not look at the predicate."""
-    without: frozenset[str] = frozenset()
-    """Names and kinds of indexes that are not asked."""
+    left_to: set[str] = field(default_factory=set)
+    """The indexes that work was left to; where one gives no answer, the question is repeated."""
 
     def mask_of(self, groups: Collection[FileSliceId]) -> Mask:
         """Which of the slices are of these file groups."""
@@ -86,6 +92,19 @@ class Question:
     def locate(self, columns: Iterable[str]) -> None:
         """Note that the slices left are those of rows with the values asked of these columns."""
         self.found[_LOCATED] = self.located.union(columns)
+
+    def leave_to(self, other: str) -> bool:
+        """Leave work to another index, if that may be used; the planner sees that it is done."""
+        if not self.table.is_asked(other):
+            return False
+        self.left_to.add(other)
+        return True
+
+    def repeated(self, without: Collection[str], slices: Slices) -> Question:
+        """The same question about other slices, with more indexes switched off."""
+        table = replace(self.table, without=self.table.without.union(without))
+        found = {_LOCATED: self.located}
+        return replace(self, slices=slices, table=table, found=found, left_to=set())
 
     @property
     def located(self) -> frozenset[str]:

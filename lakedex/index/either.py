@@ -7,7 +7,7 @@ of another. What any side needs is kept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,8 +54,6 @@ class EitherIndex:
 
     telling: tuple[IndexKind, ...]
     """The kinds without which there is nothing to ask."""
-    without: Collection[str] = ()
-    """Names and kinds of indexes that must not be asked."""
     others: tuple[IndexKind, ...] = ()
     """Kinds that may answer a side that these do not; the first one that does is asked."""
     kind: str = "either"
@@ -111,6 +109,7 @@ class EitherIndex:
             told = [self._answers(each, (*self.telling, self)) for each in asked]
             alone = set.intersection(*({side.name for side in sides} for sides in told))
             if self.others and alone:
+                question.left_to.add(min(alone))
                 reason = f"{min(alone)} is about all sides"
                 continue
             found = [self._best(*each) for each in zip(asked, told, strict=True)]
@@ -133,7 +132,7 @@ class EitherIndex:
         found: list[_Side] = []
         for kind in kinds:
             for name in kind.names(question.table):
-                if {name, kind.kind}.intersection(self.without):
+                if {name, kind.kind}.intersection(question.table.without):
                     continue
                 estimate = kind.estimate(name, question)
                 if isinstance(estimate, Estimate):

@@ -3,6 +3,11 @@
 A partition's range is put together from the ranges of its files, and a file whose statistics were
 left out (strings beyond some length) does not widen it. So text and binary columns are not
 judged by it; the column stats of the single files say where a range is missing.
+
+Column stats tell more. Up to about a thousand files, reading their entries takes as long as reading
+those of the partitions, so this index leaves the predicate to them; for many files it is asked
+first, and only the files of the partitions left are looked up. Where column stats give no answer
+(switched off, unreadable, too dear), it is asked after all.
 """
 
 from __future__ import annotations
@@ -13,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import LakedexError
 from lakedex.expr.bounds import ColumnBounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr
-from lakedex.index.answer import NEWEST_ONLY, Answer, IndexedTable, Question
+from lakedex.index.answer import ALREADY_LOCATED, NEWEST_ONLY, Answer, IndexedTable, Question
 from lakedex.index.column_stats import PARTITION as FILE_STATS
 from lakedex.index.column_stats import indexed_columns
 from lakedex.index.cost import Estimate, lookup_seconds
@@ -30,7 +36,7 @@ _FINER = f"{FILE_STATS} tell more at a similar cost"
 _FEW_SLICES = 1_000
 """The records of so many files are read in the time of any read at all."""
 _MUCH_DEARER = 4
-"""Ranges of files have to be read as well, unless whole partitions save most of that."""
+"""Ranges of files are read as well, so partitions go first only where files cost so much more."""
 
 
 class PartitionStatsIndex:
@@ -47,14 +53,12 @@ class PartitionStatsIndex:
         columns = _readable_columns(question)
         if isinstance(columns, str):
             return columns
-        table, partitions = question.table, len(question.partitions)
-        if table.is_live(FILE_STATS) and len(question.slices) <= _FEW_SLICES:
+        if question.located.issuperset(column.name for column in columns):
+            return ALREADY_LOCATED
+        metadata, partitions = question.table.metadata, len(question.partitions)
+        seconds = len(columns) * lookup_seconds(metadata, name, partitions)
+        if not _saves_reading_files(question, columns, seconds) and question.leave_to(FILE_STATS):
             return _FINER
-        seconds = len(columns) * lookup_seconds(table.metadata, name, partitions)
-        if table.is_live(FILE_STATS):
-            finer = sum(bounds_seconds(question, FILE_STATS, each.name) for each in columns)
-            if finer < _MUCH_DEARER * seconds:
-                return _FINER
         return Estimate(seconds)
 
     def lookup(self, name: str, question: Question) -> Answer | str:
@@ -73,6 +77,17 @@ class PartitionStatsIndex:
         names = ", ".join(column.name for column in columns)
         reason = f"ranges of {names} in {len(partitions)} partitions"
         return Answer(mask, np.ones(len(mask), dtype=np.bool_), reason)
+
+
+def _saves_reading_files(question: Question, columns: Sequence[Column], seconds: float) -> bool:
+    """Whether ranges of files cost so much more that whole partitions are worth asking first."""
+    if len(question.slices) <= _FEW_SLICES or not question.table.is_asked(FILE_STATS):
+        return False
+    try:
+        finer = sum(bounds_seconds(question, FILE_STATS, each.name) for each in columns)
+    except LakedexError:
+        return False  # the planner finds out as well, and asks again without it
+    return finer >= _MUCH_DEARER * seconds
 
 
 def _readable_columns(question: Question) -> list[Column] | str:

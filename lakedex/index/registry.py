@@ -6,8 +6,6 @@ filters, which cost most to read. A new kind is a new module and one line here.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from lakedex.expr.tree import Expr
 from lakedex.index.answer import IndexKind
 from lakedex.index.bitmap.lookup import BitmapIndex
@@ -33,12 +31,11 @@ OF_FILES = (PartitionStatsIndex, ExpressionIndex, ColumnStatsIndex, BloomFilterI
 """The kinds that know each file by itself; the others know rows as base and log files make them."""
 
 
-def kinds_for(predicate: Expr, without: Collection[str] = ()) -> tuple[IndexKind, ...]:
+def kinds_for(predicate: Expr) -> tuple[IndexKind, ...]:
     """The kinds to ask about a predicate; an OR over several columns is also asked side by side.
 
     Args:
         predicate: In normal form.
-        without: Names and kinds of indexes that must not be asked.
     """
     if not has_or(predicate):
         return KINDS
@@ -46,7 +43,7 @@ def kinds_for(predicate: Expr, without: Collection[str] = ()) -> tuple[IndexKind
     last = KINDS.index(exact[-1]) + 1
     computed = tuple(kind for kind in KINDS if isinstance(kind, BitmapIndex | ExpressionIndex))
     stored = tuple(kind for kind in KINDS if isinstance(kind, ColumnStatsIndex))
-    sides = [EitherIndex(computed, without, (*exact, *stored))]
+    sides = [EitherIndex(computed, (*exact, *stored))]
     if has_sides(predicate):
-        sides.insert(0, EitherIndex(exact, without))
+        sides.insert(0, EitherIndex(exact))
     return (*KINDS[:last], *sides, *KINDS[last:])

@@ -68,6 +68,16 @@ def plan(
     return replace(report, notes=report.notes + _not_understood(unknown)) if unknown else report
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """An index that left work to another one."""
+
+    kind: IndexKind
+    name: str
+    question: Question
+    step: Step
+
+
 class _Plan:
     def __init__(self, snapshot: Snapshot, predicate: Expr | None, options: PlanOptions) -> None:
         self._snapshot = snapshot
@@ -112,19 +122,38 @@ class _Plan:
         )
         if table is None:
             return
+        table = replace(table, without=self._options.without)
         scales = self._scales(table)
-        for kind in kinds_for(predicate, self._options.without):
+        waiting: list[_Waiting] = []
+        for kind in kinds_for(predicate):
             for name in kind.names(table):
                 question = self._question(predicate, table, scales)
                 if self._is_of_later_rows(kind):
                     # What it tells is not all there is to tell, so others are asked as well.
                     question = replace(question, found={})
                 self._index(kind, name, question, scales)
+                if question.left_to:
+                    waiting.append(_Waiting(kind, name, question, self._steps[-1]))
+        for each in waiting:
+            self._ask_again(each, scales)
 
     def _question(self, predicate: Expr, table: IndexedTable, scales: Scales | None) -> Question:
         worth = inf if scales is None else scales.worth(self._slices)
-        without = self._options.without
-        return Question(predicate, self._slices, table, self._found, worth, without)
+        return Question(predicate, self._slices, table, self._found, worth)
+
+    def _ask_again(self, waiting: _Waiting, scales: Scales | None) -> None:
+        """Ask an index that left work to another one, if that one gave no answer."""
+        answered = {name for step in self._steps if step.used for name in (step.index, step.kind)}
+        silent = waiting.question.left_to - answered
+        if not silent or len(self._slices) <= _FEW_SLICES:
+            return
+        if not waiting.step.used:
+            # One line for each index: what it says now takes the place of what it said before.
+            self._steps.remove(waiting.step)
+        question = waiting.question.repeated(silent, self._slices)
+        if scales is not None:
+            question = replace(question, worth=scales.worth(self._slices))
+        self._index(waiting.kind, waiting.name, question, scales)
 
     def _scales(self, table: IndexedTable) -> Scales | None:
         reader = self._options.reader

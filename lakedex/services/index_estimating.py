@@ -1,8 +1,14 @@
 """What a secondary index would cost and bring, from a sample of file slices.
 
-A sample sees a part of the files. How many files hold a value follows from how often the values of
-one sampled file come back in the others; how many values there are, from that. The size is that of
-an index which is made of the sample's own values and keys, as many keys to a value as in the table.
+A sample sees a part of the files. How many values there are follows from how many were seen in one
+sampled file and in two (Chao's estimator for samples without replacement); how many files hold a
+value, from that. The size is that of an index made of the sample's own pairs of value and key,
+with as many keys to a value as in the table.
+
+Of a table of up to 24 files that has no more than some 400,000 rows everything is read, so the
+figures are counts. Of larger ones the size is within 15 % of the real index; the files per value
+are within 25 % where values are about equally frequent, and too high, never much too low, where a
+few values have most of the rows.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +30,7 @@ from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
+from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
@@ -36,6 +44,7 @@ from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
+Ints = npt.NDArray[np.int64]
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
@@ -78,18 +87,14 @@ class IndexEstimate:
 @dataclass(frozen=True)
 class _Sample:
     keys: pa.Array
-    values: pa.Array
+    values: Ints
     """Numbers of values, equal where the values are."""
-    incidences: int
-    """How many pairs of value and file slice there are in the sample."""
+    seen: Ints
+    """In how many of the sampled slices each value is, by its number."""
     slices: int
     seconds: float
     pairs: pa.Table
     columns: int
-
-    @property
-    def distinct(self) -> int:
-        return len(pc.unique(self.values))
 
 
 def estimate_index(
@@ -119,8 +124,8 @@ def estimate_index(
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     share = sample.slices / files
     rows = max(len(sample.keys), stored_rows(snapshot)) if share < 1 else len(sample.keys)
-    per_value = files_per_value(sample.incidences, sample.distinct, share, files)
-    values = max(1.0, sample.incidences / share / per_value)
+    per_value = files_per_value(sample.seen, sample.slices, files)
+    values = min(float(rows), max(1.0, sample.seen.sum() / share / per_value))
     grown = round(rows * growth)
     groups = groups_for(snapshot, grown)
     started = time.perf_counter()
@@ -133,7 +138,7 @@ def estimate_index(
         rows=grown,
         values=round(values * growth),
         file_groups=groups,
-        size_bytes=round(groups * fixed + grown * per_entry),
+        size_bytes=round(_used_groups(sample, groups, values * growth) * fixed + grown * per_entry),
         build_seconds=_commit_seconds(snapshot, groups)
         + (building if engine is None else _as_jobs(engine, building, grown)),
         bytes_per_change=per_entry + tombstone,
@@ -198,24 +203,31 @@ def _read(snapshot: Snapshot, target: SecondaryTarget) -> _Sample:
     """Slices from all over the table, while they are few rows."""
     started = time.perf_counter()
     names = list(dict.fromkeys([RECORD_KEY, *map(column_at, target.columns)]))
-    parts, counts, rows = [], 0, 0
-    chosen = 0
+    parts: list[pa.Table] = []
+    counts: list[int] = []
     for current in spread_slices(snapshot.slices, _MOST_SLICES):
         own = list(read_slice(snapshot.read_context, current, names))
-        chosen += 1
-        if own:
-            table = pa.concat_tables(own)
-            parts.append(table)
-            counts += len(pc.unique(_values(target, table)))
-            rows += table.num_rows
-        if rows >= _MOST_ROWS:
+        parts += own
+        counts.append(sum(part.num_rows for part in own))
+        if sum(counts) >= _MOST_ROWS:
             break
     table = pa.concat_tables([snapshot.read_context.target(names).empty_table(), *parts])
     pairs = pair_rows(target, table, is_delete=False)
-    numbers = _values(target, table).dictionary_encode(null_encoding="encode").indices
+    encoded = _values(target, table).dictionary_encode(null_encoding="encode")
+    numbers = encoded.indices.to_numpy().astype(np.int64)
     keys = table[RECORD_KEY].combine_chunks()
     seconds = time.perf_counter() - started
-    return _Sample(keys, numbers, counts, chosen, seconds, pairs, len(target.columns))
+    seen = _slices_of_values(numbers, np.repeat(np.arange(len(counts)), counts))
+    return _Sample(keys, numbers, seen, len(counts), seconds, pairs, len(target.columns))
+
+
+def _slices_of_values(numbers: Ints, slice_of: Ints) -> Ints:
+    """In how many slices each value is, by its number."""
+    if not len(numbers):
+        return np.zeros(0, dtype=np.int64)
+    distinct = int(numbers.max()) + 1
+    pairs = np.unique(slice_of * distinct + numbers)
+    return np.bincount(pairs % distinct, minlength=distinct)
 
 
 def _values(target: SecondaryTarget, rows: pa.Table) -> pa.Array:
@@ -231,39 +243,71 @@ def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
     return [slices[at * len(slices) // count] for at in range(count)]
 
 
-def files_per_value(incidences: int, distinct: int, share: float, files: int) -> float:
-    """How many of all files hold a value, if a share of them has `distinct` values.
+def files_per_value(seen: Ints, slices: int, files: int) -> float:
+    """How many of all files hold a value, in the mean over the values.
 
-    A value in c files is in the sample with probability 1 - (1 - share)^c, and then in share * c
-    of its files; so distinct / incidences falls with c, and c is found by halving.
+    The values that no sampled slice has are estimated from those that one or two of them have, by
+    Chao's lower bound for sampling without replacement; so the mean is rather too high where
+    some values are much rarer than others. Never more than there are files.
+
+    Args:
+        seen: In how many of the sampled slices each value is.
+        slices: How many were sampled.
+        files: How many there are.
 
     Example:
-        >>> round(files_per_value(incidences=500, distinct=500, share=0.1, files=100), 1)
+        >>> round(files_per_value(np.full(500, 1), slices=10, files=100), 1)
         1.0
-        >>> round(files_per_value(incidences=500, distinct=50, share=0.1, files=100))
+        >>> round(files_per_value(np.full(50, 10), slices=10, files=100))
         100
     """
-    if share >= 1:
-        return incidences / max(distinct, 1)
-    wanted = distinct / max(incidences, 1)
-    low, high = 1.0, float(files)
-    for _ in range(60):
-        middle = (low + high) / 2
-        seen = (1 - (1 - share) ** middle) / (share * middle)
-        low, high = (middle, high) if seen > wanted else (low, middle)
-    return round((low + high) / 2, 6)
+    if not len(seen):
+        return 1.0
+    share = slices / files
+    unseen = 0.0
+    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
+    if slices < files and once:
+        again = 2 * twice * slices / max(1, slices - 1)
+        unseen = once**2 / (again + once * share / (1 - share))
+    mean = float(seen.sum()) / share / (len(seen) + unseen)
+    return round(min(max(1.0, mean), float(files)), 6)
+
+
+def files_with_any(values: float, per_value: float, files: float) -> float:
+    """How many of some files hold at least one of so many values that are spread independently.
+
+    Example:
+        >>> files_with_any(1, 3.0, 12), round(files_with_any(2, 3.0, 12), 2)
+        (3.0, 5.25)
+        >>> files_with_any(1_000, 3.0, 12) <= 12
+        True
+    """
+    if files <= 0:
+        return 0.0
+    share = min(1.0, per_value / files)
+    return files * (1 - (1 - share) ** values)
+
+
+def _used_groups(sample: _Sample, groups: int, values: float) -> float:
+    """How many file groups have entries at all: the hash of a value chooses its group."""
+    first = np.unique(sample.values, return_index=True)[1]
+    pairs = sample.pairs["key"].combine_chunks().take(pa.array(first))
+    own = len(np.unique(shards_of(placed_values_of_secondary(pairs, sample.columns), groups)))
+    return own + files_with_any(max(0.0, values - len(first)), 1.0, groups) * (1 - own / groups)
 
 
 def _entry_bytes(sample: _Sample, rows_a_value: float) -> tuple[float, float]:
     """What a file group takes by itself, and what each entry of it takes."""
     count = len(sample.keys)
-    first = np.unique(sample.values.to_numpy(), return_index=True)[1]
-    kept = first[np.linspace(0, len(first) - 1, max(1, round(count / rows_a_value))).astype(int)]
-    order = np.random.default_rng(0).permutation(count)
+    first = np.unique(sample.values, return_index=True)[1]
+    # A part of the table has fewer rows of each value: rows of some values are given to others.
+    kept = np.linspace(0, len(first) - 1, min(len(first), max(1, round(count / rows_a_value))))
+    given = np.resize(kept.astype(np.int64), len(first))
+    given[kept.astype(np.int64)] = kept.astype(np.int64)
     pairs = sample.pairs["key"].combine_chunks()
     values = placed_values_of_secondary(pairs, sample.columns)
-    placed = values.take(pa.array(np.resize(kept, count)))
-    keys = pc.binary_join_element_wise(placed, sample.keys.take(pa.array(order)), "").unique()
+    placed = values.take(pa.array(first[given[sample.values]]))
+    keys = pc.binary_join_element_wise(placed, sample.keys, "").unique()
     keys = keys.take(pc.sort_indices(keys.cast(pa.large_binary())))
     return stored_bytes(keys, pair_records(len(keys)))
 

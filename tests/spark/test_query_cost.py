@@ -13,6 +13,8 @@ from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
+from tests.support.index_specs import ExpressionIndex
+from tests.support.sample_tables import ordered_table
 
 FILES = 6
 SCHEMA = pa.schema(
@@ -60,6 +62,36 @@ def test_a_small_table_is_pruned_by_its_indexes(lake, path, where, left, index):
     report = lake.explain(f"SELECT * FROM rides WHERE {where}")
     assert (len(report.files), report.total) == (left, FILES), report
     assert [step.index for step in report.steps if step.used] == [index]
+
+
+def test_whole_partitions_are_pruned_where_column_stats_cannot_be_read(lake, tmp_path):
+    # traps: B84
+    table = ordered_table(tmp_path / "t", ("column_stats", "partition_stats"))
+    for file in (table / ".hoodie/metadata/column_stats").glob("*.hfile"):
+        file.write_bytes(file.read_bytes()[:100])
+    lake.spark.read.format("hudi").load(str(table)).createOrReplaceTempView("ordered")
+    rows, (report,) = scanned(lake, "SELECT id FROM ordered WHERE seq BETWEEN 15 AND 22")
+    expected = [f"{letter}{number}" for number in range(7, 12) for letter in "km"]
+    assert sorted(row.id for row in rows) == sorted({*expected} - {"k7", "m11"})
+    assert (len(report.files), report.total) == (20, 120), report
+    (step,) = [step for step in report.steps if step.used]
+    assert (step.index, step.reason) == ("partition_stats", "ranges of seq in 12 partitions")
+
+
+def test_whole_partitions_of_many_files_are_pruned_first(lake, tmp_path):
+    indexes = ("column_stats", "partition_stats", ExpressionIndex("upper", "name", "upper"))
+    sizes = {"files": 10_000, "partitions": 4, "real_files": 100}
+    table = ordered_table(tmp_path / "t", indexes, **sizes)
+    lake.spark.read.format("hudi").load(str(table)).createOrReplaceTempView("many_files")
+    rows, (report,) = scanned(lake, "SELECT id FROM many_files WHERE seq = 75")
+    assert [row.id for row in rows] == ["m37"]
+    steps = [(step.index, step.before, step.after) for step in report.steps if step.used]
+    assert steps == [("partition_stats", 10_000, 2_500), ("column_stats", 2_500, 1)], report
+    rows, (report,) = scanned(lake, "SELECT id FROM many_files WHERE upper(name) = 'N00037B'")
+    assert [row.id for row in rows] == ["m37"]
+    (step,) = [step for step in report.steps if step.used and step.index == "expr_index_upper"]
+    assert (step.before, step.after) == (10_000, 1)
+    assert step.reason == "ranges of upper(name) in 1 of 4 partitions"
 
 
 def test_a_subquery_is_left_to_spark(lake, path):

@@ -126,3 +126,54 @@ def _text(number: int, text: str | None) -> str | None:
     if text is not None:
         return text
     return None if number % 7 == 3 else f"{number:03d}-{_TEXTS[number % len(_TEXTS)]}"
+
+
+ORDERED_SCHEMA = pa.schema(
+    [("id", pa.string()), ("day", pa.string()), ("seq", pa.int64()), ("name", pa.string())]
+)
+
+
+def ordered_table(
+    path: Path,
+    indexes: Sequence[Index],
+    *,
+    files: int = 120,
+    partitions: int = 12,
+    real_files: int | None = None,
+) -> Path:
+    """Files of two rows; `seq` and `name` grow from file to file, partitions are equally large.
+
+    With `real_files` only the first ones are there; the others are in the metadata table only.
+    """
+    builder = TableBuilder(
+        path,
+        ORDERED_SCHEMA,
+        record_key="id",
+        partition_by="day",
+        metadata="base",
+        indexes=indexes,
+        groups={"expr_index": 1},
+    )
+    each = files // partitions
+    real = files if real_files is None else real_files
+    if real < files:
+        builder.commit(_ordered_files(range(real, files), each), phantom_files=True)
+    builder.commit(_ordered_files(range(real), each))
+    builder.finish()
+    return path
+
+
+def _ordered_files(numbers: range, a_partition: int) -> list[tuple[str, pa.Table]]:
+    return [
+        (
+            f"d{number // a_partition:03}",
+            pa.table(
+                {
+                    "id": [f"k{number}", f"m{number}"],
+                    "seq": [2 * number, 2 * number + 1],
+                    "name": [f"n{number:05}a", f"n{number:05}b"],
+                }
+            ),
+        )
+        for number in numbers
+    ]

@@ -102,12 +102,12 @@ def _is_asked_for(expression: Expr, predicate: Expr, zone: str) -> bool:
 
 def _is_told_by_column(expression: Expr, question: Question) -> bool:
     """Whether the column's own ranges are asked as well, which tell more of the column."""
-    if question.without.intersection([_STATS_PARTITION]):
-        return False
+    names = {column.name for column in columns_of(expression)}
+    if question.located.issuperset(names):
+        return True
     definition = question.table.definitions.get(_STATS_PARTITION)
     fields = () if definition is None else definition.source_fields
-    names = {column.name for column in columns_of(expression)}
-    return question.table.is_live(_STATS_PARTITION) and (not fields or names.issubset(fields))
+    return (not fields or names.issubset(fields)) and question.leave_to(_STATS_PARTITION)
 
 
 def _implied(

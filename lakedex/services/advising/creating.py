@@ -26,6 +26,8 @@ _MOST_COLUMNS = 8
 _LEAST_FILES = 1.0
 _LEAST_SHARE = 0.2
 """An index must save a query so many of the files that it reads."""
+_POINTS_OF_RANGES = frozenset({"equal", "in"})
+"""Comparisons of which every constant is a value of its own."""
 _Told = TypeVar("_Told")
 _WITH_RECORD_INDEX = " OPTIONS ('hoodie.metadata.global.record.level.index.enable'='true')"
 
@@ -64,7 +66,7 @@ def _is_candidate(table: AdvisedTable, column: str) -> bool:
 
 def _secondary(table: AdvisedTable, demand: Demand) -> Proposal | str:
     told = estimate_index(table.snapshot, demand.column)
-    left = max(1.0, demand.values_a_scan * told.files_per_value)
+    left = demand.left(demand.values_a_scan, told.files_per_value, told.files)
     if not _pays(demand, left):
         return _too_little(table, demand, left, "a secondary index")
     cost = Cost(told.size_bytes, told.bytes_per_change, told.build_seconds)
@@ -93,7 +95,7 @@ def _secondary(table: AdvisedTable, demand: Demand) -> Proposal | str:
 
 
 def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
-    left = demand.values_a_scan
+    left = demand.left(demand.values_a_scan, 1.0, len(table.snapshot.slices))
     if not _pays(demand, left):
         return _too_little(table, demand, left, "the record index")
     cost = record_index_cost(table.snapshot)
@@ -150,12 +152,14 @@ def _column_stats(table: AdvisedTable, demand: Demand) -> Proposal | str:
     told = column_stats_cost(table.snapshot, demand.column)
     if told is None:
         return f"{table.name}.{demand.column}: files have no ranges of it"
-    if not _pays(demand, told.files_a_value):
-        return _too_little(table, demand, told.files_a_value, "column stats")
+    asked = demand.values_a_scan if demand.operators <= _POINTS_OF_RANGES else 1.0
+    left = demand.left(asked, told.files_a_value, len(table.snapshot.slices))
+    if not _pays(demand, left):
+        return _too_little(table, demand, left, "column stats")
     return _proposal(
         table,
         demand,
-        told.files_a_value,
+        left,
         told.cost,
         index="column_stats",
         kind="column_stats",

@@ -8,6 +8,7 @@ from typing import Final
 
 from lakedex.filegroup import RECORD_KEY
 from lakedex.prune.usage import TableUsage
+from lakedex.services.index_estimating import files_with_any
 from lakedex.table import Snapshot
 
 POINTS: Final = frozenset({"equal", "in", "null"})
@@ -60,6 +61,17 @@ class Demand:
     def values_a_scan(self) -> float:
         """Values that a query asked for, in the mean."""
         return max(1.0, self.values / max(1, self.scans))
+
+    def left(self, values: float, files_a_value: float, files: int) -> float:
+        """Files that a query would read with an index, in the mean; no more than it reads today.
+
+        Args:
+            values: How many values it asks for.
+            files_a_value: In how many files a value is.
+            files: How many files the table has.
+        """
+        found = files_with_any(values, files_a_value, files)
+        return min(max(1.0, found), self.files_a_scan)
 
     def saved(self, left: float) -> float:
         """Files that would not have been read if an index left so many to a query."""

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.filegroup import RECORD_KEY, read_slice
+from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
+from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.metadata_table.stat_records import column_stats_change
-from lakedex.services.index_estimating import groups_for, spread_slices, stored_bytes
+from lakedex.services.index_estimating import (
+    files_with_any,
+    groups_for,
+    spread_slices,
+    stored_bytes,
+)
 from lakedex.table import Snapshot
 from lakedex.write.build_ranges import StoredRanges
 
 _SLICES = 12
 _PROBES = 64
+_VALUES_A_SLICE = 4
+_MOST_GROUPS = 16
+"""Of so many file groups at most a sample is encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +60,29 @@ def record_index_cost(snapshot: Snapshot) -> Cost | None:
     values, numbers = place_values(partitions, files, 0)
     whole = pa.concat_arrays(keys)
     order = pc.sort_indices(whole.cast(pa.large_binary())).to_numpy()
-    fixed, each_bytes = stored_bytes(
-        whole.take(pa.array(order)), values.take(pa.array(numbers[order]))
-    )
     rows = round(count * len(snapshot.slices) / len(chosen))
     scale = rows / count
-    size = round(groups_for(snapshot, rows) * fixed + rows * each_bytes)
+    groups = groups_for(snapshot, rows)
+    sorted_keys, sorted_values = whole.take(pa.array(order)), values.take(pa.array(numbers[order]))
+    fixed, each_bytes = _bytes_in_groups(sorted_keys, sorted_values, groups)
+    size = round(files_with_any(rows, 1.0, groups) * fixed + rows * each_bytes)
     return Cost(size, each_bytes, (time.perf_counter() - started) * scale)
+
+
+def _bytes_in_groups(keys: pa.Array, values: pa.Array, groups: int) -> tuple[float, float]:
+    """What a file group takes by itself, and each of some records when their keys choose theirs.
+
+    Keys of one data file are in all groups, so that the groups repeat the name of the file.
+    """
+    shards = shards_of(keys, groups)
+    taken = [np.flatnonzero(shards == shard) for shard in np.unique(shards)[:_MOST_GROUPS]]
+    sizes = [
+        (*stored_bytes(keys.take(pa.array(at)), values.take(pa.array(at))), len(at) - 1)
+        for at in taken
+    ]
+    fixed = sum(alone for alone, *_ in sizes) / len(sizes)
+    more = sum(count for *_, count in sizes)
+    return fixed, sum(each * count for _, each, count in sizes) / max(1, more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +115,34 @@ def column_stats_cost(snapshot: Snapshot, column: str) -> StatsCost | None:
         each_bytes,
         (time.perf_counter() - started) * scale,
     )
-    share = _overlap(known, _values(snapshot, column))
-    return StatsCost(cost, share * len(snapshot.slices))
+    values = _values(snapshot, spread_slices(tuple(chosen), _SLICES), column)
+    return StatsCost(cost, _files_a_value(known, values, len(snapshot.slices)))
 
 
-def _values(snapshot: Snapshot, column: str) -> pa.ChunkedArray:
-    """A few values of the column, from the middles of slices."""
+def _values(snapshot: Snapshot, slices: Sequence[FileSlice], column: str) -> pa.ChunkedArray:
+    """Some values of the column, from all over some slices."""
     parts = [
-        rows.slice(rows.num_rows // 2, 1)
-        for each in spread_slices(snapshot.slices, _SLICES)
+        rows.take(np.linspace(0, rows.num_rows - 1, _VALUES_A_SLICE).astype(np.int64))
+        for each in slices
         for rows in read_slice(snapshot.read_context, each, [column])
+        if rows.num_rows
     ]
-    return pa.concat_tables(parts)[column].drop_null()
+    nothing = snapshot.read_context.target([column]).empty_table()
+    return pa.concat_tables([nothing, *parts])[column].drop_null()
 
 
-def _overlap(stats: pa.Table, values: pa.ChunkedArray) -> float:
-    """The share of files whose range holds a value, in the mean of some values."""
+def _files_a_value(stats: pa.Table, values: pa.ChunkedArray, files: int) -> float:
+    """How many files have a range that holds a value, in the mean of some values.
+
+    The ranges are those of a sample, which has the file that a value is of: one file is sure, and
+    the others are as many as in the sample.
+    """
+    if not len(values):
+        return float(files)
     low, high = stats["minimum"].combine_chunks(), stats["maximum"].combine_chunks()
     held = [
         int(pc.sum(pc.and_(pc.less_equal(low, each), pc.greater_equal(high, each))).as_py() or 0)
         for each in values
     ]
-    return float(np.mean(held)) / len(stats) if held else 1.0
+    others = max(0.0, float(np.mean(held)) - 1) / max(1, len(stats) - 1)
+    return min(float(files), 1 + others * (files - 1))

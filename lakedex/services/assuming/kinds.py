@@ -26,7 +26,7 @@ from lakedex.index.record_index.lookup import record_keys
 from lakedex.index.secondary.asked import Asked as AskedKeys
 from lakedex.index.secondary.asked import asked_keys
 from lakedex.schema.field_paths import column_at, values_at
-from lakedex.services.index_estimating import files_per_value
+from lakedex.services.index_estimating import Ints, files_per_value, files_with_any
 from lakedex.services.index_names import existing_index
 from lakedex.table import Snapshot
 from lakedex.write.build_ranges import StoredRanges
@@ -98,7 +98,7 @@ class AssumedSecondary:
         names = list(dict.fromkeys(map(column_at, self.columns)))
         keep = np.zeros(len(slices), dtype=np.bool_)
         seen: list[pa.Table] = []
-        rows = incidences = 0
+        rows = 0
         for number, found in enumerate(_rows(asked.snapshot, slices, names)):
             values = _distinct(pa.table({each: values_at(each, found) for each in self.columns}))
             # Structs are asked as they are: a predicate on a field names its way through them.
@@ -107,16 +107,15 @@ class AssumedSecondary:
                 for batch in (values if names == [*self.columns] else found).to_batches()
             )
             rows += len(found)
-            incidences += len(values)
             if share < 1:
                 seen.append(values)
         question = self._asked(asked)
         values_asked = None if isinstance(question, str) else question.starts
         typical = None
         if seen and values_asked is not None:
-            distinct = len(_distinct(pa.concat_tables(seen)))
             files = round(len(slices) / share)
-            typical = len(values_asked) * files_per_value(incidences, distinct, share, files)
+            per_value = files_per_value(_times_seen(seen), len(slices), files)
+            typical = files_with_any(len(values_asked), per_value, files)
         what = "a range" if values_asked is None else f"{len(values_asked)} values"
         reason = f"{what} asked, {rows:,} rows of {len(slices)} file slices read"
         if "record_index" not in asked.snapshot.config.metadata_partitions:
@@ -221,6 +220,14 @@ def _rows(
     for each in slices:
         parts = read_slice(snapshot.read_context, each, columns)
         yield pa.concat_tables([nothing, *(part.select(columns) for part in parts)])
+
+
+def _times_seen(parts: Sequence[pa.Table]) -> Ints:
+    """In how many of some tables each row is, none of which has a row twice."""
+    rows = pa.concat_tables(parts)
+    counted = rows.group_by(rows.column_names).aggregate([([], "count_all")])
+    found: Ints = counted["count_all"].to_numpy()
+    return found
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
