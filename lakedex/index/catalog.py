@@ -37,6 +37,8 @@ class IndexInfo:
     bytes_saved: int = 0
     last_used: str | None = None
     """UTC, such as `2026-01-02T03:04:05Z`."""
+    index_type: str = ""
+    """The type in the definition: of an expression index `column_stats` or `bloom_filters`."""
     progress: float | None = None
     """Of an index that a process is building, the part of the data that it has read."""
 
@@ -110,6 +112,7 @@ def _info(
         kind=kind,
         columns=definition.source_fields if definition else (),
         function=definition.function if definition else "",
+        index_type=definition.index_type.lower() if definition else "",
         state=state,
         file_groups=groups,
         size_bytes=size_bytes,

@@ -96,7 +96,7 @@ def add_bitmap_index(
     finally:
         forget_builder(storage, definition)
     _fill(writer, definition)
-    return WriteResult(_OPERATION, None)
+    return WriteResult(_OPERATION, None, indexes=(definition.name,))
 
 
 def refresh_bitmap_index(writer: TableWriter, name: str) -> None:

@@ -174,8 +174,7 @@ def _create_of_columns(
     chosen = dict(options)
     own = _covering(kind, chosen)
     chosen |= _flags(kind, wanted)
-    asked = writer.with_options(chosen)
-    snapshot = asked.snapshot()
+    snapshot = writer.snapshot()
     made: list[IndexDefinition] = []
     if kind != SECONDARY_INDEX:
         _check_key(snapshot, kind, wanted)
@@ -188,11 +187,12 @@ def _create_of_columns(
             return None
         require_absent(snapshot, there)
     if kind == SECONDARY_INDEX:
-        made.append(_definition(asked, snapshot, name, wanted, own))
+        made.append(_definition(snapshot, name, wanted, own))
+        _refuse_record_key(snapshot, made[0])
+        chosen |= _record_index_options(writer.with_options(chosen), snapshot, name)
     if not wait or _IN_BACKGROUND.value(chosen):
-        if made:
-            _check_background(snapshot, name)
         return build_in_background(writer, start_build(writer, chosen, made))
+    asked = writer.with_options(chosen)
     return asked.add_index(made[0]) if made else asked.run(kinds.INDEX, None)
 
 
@@ -316,17 +316,7 @@ def _check_key(snapshot: Snapshot, kind: str, columns: list[str]) -> None:
         )
 
 
-def _check_background(snapshot: Snapshot, name: str) -> None:
-    """Two indexes of which one needs the other are not built in one go in the background."""
-    if _RECORD_INDEX not in snapshot.config.metadata_partitions:
-        raise InvalidInput(
-            f"the secondary index {name} of table {snapshot.config.name} needs a record index that "
-            "is whole; build that first"
-        )
-
-
 def _definition(
-    writer: TableWriter,
     snapshot: Snapshot,
     name: str,
     columns: list[str],
@@ -341,7 +331,6 @@ def _definition(
         )
     if len({*found}) != len(found):
         raise InvalidInput(f"the index {name} has a column twice: {', '.join(found)}")
-    _check_record_index(writer, snapshot, name)
     # Hudi would take several columns for one nested field: it is not told of such an index.
     full = (COMPOSITE_PREFIX if len(found) > 1 else PREFIX) + name
     return IndexDefinition(full, SECONDARY_INDEX, "identity", found, options, _VERSION)
@@ -352,7 +341,9 @@ def _same_definition(
 ) -> IndexDefinition:
     """The definition of an index that is built again as it was."""
     own = known.name.removeprefix(COMPOSITE_PREFIX).removeprefix(PREFIX)
-    return _definition(writer, snapshot, own, list(known.source_fields), known.options)
+    if _record_index_options(writer, snapshot, own):
+        raise _needs_record_index(snapshot, own)
+    return _definition(snapshot, own, list(known.source_fields), known.options)
 
 
 def _column(snapshot: Snapshot, asked: str) -> str:
@@ -366,20 +357,56 @@ def _column(snapshot: Snapshot, asked: str) -> str:
     return found
 
 
-def _check_record_index(writer: TableWriter, snapshot: Snapshot, name: str) -> None:
-    """A secondary index leads to record keys; the record index from there to files. # B17."""
-    scope = writer.target().options.metadata.record_index
-    if scope is RecordIndexScope.GLOBAL:
+def _refuse_record_key(snapshot: Snapshot, definition: IndexDefinition) -> None:
+    """Refuse a secondary index on the record key: the record index does the same in one step."""
+    config = snapshot.config
+    if {*definition.source_fields} != {*config.record_key_fields}:
         return
-    table = snapshot.config.name
-    if scope is RecordIndexScope.PARTITIONED:
+    keys, is_one = ", ".join(config.record_key_fields), len(config.record_key_fields) == 1
+    advice = f"CREATE INDEX {_RECORD_INDEX} ON {config.name} ({keys})"
+    if _RECORD_INDEX in config.metadata_partitions:
+        advice = f"the table has {_RECORD_INDEX}, so that no other index on it is needed"
+    raise InvalidInput(
+        f"{'column' if is_one else 'columns'} {keys} {'is' if is_one else 'are'} the record key of "
+        f"table {config.name}, whose index is {_RECORD_INDEX} and no secondary index: {advice}"
+    )
+
+
+def _record_index_options(writer: TableWriter, snapshot: Snapshot, name: str) -> dict[str, str]:
+    """The options that build a record index together with a secondary index; none if it exists.
+
+    A secondary index maps values to record keys; the record index maps those to files. # B17.
+
+    Raises:
+        InvalidInput: An option forbids a record index, or it cannot be one over the whole table.
+    """
+    table, target = snapshot.config.name, writer.target()
+    if _RECORD_INDEX not in snapshot.config.metadata_partitions and any(
+        _RECORD_INDEX in build.names for build in snapshot.builds
+    ):
         raise InvalidInput(
-            f"table {table} has a record index for each partition; the secondary index {name} "
+            f"the secondary index {name} needs the record index of table {table}, which is being "
+            "built; wait until it is complete"
+        )
+    scope = target.options.metadata.record_index
+    if scope is RecordIndexScope.GLOBAL:
+        return {}
+    if scope is RecordIndexScope.PARTITIONED or target.options.window is not None:
+        kind = "for each partition" if scope is RecordIndexScope.PARTITIONED else "of newest days"
+        raise InvalidInput(
+            f"table {table} has a record index {kind}; the secondary index {name} "
             "needs one over the whole table"
         )
-    keys = ", ".join(snapshot.config.record_key_fields)
-    raise InvalidInput(
+    # What the table keeps is `false` after any write without a record index, and forbids nothing.
+    if names_of.GLOBAL_RECORD_INDEX.given(writer.options) is not None:
+        raise _needs_record_index(snapshot, name)
+    return {names_of.GLOBAL_RECORD_INDEX.name: "true"}
+
+
+def _needs_record_index(snapshot: Snapshot, name: str) -> InvalidInput:
+    table, keys = snapshot.config.name, ", ".join(snapshot.config.record_key_fields)
+    return InvalidInput(
         f"the secondary index {name} needs a record index, which table {table} does not have: "
-        f"first CREATE INDEX record_index ON {table} ({keys}), or let both be built with the "
+        f"first CREATE INDEX {_RECORD_INDEX} ON {table} ({keys}), or let both be built with the "
         f"option {names_of.GLOBAL_RECORD_INDEX.name}=true"
     )

@@ -35,6 +35,9 @@ class WriteResult:
     index_hits: int = 0
     """How many of the incoming keys were in the table."""
     index_lookups: int = 0
+    indexes: tuple[str, ...] = ()
+    """The metadata partitions that this commit built, such as a secondary index and the record
+    index that it needs."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds by step: intake, begin, tag, assign, layout, write, commit, services."""
 
@@ -50,6 +53,8 @@ class WriteResult:
             changed = f"{self.rows_in} rows of {self.file_groups_replaced} file groups"
         elif self.operation == "COMPACT":
             changed = f"{self.rows_in} rows"
+        elif self.operation == "INDEX" and self.indexes:
+            changed = f"built {', '.join(self.indexes)}"
         return (
             f"{self.operation} {self.instant or '(nothing to do)'}: {changed}; {self.files} files, "
             f"{self.bytes_written} bytes in {total:.2f} s"

@@ -80,6 +80,11 @@ class TableWriter:
         """What runs the work."""
         return self._engine
 
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The write options of all verbs, as they were given."""
+        return self._options
+
     def snapshot(self) -> Snapshot:
         """The table as it is now."""
         return Snapshot.open(self._address.open())
@@ -165,7 +170,8 @@ class TableWriter:
         known = self.snapshot().definitions["column_stats"].source_fields
         named = [name for name in known if name not in META_COLUMNS]
         options = target.options.with_stat_columns([*named, *columns])
-        return run_write(replace(target, options=options), kinds.INDEX, None)
+        result = run_write(replace(target, options=options), kinds.INDEX, None)
+        return replace(result, indexes=("column_stats",))
 
     def run(
         self,

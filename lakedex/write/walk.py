@@ -234,6 +234,7 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
         files=len(files),
         bytes_written=sum(file.size for file in files),
         file_groups_replaced=len(outcome.replaced),
+        indexes=tuple(outcome.plan.missing),
     )
 
 

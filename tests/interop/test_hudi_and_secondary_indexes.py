@@ -21,6 +21,7 @@ from tests.interop.reading import ask
 from tests.interop.test_hudi_takes_over import hudi_indexes
 
 INDEX = "secondary_index_on_s"
+PLAIN = {"hoodie.metadata.record.index.enable": "false", "hoodie.index.type": "GLOBAL_SIMPLE"}
 
 
 def assert_both_prune(spark, path: str, value: str, keys: list[str], files: int) -> None:
@@ -58,6 +59,26 @@ def test_either_builds_it_and_both_keep_it_up(spark, tmp_path, kind, built_by):
     writer_of(path).delete(source(rows(7, 9, 6)))
     assert_both_prune(spark, path, "s8-1", [], 0)
     assert_holds(spark, path, merged(first, mine, theirs, last, without=["k007", "k008"]))
+
+
+# traps: B17
+@pytest.mark.parametrize(("kind", "wait"), [("mor", True), ("cow", False)])
+def test_hudi_uses_both_indexes_of_a_statement_on_a_plain_table(spark, tmp_path, kind, wait):
+    path = str(tmp_path / "t")
+    writer = make_table(path, kind, options=PLAIN)
+    first = rows(0, 40, 1)
+    writer.upsert(source(first))
+    assert "record_index" not in lakedex.open(path).snapshot.config.metadata_partitions
+    made = create_index(writer_of(path), "on_s", "s", wait=wait)
+    assert wait or made.wait()
+    assert {"record_index", INDEX} <= {*lakedex.open(path).snapshot.config.metadata_partitions}
+    assert_both_prune(spark, path, "s7-1", ["k007"], 1)
+    assert ask(spark, path, "id = 'k009'").files == 1
+    theirs = with_values(rows(6, 8, 3), "by them")
+    hudi_writes(spark, path, theirs, tmp_path)
+    assert lakedex.open(path).verify().ok
+    assert_both_prune(spark, path, "by them", ["k006", "k007"], 2)
+    assert_holds(spark, path, merged(first, theirs))
 
 
 def test_a_covering_index_is_to_hudi_as_any_other(spark, tmp_path):

@@ -75,6 +75,46 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     assert found("rider = 'ann'") == ["a2", "c1"]
 
 
+# traps: B17
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_statement_of_rfc_77_on_a_plain_table_builds_both_indexes(lake, spark, tmp_path, kind):
+    sql, table = spark.sql, f"plain_{kind}"
+    sql(
+        f"CREATE TABLE {table} (id int, last_name string) USING hudi "
+        f"TBLPROPERTIES (primaryKey='id', type='{kind}') LOCATION '{tmp_path}/t'"
+    )
+    sql(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
+    create, no = (
+        f"CREATE INDEX idx_last_name ON {table} (last_name)",
+        "record.index.enable'='false'",
+    )
+    with pytest.raises(InvalidInput, match="needs a record index"):
+        lake.sql(f"{create} OPTIONS ('hoodie.metadata.{no})")
+    spark.conf.set("hoodie.metadata.record.index.enable", "false")
+    try:
+        with pytest.raises(InvalidInput, match="needs a record index"):
+            lake.sql(create)
+    finally:
+        spark.conf.unset("hoodie.metadata.record.index.enable")
+    commits = len(lake.table(table).snapshot.timeline.completed())
+    name = "secondary_index_idx_last_name"
+    rows = [tuple(row) for row in (lake.sql if kind == "cow" else sql)(create).collect()]
+    assert rows == [(name, "built"), ("record_index", f"built, because {name} needs it")]
+    assert len(lake.table(table).snapshot.timeline.completed()) == commits + 1
+    assert sql(create.replace("INDEX", "INDEX IF NOT EXISTS")).collect() == []
+    for column in ("id", "ID"):
+        with pytest.raises(InvalidInput, match="record key of table"):
+            lake.sql(f"CREATE INDEX my_key ON {table} ({column})")
+    sql(f"UPDATE {table} SET last_name = 'c' WHERE id = 1")
+    found = sql(f"SELECT id FROM {table} WHERE last_name = 'c'").collect()
+    assert [row["id"] for row in found] == [1]
+    assert lake.table(table).verify().ok
+    sql(f"DROP INDEX idx_last_name ON {table}")
+    shown = {row["index_name"] for row in sql(f"SHOW INDEXES FROM {table}").collect()}
+    assert "record_index" in shown
+    assert name not in shown
+
+
 def test_an_index_on_two_columns_from_first_to_last(lake, spark, tmp_path):
     sql = spark.sql
     sql(

@@ -86,7 +86,8 @@ def _on_table(context: Context, extra: Extra, named: NamedTable) -> Prepared | N
                 using=extra.using,
                 settings=extra.settings,
                 if_missing=extra.if_exists,
-            )
+            ),
+            columns=indexing.BUILT,
         )
     return None
 

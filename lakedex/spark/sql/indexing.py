@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import DataFrame
 
+from lakedex.config.write_option_names import GLOBAL_RECORD_INDEX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
-from lakedex.services.index_names import find_index
+from lakedex.index.catalog import IndexInfo
+from lakedex.services.bitmap_creating import BitmapBuild
+from lakedex.services.index_names import find_index, spellings
+from lakedex.services.indexing import BackgroundBuild
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import listed, mapped, name_parts, optional
 from lakedex.spark.table import SparkTable
+from lakedex.write.result import WriteResult
 
+BUILT = "index_name string, detail string"
+"""What CREATE INDEX answers: one row for each index that it built."""
 _SHOWN = "index_name string, index_type string, col_name string, col_options string, options string"
 """The first three are Hudi's."""
 
@@ -38,7 +45,8 @@ def create(context: Context, statement: Statement) -> Prepared | None:
             using=str(plan.indexType()),
             settings=settings,
             if_missing=bool(plan.ignoreIfExists()),
-        )
+        ),
+        columns=BUILT,
     )
 
 
@@ -73,13 +81,40 @@ def create_index(
     using: str,
     settings: dict[str, str],
     if_missing: bool,
-) -> None:
-    """Build an index from the data that is there."""
-    made = context.open(named).create_index(
-        name, columns, using=using, options=settings, if_missing=if_missing
-    )
+) -> DataFrame:
+    """Build an index from the data that is there; one row for each index that was built."""
+    table = context.open(named)
+    chosen = {**_session_options(context, table, settings), **settings}
+    made = table.create_index(name, columns, using=using, options=chosen, if_missing=if_missing)
     if made is not None:
         context.refresh(named)
+    return context.spark.createDataFrame(_built(made, *spellings(name), using.lower()), BUILT)
+
+
+def _session_options(
+    context: Context, table: SparkTable, settings: Mapping[str, str]
+) -> dict[str, str]:
+    """What the session says of a record index, unless the statement says something itself."""
+    if GLOBAL_RECORD_INDEX.given(settings) is not None:
+        return {}
+    session = context.write_options(table)
+    return {name: session[name] for name in GLOBAL_RECORD_INDEX.names if name in session}
+
+
+def _built(
+    made: WriteResult | BackgroundBuild | BitmapBuild | None, *names: str
+) -> list[tuple[str, str]]:
+    """The indexes that a statement built, the one that it names first."""
+    if made is None:
+        return []
+    detail = "built" if isinstance(made, WriteResult) else "being built in the background"
+    built = [each for each in made.indexes if each != "files"]
+    built.sort(key=lambda each: each not in names)
+    reasons = {"record_index": f", because {built[0]} needs it"} if built else {}
+    return [
+        (each, detail + (reasons.get(each, f", with {built[0]}") if at else ""))
+        for at, each in enumerate(built)
+    ]
 
 
 def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
@@ -115,10 +150,15 @@ def show(context: Context, named: NamedTable) -> DataFrame:
 
 def _shown(table: SparkTable) -> list[tuple[str, str, str, str, str]]:
     return [
-        (each.name, each.kind, ",".join(_own(each.columns)), each.function, each.state)
+        (each.name, _shown_type(each), ",".join(_own(each.columns)), each.function, each.state)
         for each in table.indexes()
         if each.name != "files"
     ]
+
+
+def _shown_type(index: IndexInfo) -> str:
+    """The type as Hudi shows it: of an expression index what it stores, ranges or filters."""
+    return index.index_type if index.kind == "expr_index" and index.index_type else index.kind
 
 
 def _own(columns: Sequence[str]) -> list[str]:

@@ -12,10 +12,19 @@ from lakedex.errors import InvalidInput
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.indexing import start_build
 from lakedex.services.indexing.runner import run_build
 from lakedex.timeline import Action, update_properties
 from lakedex.write.verbs import TableWriter
-from tests.support.index_builds import FIRST, RIDER, Interrupted, lead, start
+from tests.support.index_builds import (
+    FIRST,
+    OPTIONS,
+    RIDER,
+    Interrupted,
+    lead,
+    secondary,
+    start,
+)
 from tests.support.secondary import Trips, pairs
 
 SIMPLE = {
@@ -84,6 +93,20 @@ def test_every_other_index_with_writers_between_all_steps(plain, index):
     plain.writer.upsert(plain.rows(("d1", 2, "dov", "lima"), ("e1", 1, "eva", "oslo")))
     assert {*plain.table().snapshot.config.metadata_partitions} == {"files", *made}
     assert plain.found("rider = 'eva'") == ["e1"]
+    plain.assert_whole()
+
+
+def test_a_secondary_index_and_its_record_index_with_writers_between_all_steps(plain):
+    claim = start_build(plain.writer, OPTIONS["record_index"], [secondary("rider")])
+    assert {*claim.build.names} == {"record_index", RIDER}
+    assert lead(plain.writer, claim, changes(plain)) == ["read", "write", "switch"]
+    assert plain.entries("rider") == pairs({"a1": "ada", "c1": "cat", "d1": "dan"})
+    plain.assert_whole()
+    assert plain.found("rider in ('ann', 'bob', 'cem')") == []
+    assert plain.found("rider in ('ada', 'cat', 'dan')") == ["a1", "c1", "d1"]
+    assert plain.found("uuid in ('a1', 'b1', 'c1', 'd1')") == ["a1", "c1", "d1"]
+    plain.writer.upsert(plain.rows(("d1", 2, "dov", "lima"), ("e1", 1, "eva", "oslo")))
+    assert plain.found("rider in ('dan', 'dov', 'eva')") == ["d1", "e1"]
     plain.assert_whole()
 
 

@@ -50,7 +50,7 @@ def points_of(job, path: str, tmp_path: Path, count: int) -> list[tuple[int, boo
     copy = tmp_path / "counted"
     shutil.copytree(path, copy)
     changes = changes_of(job, str(copy), result=tmp_path / "seen")
-    assert any("indexing" in change for change in changes)
+    assert any("indexing" in change or "record_index" in change for change in changes)
     found = [(at, after, change) for at, change in enumerate(changes) for after in (False, True)]
     step = 1 if EVERY else max(1, len(found) // count)
     return found[int(time.time() // 86_400) % step :: step]
@@ -147,6 +147,36 @@ def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
     create_index(trips.writer, "column_stats", ["rider"], wait=False).wait()
     assert trips.found("rider = 'ada'") == ["a1"]
     trips.assert_whole()
+
+
+# traps: B39 B66
+@pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
+def test_a_build_of_a_secondary_and_a_record_index_that_is_killed_leaves_both_or_none(
+    tmp_path, wait
+):
+    plain = Trips(tmp_path / "t", "mor", properties={"hoodie.index.type": "GLOBAL_SIMPLE"})
+    plain.writer.insert(plain.rows(*FIRST))
+    job = build_inline if wait else build
+    for at, after, change in points_of(job, plain.path, tmp_path, POINTS // 2):
+        where = f"{'after' if after else 'before'} {at}: {change}"
+        trips = plain.copied(tmp_path / f"killed-{at}-{after}")
+        finish_killed(job, trips.path, at=at, after=after, result=tmp_path / "end")
+        assert trips.found("rider = 'bob'") == ["b1"], where
+        trips.writer.upsert(trips.rows(("a1", 2, "ada", "oslo")))
+        live = trips.table().snapshot.config.metadata_partitions
+        assert ("record_index" in live) == (RIDER in live), where
+        assert trips.found("rider in ('ada', 'ann')") == ["a1"], where
+        trips.assert_whole()
+        if RIDER not in live:
+            assert_no_trace(trips.path, RIDER)
+            trips.index("rider")
+        assert trips.entries("rider") == pairs({"a1": "ada", "b1": "bob", "c1": "cem"}), where
+        shutil.rmtree(trips.path)
+
+
+def build_inline(path: str) -> None:
+    """The same build in one commit."""
+    create_index(TableWriter(StorageAddress.of(path), LocalEngine(1)), "idx_rider", "rider")
 
 
 def upsert(path: str) -> None:

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.config.write_option_names import GLOBAL_RECORD_INDEX
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.services.indexing.claims import give_up, start_build
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
@@ -83,19 +85,79 @@ def test_what_is_wrong_is_told_and_leaves_the_table_as_it_was(
 
 
 # traps: B17
-def test_a_table_without_record_index_is_told_how_to_get_one(tmp_path):
-    trips = Trips(tmp_path / "t", "cow", schema=SCHEMA, properties=NO_RECORD_INDEX)
-    trips.writer.insert(trips.rows(*ROWS))
-    before = files_of(trips.path)
-    with pytest.raises(InvalidInput, match=r"CREATE INDEX record_index ON trips \(uuid\)"):
-        trips.index("rider")
-    assert files_of(trips.path) == before
-    create_index(trips.writer, "idx_rider", "rider", options=BUILD_BOTH)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
+def test_the_record_index_that_a_secondary_index_needs_is_built_with_it(tmp_path, kind, wait):
+    trips = without_record_index(tmp_path / "t", kind)
+    before = trips.table().snapshot
+    made = create_index(trips.writer, "idx_rider", "rider", wait=wait)
+    if not wait:
+        assert made.wait()
+    assert {*made.indexes} == {"record_index", "secondary_index_idx_rider"}
+    if wait:
+        assert "built record_index, secondary_index_idx_rider" in str(made)
+        assert len(trips.table().timeline.completed()) == len(before.timeline.completed()) + 1
     assert trips.found("rider = 'r1'") == ["k1", "k4", "k7"]
     assert len(trips.table().explain("uuid = 'k1'").files) == 1
-    trips.writer.upsert(trips.rows(("k1", 2, "new", [], "oslo")))
+    report = trips.table().explain("rider = 'r1' and uuid = 'k1'")
+    assert len(report.files) == 1, report
+    trips.writer.upsert(trips.rows(("k1", 2, "new", [], "oslo"), ("k9", 2, "r1", [], "oslo")))
     assert trips.found("rider = 'new'") == ["k1"]
+    assert trips.found("rider = 'r1'") == ["k4", "k7", "k9"]
     trips.assert_whole()
+    drop_index(trips.address, "idx_rider", trips.writer.target().patience)
+    left = trips.table().snapshot.config.metadata_partitions
+    assert "record_index" in left
+    assert "secondary_index_idx_rider" not in left
+    trips.writer.upsert(trips.rows(("k2", 3, "newer", [], "rio")))
+    assert trips.found("rider = 'newer'") == ["k2"]
+    trips.assert_whole()
+
+
+def without_record_index(path: Path, kind: str = "cow") -> Trips:
+    trips = Trips(path, kind, schema=SCHEMA, properties=NO_RECORD_INDEX)
+    trips.writer.insert(trips.rows(*ROWS))
+    return trips
+
+
+# traps: B17
+@pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
+@pytest.mark.parametrize("name", sorted(GLOBAL_RECORD_INDEX.names))
+def test_an_option_forbids_the_record_index_and_the_error_names_the_statement(tmp_path, name, wait):
+    trips = without_record_index(tmp_path / "t")
+    before = files_of(trips.path)
+    with pytest.raises(InvalidInput, match=r"first CREATE INDEX record_index ON trips \(uuid\)"):
+        create_index(trips.writer, "idx_rider", "rider", options={name: "false"}, wait=wait)
+    assert files_of(trips.path) == before
+    made = create_index(trips.writer, "idx_rider", "rider", options={name: "true"}, wait=wait)
+    assert wait or made.wait()
+    assert trips.found("rider = 'r1'") == ["k1", "k4", "k7"]
+    trips.assert_whole()
+
+
+def test_a_record_index_in_the_making_is_waited_for(tmp_path):
+    trips = without_record_index(tmp_path / "t")
+    claim = start_build(trips.writer, BUILD_BOTH)
+    try:
+        for wait in (True, False):
+            with pytest.raises(InvalidInput, match="being built; wait"):
+                create_index(trips.writer, "idx_rider", "rider", wait=wait)
+    finally:
+        give_up(claim)
+    trips.index("rider")
+    trips.assert_whole()
+
+
+@pytest.mark.parametrize("has_record_index", [True, False])
+def test_the_record_key_gets_no_secondary_index(template, tmp_path, has_record_index):
+    trips = template.copied(tmp_path / "t") if has_record_index else None
+    trips = trips or without_record_index(tmp_path / "t")
+    before = files_of(trips.path)
+    advice = "has record_index" if has_record_index else r"INDEX record_index ON trips \(uuid\)"
+    for wait in (True, False):
+        with pytest.raises(InvalidInput, match=f"record key of table trips.*{advice}"):
+            create_index(trips.writer, "my_key", "UUID", wait=wait)
+    assert files_of(trips.path) == before
 
 
 def test_an_index_of_each_partition_is_not_enough(tmp_path):
@@ -244,8 +306,11 @@ class Failing(LocalEngine):
 
 
 # traps: B66
+@pytest.mark.parametrize("has_record_index", [True, False])
 @pytest.mark.parametrize("text", ["read the data", "build the index"])
-def test_a_build_that_fails_leaves_no_trace(trips, text):
+def test_a_build_that_fails_leaves_no_trace(template, tmp_path, text, has_record_index):
+    trips = template.copied(tmp_path / "t") if has_record_index else None
+    trips = trips or without_record_index(tmp_path / "t", "mor")
     before = files_of(trips.path)
     with pytest.raises(LakedexError, match="the cluster is gone"):
         create_index(TableWriter(trips.address, Failing(text)), "idx_rider", "rider")
@@ -253,6 +318,13 @@ def test_a_build_that_fails_leaves_no_trace(trips, text):
     changed = {name for name in after.keys() | before.keys() if before.get(name) != after.get(name)}
     assert all(".hoodie/timeline/" in f"/{name}" for name in changed), changed
     assert not [name for name in after if "secondary_index" in name]
+    assert has_record_index or not [name for name in after if "record_index" in name]
+    failing = TableWriter(trips.address, Failing(text))
+    with pytest.raises(LakedexError, match="the cluster is gone"):
+        create_index(failing, "idx_rider", "rider", wait=False).wait()
+    after = files_of(trips.path)
+    assert not [name for name in after if "secondary_index" in name]
+    assert has_record_index or not [name for name in after if "record_index" in name]
     trips.index("rider")
     trips.assert_whole()
 

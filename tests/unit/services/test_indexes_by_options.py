@@ -31,9 +31,10 @@ def test_an_option_makes_a_secondary_index_before_the_rows_come(tmp_path):
 
 def test_options_that_enable_the_record_index_make_both(tmp_path):
     trips = Trips(tmp_path / "t", properties={})
+    no = dict.fromkeys(RECORD_INDEX, "false")
     with pytest.raises(InvalidInput, match="needs a record index"):
-        writer_with_services(trips.address, options={SECONDARY: "rider"})
-    writer = writer_with_services(trips.address, options={SECONDARY: "rider", **RECORD_INDEX})
+        writer_with_services(trips.address, options={SECONDARY: "rider", **no})
+    writer = writer_with_services(trips.address, options={SECONDARY: "rider"})
     writer.upsert(trips.rows(("k1", 1, "ann", "oslo")))
     assert trips.table().metadata("secondary_index_rider")["key"].to_pylist() == ["ann$k1"]
     trips.assert_whole()
