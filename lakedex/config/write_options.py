@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
@@ -30,7 +31,7 @@ from lakedex.config.scheduling_options import SchedulingOptions
 from lakedex.config.table_config import TableConfig
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.config.write_index import WriteIndex, refuse_bucket_options
-from lakedex.errors import InvalidInput, LakedexError
+from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 
 _FIXED: tuple[TextOption, ...] = (
     options.SIMPLE_UPDATE_PARTITION,
@@ -183,6 +184,7 @@ class WriteOptions:
             record_index_partitioned=record_index_partitioned,
             is_windowed=window is not None,
         )
+        _check_virtual_keys(config, index, metadata, is_windowed=window is not None)
         for partition in metadata.partitions:
             # How an index that is there was built is not ours to say.
             if partition not in config.metadata_partitions:
@@ -253,6 +255,24 @@ def _write_index(
     if wanted is not None and wanted is not stored:
         raise _contradiction(config, options.INDEX_TYPE.name, wanted.value, stored.value)
     return stored
+
+
+def _check_virtual_keys(
+    config: TableConfig, index: WriteIndex, metadata: MetadataOptions, *, is_windowed: bool
+) -> None:
+    """Refuse what goes by bloom filters of keys, which files without meta columns do not have."""
+    wants: str | None = None
+    if index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM):
+        wants = f"{options.INDEX_TYPE.name}={index.value}"
+    elif metadata.has(BLOOM_FILTERS):
+        wants = f"the index {BLOOM_FILTERS}"
+    elif is_windowed:
+        wants = options.RECORD_INDEX_WINDOW_DAYS.name
+    if wants is not None and not config.populate_meta_fields:
+        raise UnsupportedFeature(
+            f"{wants} with {keys.POPULATE_META_FIELDS}=false, where files have no bloom filters "
+            f"(use {options.INDEX_TYPE.name}=SIMPLE, GLOBAL_SIMPLE or a record index)"
+        )
 
 
 def _check_record_index(index: WriteIndex, given: Mapping[str, str]) -> None:

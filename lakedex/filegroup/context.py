@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakedex.config import MergeMode, TableConfig
 from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
 from lakedex.keys.columns import type_of
+from lakedex.keys.generator import KeyGenerator
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
 from lakedex.schema.flat_columns import flat
 from lakedex.storage import Storage
@@ -25,6 +25,7 @@ META_COLUMNS = (
     "_hoodie_partition_path",
     "_hoodie_file_name",
 )
+PARTITION_PATH = META_COLUMNS[3]
 DELETED_FLAG = "_hoodie_is_deleted"
 OPERATION = "_hoodie_operation"
 
@@ -41,6 +42,11 @@ class ReadContext:
     """How columns were renamed and retyped, if the table keeps that."""
     is_committed: Callable[[str], bool]
     """Which log blocks count."""
+
+    @property
+    def has_virtual_keys(self) -> bool:
+        """Whether the files hold no meta columns: keys are computed from the key columns."""
+        return not self.config.populate_meta_fields and not self.config.is_metadata_table
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
@@ -61,20 +67,30 @@ class ReadContext:
         return [type_of(self.schema, name, role="ordering") for name in self.ordering_fields]
 
     def target(self, columns: Sequence[str]) -> pa.Schema:
-        """The schema of some columns; an unknown name is an error."""
-        unknown = [name for name in columns if name not in self.schema.names]
-        if unknown:
-            raise InvalidInput(f"table {self.config.name} has no column {unknown[0]!r}")
-        return pa.schema([self.schema.field(name) for name in columns])
+        """The schema of some columns; an unknown name is an error.
+
+        With virtual keys the meta columns are known too, though `schema` may not list them.
+        """
+        computed = META_COLUMNS if self.has_virtual_keys else ()
+        fields = []
+        for name in columns:
+            if name in self.schema.names:
+                fields.append(self.schema.field(name))
+            elif name in computed:
+                fields.append(pa.field(name, pa.string()))
+            else:
+                raise InvalidInput(f"table {self.config.name} has no column {name!r}")
+        return pa.schema(fields)
 
     def merge_columns(self) -> list[str]:
         """The columns that merging needs whatever a query asks for."""
-        keys = [RECORD_KEY] if RECORD_KEY in self.schema.names else self.config.record_key_fields
         optional = [name for name in (DELETED_FLAG, OPERATION) if name in self.schema.names]
-        return [*keys, *self.ordering_columns, *optional]
+        return [RECORD_KEY, *self.ordering_columns, *optional]
 
     def stored_names(self, columns: Sequence[str], instant_time: str) -> list[str]:
-        """The names that columns have in files of an instant."""
+        """The names that columns have in files of an instant; of computed ones their sources."""
+        if self.has_virtual_keys:
+            columns = self._sources(columns)
         if self.history is None:
             return list(columns)
         names = mapping(self.history.version_at(instant_time), self.history.newest)
@@ -85,28 +101,54 @@ class ReadContext:
         self, rows: pa.Table, instant_time: str, target: pa.Schema, partition: str
     ) -> pa.Table:
         """Rows of a file or log block of an instant as the newest schema has them."""
+        if not self.has_virtual_keys:
+            return self._conform_stored(rows, instant_time, target, partition)
+        stored = pa.schema([self.schema.field(name) for name in self._sources(target.names)])
+        rows = self._conform_stored(rows, instant_time, stored, partition)
+        return self._with_computed(rows, target, partition)
+
+    def record_keys(self, rows: pa.Table) -> pa.Array:
+        """The record key of each row: the stored one, or made from the key columns."""
+        if RECORD_KEY in rows.column_names:
+            return flat(rows[RECORD_KEY])
+        return self._key_generator().keys(rows)
+
+    def _key_generator(self) -> KeyGenerator:
+        if not self.config.record_key_fields:
+            raise InvalidInput(f"table {self.config.name} has neither stored keys nor key columns")
+        return KeyGenerator.of(self.config, self.schema)
+
+    def _sources(self, columns: Sequence[str]) -> list[str]:
+        """The stored columns that some columns are read from or computed of."""
+        names = [name for name in columns if name not in META_COLUMNS]
+        if RECORD_KEY in columns:
+            names += [field.partition(".")[0] for field in self.config.record_key_fields]
+        return list(dict.fromkeys(names))
+
+    def _with_computed(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
+        """Rows with the meta columns of the target: key and partition path are computed."""
+        count = rows.num_rows
+        arrays: list[pa.Array | pa.ChunkedArray] = []
+        for name in target.names:
+            if name == RECORD_KEY:
+                arrays.append(self.record_keys(rows))
+            elif name == PARTITION_PATH:
+                arrays.append(pa.repeat(pa.scalar(partition, pa.string()), count))
+            elif name in META_COLUMNS:
+                arrays.append(pa.nulls(count, pa.string()))
+            else:
+                arrays.append(rows[name])
+        return pa.Table.from_arrays(arrays, schema=target)
+
+    def _conform_stored(
+        self, rows: pa.Table, instant_time: str, target: pa.Schema, partition: str
+    ) -> pa.Table:
         if self.config.drop_partition_columns:
             rows = self._with_partition_values(rows, target, partition)
         if self.history is not None:
             version = self.history.version_at(instant_time)
             return apply_history(rows, version, self.history.newest, target)
         return project(rows, target)
-
-    def record_keys(self, rows: pa.Table) -> pa.Array:
-        """The record key of each row: the stored one, or made from the key columns."""
-        if RECORD_KEY in rows.column_names:
-            return flat(rows[RECORD_KEY])
-        fields = self.config.record_key_fields
-        if not fields:
-            raise InvalidInput(f"table {self.config.name} has neither stored keys nor key columns")
-        texts = [rows[name].cast(pa.string()) for name in fields]
-        if len(texts) == 1:
-            return flat(texts[0])
-        parts = []
-        for name, text in zip(fields, texts, strict=True):
-            spelled = pc.if_else(pc.equal(text, ""), "__empty__", text).fill_null("__null__")
-            parts.append(pc.binary_join_element_wise(f"{name}:", spelled, ""))
-        return flat(pc.binary_join_element_wise(*parts, ","))
 
     def _with_partition_values(self, rows: pa.Table, target: pa.Schema, partition: str) -> pa.Table:
         texts = partition_layout(self.config).texts(partition)

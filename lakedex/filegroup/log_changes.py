@@ -123,7 +123,8 @@ def plain_blocks(context: ReadContext, file_slice: FileSlice) -> list[LogBlock] 
     if not file_slice.logs:
         return []
     blocks = slice_blocks(context, file_slice)
-    is_plain = context.history is None and not context.config.drop_partition_columns
+    computes = context.config.drop_partition_columns or context.has_virtual_keys
+    is_plain = context.history is None and not computes
     if is_plain and all(_is_alike(context, blocks[0], block) for block in blocks):
         return blocks
     return None
@@ -175,9 +176,25 @@ def _part(
         raise UnsupportedFeature(f"partial updates of renamed columns, as in {block.path},")
     if rows is None:
         rows = _stored_rows(context, run, target)
-    missing = frozenset(target.names).difference(rows.column_names) if block.is_partial else ()
+    missing = _missing_columns(context, block, rows, target) if block.is_partial else frozenset()
     rows = context.conform(rows, block.instant_time, target, partition)
-    return _part_of(context, rows, context.record_keys(rows), frozenset(missing))
+    return _part_of(context, rows, context.record_keys(rows), missing)
+
+
+def _missing_columns(
+    context: ReadContext, block: LogBlock, rows: pa.Table, target: pa.Schema
+) -> frozenset[str]:
+    """The columns that a partial update leaves as they are."""
+    if not context.has_virtual_keys:
+        return frozenset(target.names).difference(rows.column_names)
+    wanted = context.stored_names(target.names, block.instant_time)
+    for name in context.config.record_key_fields:
+        if name.partition(".")[0] not in rows.column_names:
+            raise UnsupportedFeature(
+                f"a partial update without the key column {name}, as in {block.path}, of a table "
+                "without meta columns"
+            )
+    return frozenset(wanted).difference(rows.column_names)
 
 
 def _part_of(

@@ -51,7 +51,10 @@ class Scan:
         names = {*self.columns, *self.arrow_columns}
         if self.predicate is not None:
             names.update(column.path[0] for column in columns_of(self.predicate))
-        return [name for name in self.context.schema.names if name in names]
+        known = self.context.schema.names
+        # Computed meta columns are not in the schema; they come last, so that numbers still fit.
+        computed = [name for name in self.columns if name not in known]
+        return [*(name for name in known if name in names), *computed]
 
 
 def to_table(scan: Scan) -> pa.Table:

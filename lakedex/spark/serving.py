@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.spark.callback import Callback, Handler, listen
@@ -112,6 +114,9 @@ class TableServer:
             return f"{spec}\n{given}\n0"
         schema = CHANGE_SCHEMA if spec.tells_rows else spark_schema(pin.snapshot.schema)
         if given:
+            if not spec.tells_rows and not pin.snapshot.config.populate_meta_fields:
+                # As in Hudi a catalog shows the meta columns, without values; a path does not.
+                schema = StructType([*(_text_column(name) for name in META_COLUMNS), *schema])
             schema = with_comments(schema, given)
         return f"{spec}\n{schema.json()}\n{sum(pin.sizes)}"
 
@@ -229,6 +234,10 @@ class TableServer:
         for seen in list(self._watchers):
             seen.append((pin, report))
         return pin, report
+
+
+def _text_column(name: str) -> StructField:
+    return StructField(name, StringType())
 
 
 _servers: dict[str, TableServer] = {}

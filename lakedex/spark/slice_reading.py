@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
 from lakedex.errors import FileMissing
-from lakedex.filegroup import FileSlice, ReadContext, read_slice
+from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.read.changes import COMMIT_TIME
 from lakedex.schema import SchemaHistory
 from lakedex.storage.address import StorageAddress
@@ -38,13 +38,16 @@ class SliceReading:
             self.address.open(), self.config, self.schema, self.history, self.is_committed
         )
         columns = list(self.target.names)
+        if context.has_virtual_keys:
+            # As in Hudi these are shown without values; keys are computed for writers only.
+            columns = [name for name in columns if name not in META_COLUMNS]
         if self.commits is not None and COMMIT_TIME not in columns:
             columns.append(COMMIT_TIME)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for file_slice in self.shares[number]:
                     for part in self._rows(context, file_slice, columns):
-                        rows = self._written(part).select(self.target.names)
+                        rows = self._written(_with_nulls(part, self.target))
                         yield from rows.cast(self.target, safe=False).to_batches()
 
     def _rows(
@@ -60,7 +63,15 @@ class SliceReading:
             ) from error
 
     def _written(self, rows: pa.Table) -> pa.Table:
-        if self.commits is None:
-            return rows
-        times = pa.array(self.commits, pa.string())
-        return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=times))
+        if self.commits is not None:
+            times = pa.array(self.commits, pa.string())
+            rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=times))
+        return rows.select(self.target.names)
+
+
+def _with_nulls(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """Rows with the meta columns of the target that were not read, without values."""
+    for name in target.names:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.string()))
+    return rows

@@ -52,6 +52,7 @@ _FLAGS = (
     FlagOption(keys.URL_ENCODE_PARTITIONING, "false"),
     FlagOption(keys.DROP_PARTITION_COLUMNS, "false"),
 )
+_META_FIELDS = FlagOption(keys.POPULATE_META_FIELDS, "true")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,13 @@ class TableSpec:
             props[keys.PARTITION_FIELDS] = ",".join(_spelled(partition_by, generator))
         props |= _merging(given, ordering)
         props |= {flag.name: flag_text(flag.value(given)) for flag in _FLAGS}
+        if not _META_FIELDS.value(given):
+            if not record_key:
+                raise InvalidInput(
+                    f"{keys.POPULATE_META_FIELDS}=false needs a record key: without meta columns "
+                    "keys are computed from its columns"
+                )
+            props[keys.POPULATE_META_FIELDS] = "false"
         props |= {
             name: value.strip()
             for name, value in given.items()

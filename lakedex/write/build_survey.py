@@ -159,7 +159,7 @@ def survey_slices(task: _Task) -> Survey:
     # Only what the new indexes need is read of the rows, and that once.
     told = replace(facts, secondary=wants.secondary)
     pairs = PairTaker(told, context.storage)
-    columns = list(dict.fromkeys([*_key_columns(context), *told.indexed_columns]))
+    columns = list(dict.fromkeys([RECORD_KEY, *told.indexed_columns]))
     blooms = []
     for current in task.slices:
         if wants.stat_columns or wants.expressions:
@@ -178,12 +178,6 @@ def survey_slices(task: _Task) -> Survey:
     )
 
 
-def _key_columns(context: ReadContext) -> list[str]:
-    if context.config.populate_meta_fields:
-        return [RECORD_KEY]
-    return list(context.config.record_key_fields)
-
-
 def _bloom(
     facts: TableFacts, context: ReadContext, current: FileSlice, base: BaseFile
 ) -> BloomText:
@@ -195,7 +189,7 @@ def _bloom(
     alone = FileSlice(current.partition, current.file_id, base.instant_time, base)
     parts = [
         context.record_keys(rows).cast(pa.string())
-        for rows in read_slice(context, alone, _key_columns(context))
+        for rows in read_slice(context, alone, [RECORD_KEY])
     ]
     keys = pa.chunked_array(parts, pa.string())
     entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)

@@ -260,18 +260,22 @@ def _expression(
 def stat_columns(
     snapshot: Snapshot, options: MetadataOptions, columns: pa.Schema
 ) -> tuple[str, ...]:
-    """The columns that have statistics: three meta columns, then those named or the first ones."""
+    """The columns that have statistics: three meta columns, then those named or the first ones.
+
+    A table without meta columns has none of these three.
+    """
     flat = [field.name for field in columns if not pa.types.is_nested(field.type)]
+    meta = _META_STAT_COLUMNS if snapshot.config.populate_meta_fields else ()
     if options.stat_columns:
-        return (*_META_STAT_COLUMNS, *(name for name in options.stat_columns if name in flat))
+        return (*meta, *(name for name in options.stat_columns if name in flat))
     definition = snapshot.definitions.get("column_stats")
     if definition is not None and "column_stats" in snapshot.config.metadata_partitions:
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
         if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
-            return (*_META_STAT_COLUMNS, *(name for name in listed if name in flat))
-    return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
+            return (*meta, *(name for name in listed if name in flat))
+    return (*meta, *flat[: options.most_stat_columns])
 
 
 def _new_stat_columns(

@@ -184,8 +184,10 @@ def _refused(config: TableConfig) -> list[str]:
     found = []
     if config.is_metadata_table:
         found.append("a metadata table's payload")
-    if not config.populate_meta_fields:
-        found.append("no meta columns (hoodie.populate.meta.fields=false)")
+    if not config.populate_meta_fields and not config.record_key_fields:
+        found.append("neither meta columns (hoodie.populate.meta.fields=false) nor a record key")
+    if not config.populate_meta_fields and "bloom_filters" in config.metadata_partitions:
+        found.append("the index bloom_filters but no meta columns (drop that index first)")
     if config.cdc_enabled:
         found.append("change data capture (hoodie.table.cdc.enabled)")
     if config.drop_partition_columns:

@@ -43,7 +43,10 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(index=st.sampled_from(INDEXES), style=st.sampled_from(("simple", "hive")))
     def begin(self, index: str, style: str) -> None:
-        self.shape = Shape(self.table_type, index, style)
+        self.start(Shape(self.table_type, index, style))
+
+    def start(self, shape: Shape) -> None:
+        self.shape = shape
         self.history = History(self.shape)
         self.path = str(Path(self.folder) / "table")
         self.writer = writer_of(
@@ -140,6 +143,28 @@ class MergeOnReadHistories(Histories):
     def compact(self) -> None:
         compact_table(self.writer)
         self.planned = None
+
+
+class VirtualKeyHistories(Histories):
+    """Files without meta columns: keys are computed from the key columns."""
+
+    @initialize(
+        index=st.sampled_from([name for name in INDEXES if "BLOOM" not in name]),
+        style=st.sampled_from(("simple", "hive")),
+    )
+    def begin(self, index: str, style: str) -> None:
+        self.start(Shape(self.table_type, index, style, virtual_keys=True))
+
+
+class VirtualKeyMergeOnReadHistories(VirtualKeyHistories, MergeOnReadHistories):
+    """The same with log files."""
+
+    table_type = "mor"
+
+
+@pytest.mark.parametrize("machine", [VirtualKeyHistories, VirtualKeyMergeOnReadHistories])
+def test_random_histories_without_meta_columns(machine):
+    run_histories(machine, count=6, steps=10)
 
 
 @pytest.mark.parametrize("machine", [Histories, MergeOnReadHistories])

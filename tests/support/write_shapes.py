@@ -93,8 +93,12 @@ class Shape:
     key_style: str
     window_days: int = 0
     """Of a record index of the newest days; 0 where it knows all."""
+    virtual_keys: bool = False
+    """Whether files hold no meta columns."""
 
     def __str__(self) -> str:
+        if self.virtual_keys:
+            return f"{self.table_type}-{self.index.lower()}-{self.key_style}-virtual"
         window = f"-{self.window_days}days" if self.window_days else ""
         return f"{self.table_type}-{self.index.lower()}-{self.key_style}{window}"
 
@@ -155,6 +159,8 @@ class Shape:
     def properties(self) -> dict[str, str]:
         """What the table keeps about itself beyond its fields."""
         found = {"hoodie.index.type": self.index} | SMALL_INDEXES
+        if self.virtual_keys:
+            found["hoodie.populate.meta.fields"] = "false"
         if self.index in MOVES:
             found[MOVES[self.index]] = "true"
         if self.window_days:

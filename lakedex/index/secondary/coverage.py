@@ -157,8 +157,6 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     """
     definition = table.definitions[name]
     path = definition.source_fields[0]
-    if RECORD_KEY not in table.read.schema.names:
-        return False
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column_at(path)]):
         keys = secondary_keys([spelled(values_at(path, rows))], rows[RECORD_KEY])
         found = find_records(table.metadata, name, definition, keys)

@@ -205,7 +205,8 @@ class _Files:
             with self._storage.open_parquet_input(path) as handle, pq.ParquetFile(handle) as file:
                 if not {*wanted} <= {*file.schema_arrow.names}:
                     return None
-                return file.read(columns=wanted, use_threads=False)
+                found = file.read(columns=wanted, use_threads=False)
+                return None if found[RECORD_KEY].null_count else found
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptFile(path, 0, expected="a readable Parquet file", actual=error) from error
 

@@ -63,9 +63,7 @@ class Subject:
     @property
     def key_columns(self) -> list[str]:
         """The columns that make the record key of a row."""
-        if RECORD_KEY in self.snapshot.schema.names:
-            return [RECORD_KEY]
-        return list(self.snapshot.config.record_key_fields)
+        return [RECORD_KEY]
 
     def file_paths(self) -> list[str]:
         """The path of every file of the slices, by file number."""

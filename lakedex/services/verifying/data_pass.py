@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
-from lakedex.filegroup import BaseFile, FileSlice, ReadContext, read_slice
+from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read_slice
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -63,7 +63,7 @@ class _DataPass:
         self._context: ReadContext = subject.snapshot.read_context
         self._file_checks = [check for check in checks if check.file_columns]
         self._row_checks = [check for check in checks if check.row_columns]
-        known = set(self._context.schema.names)
+        known = {*self._context.schema.names, RECORD_KEY}
         self._stored = sorted({name for check in checks for name in check.stored_columns})
         self._file_columns = _union(check.file_columns & known for check in checks)
         self._row_columns = _union(check.row_columns & known for check in checks)

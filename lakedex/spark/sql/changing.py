@@ -93,13 +93,18 @@ def _put_anew(
     changed: DataFrame,
     seen: CommittedInstants,
 ) -> None:
-    """Put rows in the place of all that is in the partitions of some changed rows."""
+    """Put rows in the place of all that is in the partitions of some changed rows.
+
+    `rows` are those of the whole table. Without meta columns they do not tell their partitions, and
+    take the place of all.
+    """
     names = [f"`{name}`" for name in own_columns(table).names]
     writer = table.writer(context.write_options(table))
-    if not table.snapshot.config.is_partitioned:
+    config = table.snapshot.config
+    if not config.is_partitioned or not config.populate_meta_fields:
         writer.run(kinds.INSERT_OVERWRITE_TABLE, DataFrameSource(rows.select(*names)), seen=seen)
         return
-    partitions = touched_partitions(changed)
+    partitions = touched_partitions(table, changed)
     kept = rows.filter(fn.col(PARTITION).isin(partitions)).select(*names)
     writer.run(kinds.INSERT_OVERWRITE, DataFrameSource(kept), partitions=partitions, seen=seen)
 
@@ -121,7 +126,8 @@ def _update(context: Context, statement: Statement, named: NamedTable) -> None:
     writer = table.writer(context.write_options(table))
     if has_copies(table, rows):
         others = every.filter(~fn.coalesce(condition, fn.expr("false")))
-        if set(values) & set(table.snapshot.config.partition_fields):
+        config = table.snapshot.config
+        if set(values) & set(config.partition_fields) or not config.populate_meta_fields:
             names_of = [f"`{name}`" for name in columns.names]
             whole = DataFrameSource(others.select(*names_of).unionAll(changed.selectExpr(*new)))
             writer.run(kinds.INSERT_OVERWRITE_TABLE, whole, seen=seen)

@@ -22,7 +22,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql.assigning import check_assignable, stored
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.copies import KEY, PARTITION, has_copies, key_column
+from lakedex.spark.sql.copies import KEY, PARTITION, has_copies_of, identity_of, key_column
 from lakedex.spark.sql.default_values import column_defaults
 from lakedex.spark.sql.merge_clauses import OLD, SOURCE, Clause, Clauses, worked_out
 from lakedex.spark.sql.merge_names import merge_with_index_names
@@ -74,7 +74,8 @@ def _target(context: Context, statement: Statement, named: NamedTable) -> Target
     table = context.open(named)
     key = tuple(table.snapshot.config.record_key_fields)
     columns, defaults = own_columns(table), column_defaults(named)
-    return Target(statement.plan.targetTable(), columns, defaults, key)
+    identity = tuple(identity_of(table.snapshot.config).values())
+    return Target(statement.plan.targetTable(), columns, defaults, key, identity)
 
 
 def _considered(context: Context, statement: Statement, named: NamedTable) -> DataFrame:
@@ -92,7 +93,7 @@ def _merge(context: Context, statement: Statement, named: NamedTable) -> None:
     touched = in_target.select(
         fn.col(_IDENTITY[2]).alias(KEY), fn.col(_IDENTITY[3]).alias(PARTITION)
     )
-    keeps_all = bool(joined.changes_target) and has_copies(table, touched)
+    keeps_all = bool(joined.changes_target) and has_copies_of(table, touched)
     if keeps_all:
         joined = _joined(context, statement, target, keeps_all=True)
     ordering = table.snapshot.read_context.ordering_fields
@@ -160,7 +161,7 @@ def _joined(
     names = into.columns.names
     # Texts, as each column that is made here costs dozens of calls into the JVM.
     old = [f"{quoted(name)} AS {OLD}{at}" for at, name in enumerate(names)]
-    meta = [f"{name} AS {each}" for name, each in zip(META_COLUMNS, _IDENTITY, strict=True)]
+    meta = [f"{text} AS {each}" for text, each in zip(into.identity, _IDENTITY, strict=True)]
     target = target.selectExpr("*", *old, *meta, f"true AS {_IN_TARGET}")
     target = worked_out(target, clauses.leavers)
     # A name that two columns have cannot be asked for; only a clause that needs it is wrong.

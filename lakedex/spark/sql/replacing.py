@@ -82,7 +82,7 @@ def _replace(
         touched = _values(gone, fields).union(_values(new, fields)).distinct()
         kept = others.select(*names).join(touched, _same(others, touched, fields), "left_semi")
         rows = kept.unionByName(new, allowMissingColumns=True)
-        paths = touched_partitions(gone)
+        paths = touched_partitions(table, gone)
         writer.run(kinds.INSERT_OVERWRITE, DataFrameSource(rows), partitions=paths, seen=seen)
     context.refresh(named)
 

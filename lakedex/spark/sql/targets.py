@@ -28,6 +28,8 @@ class Target:
     """The columns that have a default, each with its expression."""
     record_key: tuple[str, ...] = ()
     """The columns by which a record is known, none where every row has a key of its own."""
+    identity: tuple[str, ...] = ()
+    """Texts that tell rows apart, in the order of the meta columns; only a MERGE needs them."""
 
     def default(self, name: str) -> Column:
         """What DEFAULT means for a column."""

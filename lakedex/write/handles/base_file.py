@@ -11,6 +11,7 @@ from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
 from lakedex.schema.flat_columns import flat
 from lakedex.write.facts import TableFacts
+from lakedex.write.handles.incoming import without_meta_values
 from lakedex.write.handles.key_bounds import key_bounds
 from lakedex.write.handles.work import ColumnSizes
 from lakedex.write.rows import KEY
@@ -25,29 +26,45 @@ class BaseBytes:
     data: bytes
     bloom_type: str
     bloom_text: str
+    """Empty, as the type is, where the footer has no filter."""
     sizes: ColumnSizes
 
 
 def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
-    """The base file with these rows; equal rows give equal bytes."""
+    """The base file with these rows; equal rows give equal bytes.
+
+    Without meta columns the footer has neither a bloom filter nor key bounds, as in Hudi.
+    """
+    if not facts.config.populate_meta_fields:
+        return _encoded(facts, without_meta_values(rows))
     keys = flat(rows[KEY])
     # A filter made for fewer keys than it gets would answer yes too often.
     entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)
     bloom = BloomFilter.create_simple(entries, facts.bloom_error_rate)
     bloom.add(keys)
-    low, high = key_bounds(keys)
+    return _encoded(facts, rows, bloom, key_bounds(keys))
+
+
+def _encoded(
+    facts: TableFacts,
+    rows: pa.Table,
+    bloom: BloomFilter | None = None,
+    bounds: tuple[str | None, str | None] = (None, None),
+) -> BaseBytes:
     sink = pa.BufferOutputStream()
     metadata = write_base_file(
         rows,
         sink,
         avro_schema_text=facts.schema_text,
         bloom=bloom,
-        min_key=low,
-        max_key=high,
+        min_key=bounds[0],
+        max_key=bounds[1],
         compression=facts.compression,
     )
     data = sink.getvalue().to_pybytes()
     sizes = _column_sizes(metadata, rows.schema, facts.stat_columns)
+    if bloom is None:
+        return BaseBytes(data, "", "", sizes)
     return BaseBytes(data, bloom.type_code, bloom.encode(), sizes)
 
 

@@ -127,6 +127,14 @@ def with_file_name(rows: pa.Table, name: str) -> pa.Table:
     return rows.set_column(number, field, pa.repeat(pa.scalar(name, field.type), rows.num_rows))
 
 
+def without_meta_values(rows: pa.Table) -> pa.Table:
+    """The rows as files of a table without meta columns hold them: the columns are there, null."""
+    for number in range(len(META_COLUMNS)):
+        field = rows.schema.field(number)
+        rows = rows.set_column(number, field, pa.nulls(rows.num_rows, field.type))
+    return rows
+
+
 def _with_meta(
     spilled: pa.Table, schema: pa.Schema, instant: str, lead: str, first: int
 ) -> pa.Table:

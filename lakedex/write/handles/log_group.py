@@ -24,7 +24,7 @@ from lakedex.format.logfile import (
 from lakedex.schema import AvroRecord
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.facts import TableFacts
-from lakedex.write.handles.incoming import Incoming, Mask, with_file_name
+from lakedex.write.handles.incoming import Incoming, Mask, with_file_name, without_meta_values
 from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork, WrittenFile
@@ -91,6 +91,8 @@ def _encode(
     header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
     blocks = []
     if rows.num_rows:
+        if not facts.config.populate_meta_fields:
+            rows = without_meta_values(rows)
         content = encode_avro_content(avro, rows)
         blocks.append(encode_block(BlockKind.AVRO_DATA, header, content))
     if len(deletes):

@@ -97,11 +97,11 @@ def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
     if not file_slice.logs:
         parts = [
             context.record_keys(rows)
-            for rows in read_slice(context, file_slice, _key_columns(context), batch_rows=None)
+            for rows in read_slice(context, file_slice, [RECORD_KEY], batch_rows=None)
         ]
         keys = _joined(parts)
         return StoredKeys(keys, np.ones(len(keys), dtype=np.bool_))
-    needed = context.target(list(dict.fromkeys([*_key_columns(context), *context.merge_columns()])))
+    needed = context.target(list(dict.fromkeys([RECORD_KEY, *context.merge_columns()])))
     changes = read_changes(context, file_slice, needed)
     in_base, alive = [], []
     for rows in read_slice(context, replace(file_slice, logs=()), needed.names):
@@ -143,7 +143,7 @@ def _logs_hold(context: ReadContext, file_slice: FileSlice, incoming: Incoming) 
     """Whether records in the slice's logs have one of the keys."""
     if not file_slice.logs:
         return False
-    target = context.target(_key_columns(context))
+    target = context.target([RECORD_KEY])
     logged = [
         block_keys(context, block, target, file_slice.partition)
         for block in slice_blocks(context, file_slice)
@@ -177,12 +177,6 @@ def _spilled(
     spill: SpillWriter, places: pa.Table, owners: npt.NDArray[np.int64]
 ) -> list[tuple[int, Segment]]:
     return spill.add_by_number(places, owners)
-
-
-def _key_columns(context: ReadContext) -> list[str]:
-    if RECORD_KEY in context.schema.names:
-        return [RECORD_KEY]
-    return list(context.config.record_key_fields)
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:

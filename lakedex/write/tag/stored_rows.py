@@ -34,10 +34,7 @@ def read_stored(
     encoded = names.dictionary_encode()
     codes = positions_of(encoded.indices)
     slices = catalog.slices(encoded.dictionary.to_pylist())
-    key_columns = [RECORD_KEY]
-    if RECORD_KEY not in context.schema.names:
-        key_columns = list(context.config.record_key_fields)
-    needed = list(dict.fromkeys([*key_columns, *columns]))
+    needed = list(dict.fromkeys([RECORD_KEY, *columns]))
     numbers, tables = [], [context.target(columns).empty_table()]
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         if name not in slices:
