@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike, fspath
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_wire import columns_in
@@ -74,14 +75,14 @@ def open(
     path: str | PathLike[str],
     *,
     storage_options: Mapping[str, str] | None = None,
-    options: ReadOptions | None = None,
+    options: ReadOptions | Mapping[str, Any] | None = None,
 ) -> Table:
     """The Hudi table at a path or URL, as its newest snapshot is now.
 
     Args:
         path: A local path or a URL such as `s3://bucket/trips`.
         storage_options: Settings of the store, such as `aws_region`.
-        options: How to read.
+        options: How to read: `ReadOptions`, or a mapping with the names of its fields.
 
     Raises:
         TableNotFound: There is no Hudi table.
@@ -89,10 +90,21 @@ def open(
     """
     if not isinstance(path, str | PathLike):
         raise InvalidInput(f"the path of a table must be text or a path, not {path!r}")
+    if isinstance(options, Mapping):
+        options = _read_options(options)
     if not isinstance(options, ReadOptions | None):
         raise InvalidInput(f"options must be ReadOptions, not {options!r}")
     storage = open_storage(fspath(path), storage_options)
     return Table(Snapshot.open(storage), options or ReadOptions())
+
+
+def _read_options(given: Mapping[str, Any]) -> ReadOptions:
+    known = [each.name for each in fields(ReadOptions)]
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
+            raise InvalidInput(f"no option of a read is called {name!r}{hint}")
+    return ReadOptions(**given)
 
 
 class Table:

@@ -22,6 +22,8 @@ class BulkSort(Enum):
     """All of them, so that each file has a range of its own."""
 
 
+_LEAST_BYTES, _INSTEAD_BYTES = 1 << 10, 1 << 20
+"""Where writes make a file of every row, a clustering makes files of this size."""
 _SORTS = {"GLOBAL_SORT": BulkSort.ACROSS_FILES, "PARTITION_SORT": BulkSort.IN_FILES}
 
 
@@ -58,15 +60,17 @@ class LayoutOptions:
         if columns and sort is BulkSort.NONE:
             # To Hudi these are the columns of a partitioner, which goes before the mode.
             sort = BulkSort.ACROSS_FILES
-        told = options.CLUSTERING_FILE_SIZE.given(settings) is not None
-        size = options.CLUSTERING_FILE_SIZE if told else options.MAX_FILE_SIZE
+        size = options.CLUSTERING_FILE_SIZE.value(settings)
+        if options.CLUSTERING_FILE_SIZE.given(settings) is None:
+            size = options.MAX_FILE_SIZE.value(settings)
+            size = size if size >= _LEAST_BYTES else _INSTEAD_BYTES
         return cls(
             write_columns=options.WRITE_SORT_COLUMNS.value(settings),
             bulk_sort=sort,
             bulk_columns=columns,
             strategy=options.LAYOUT_STRATEGY.value(settings),
             clustering_columns=options.CLUSTERING_COLUMNS.value(settings),
-            clustering_file_bytes=size.value(settings),
+            clustering_file_bytes=size,
             clustering_scope=ClusteringScope.resolve(settings),
             clustering_keeps_meta=options.CLUSTERING_KEEPS_META.value(settings),
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakedex.config import write_option_names as options
+from lakedex.config.option_check import did_you_mean
 from lakedex.config.option_values import FlagOption, NumberOption
 from lakedex.config.table_config import TableConfig
 from lakedex.config.write_index import WriteIndex
@@ -35,7 +36,8 @@ class MetadataOptions:
     """All partitions that this write keeps, sorted; empty when there is no metadata table."""
     record_index: RecordIndexScope | None
     stat_columns: tuple[str, ...]
-    """The columns of column_stats; empty means the first `most_stat_columns` of the table."""
+    """The columns that column_stats is to have at least; empty means the first
+    `most_stat_columns` of the table. What it has of others it keeps."""
     most_stat_columns: int
     column_stats_groups: int
     partition_stats_groups: int
@@ -62,16 +64,25 @@ class MetadataOptions:
         """Whether a partition is kept."""
         return partition in self.partitions
 
-    def check_columns(self, columns: Collection[str]) -> None:
-        """Refuse a list of columns with statistics that names one the table has not.
+    def check_columns(
+        self, columns: Collection[str], kept: Mapping[str, str] | None = None
+    ) -> None:
+        """Refuse a list of columns with statistics that names one the table does not have.
+
+        Args:
+            columns: Those of the table.
+            kept: The settings of the table; a column of theirs may have been dropped since.
 
         Raises:
             InvalidInput: naming the option and the column.
         """
+        option = options.COLUMN_STATS_COLUMNS
         for name in self.stat_columns:
-            if name not in columns:
-                option = options.COLUMN_STATS_COLUMNS.name
-                raise InvalidInput(f"{option} names {name!r}, which is no column of the table")
+            if name not in columns and name not in option.value(kept or {}):
+                hint = did_you_mean(name, columns)
+                raise InvalidInput(
+                    f"{option.name} names {name!r}, which is no column of the table{hint}"
+                )
 
     def layout(self, partition: str) -> dict[str, str]:
         """The settings that a partition is built with, by the names of their options."""

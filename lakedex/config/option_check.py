@@ -1,19 +1,86 @@
-"""Which option names there are; a misspelled one is refused with the nearest right name."""
+"""Every option name, and what happens to it: served, accepted with a warning, or refused.
+
+`hudi_options.tsv` lists all names of Hudi 1.2.0 and those of older releases that scripts still
+use, one line each, with tabs between the columns:
+
+    name      the option, or a family of options such as `hoodie.streamer.*`
+    verdict   served, warned or refused
+    use       read, write or both: who reads the option
+    accepted  of a refused option: the values that ask for what happens anyway, with commas
+    declared  the class of Hudi that declares it; empty for names outside of Hudi's Spark bundle
+    reason    why it is not served, or how it is
+
+`scripts/hudi_options.py` compares the names with a Hudi bundle. An option that is only for the
+other use (a write option given to a reader) has no effect there, and a warning says so. A name
+that is not in the list is an error with the nearest name that exists; only properties of a table
+and settings of a session may have names of their own, as long as they are no misspelling.
+"""
 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Final
 
-from lakedex.config.ignored_options import IGNORED, is_ignored
-from lakedex.config.restated_options import RESTATED, is_timebased
+from lakedex.config.restated_options import RESTATED
 from lakedex.config.write_option_names import OBEYED
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 
-CONFLICT_RETRIES = "hoodie.write.num.retries.on.conflict.failures"
-_PREFIXES = ("hoodie.", "lakedex.")
-_CUTOFF = 0.6
+log = logging.getLogger("lakedex")
+
+CONFLICT_RETRIES: Final = "hoodie.write.num.retries.on.conflict.failures"
+PREFIXES: Final = ("hoodie.", "_hoodie.", "_.hoodie.", "lakedex.")
+"""What the names of options begin with, but for `as.of.instant` and the short names."""
+SHORT_NAMES: Final[Mapping[str, str]] = {
+    "primaryKey": "hoodie.datasource.write.recordkey.field",
+    "preCombineField": "hoodie.datasource.write.precombine.field",
+    "orderingFields": "hoodie.datasource.write.ordering.fields",
+    "type": "hoodie.datasource.write.table.type",
+    "payloadClass": "hoodie.datasource.write.payload.class",
+    "recordMergeMode": "hoodie.write.record.merge.mode",
+    "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
+}
+"""How SQL spells the options of a new table."""
+_LIST: Final = "hudi_options.tsv"
+_MOST_SHOWN: Final = 200
+_SHORT, _MIDDLE = 5, 12
+"""Names of up to so many letters may differ by one, by two letters from the one that was meant."""
+_warned: set[str] = set()
+
+
+class Verdict(Enum):
+    """What happens to an option that is given."""
+
+    SERVED = "served"
+    WARNED = "warned"
+    """Without it the rows and files are as correct; it is accepted, and a warning says so once."""
+    REFUSED = "refused"
+    """It asks for something that does not happen."""
+
+
+class Use(Enum):
+    """Who is given an option."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class HudiOption:
+    """One line of the list."""
+
+    name: str
+    verdict: Verdict
+    uses: tuple[Use, ...]
+    accepted: tuple[str, ...]
+    """Values of a refused option, in lower case, that ask for what happens anyway."""
+    declared: str
+    reason: str
 
 
 def option_texts(options: Mapping[str, object]) -> dict[str, str]:
@@ -37,40 +104,226 @@ def option_texts(options: Mapping[str, object]) -> dict[str, str]:
     return texts
 
 
-def check_option_names(names: Iterable[str], *, also: Collection[str] = ()) -> None:
-    """Refuse names that are no option of a write; `also` are names that are fine here.
+def check_options(
+    options: Mapping[str, str],
+    use: Use = Use.WRITE,
+    *,
+    also: Collection[str] = (),
+    may_be_own: bool = False,
+) -> None:
+    """Refuse unknown names and what cannot be served; warn once of each option without effect.
+
+    Args:
+        options: Names and values.
+        use: Whether they are for a read or for a write.
+        also: Names that are options in this place besides.
+        may_be_own: Whether a user may have names of their own here, as among table properties.
 
     Example:
-        >>> check_option_names(["hoodie.index.typ"])
+        >>> check_options({"hoodie.index.typ": "BLOOM"})
         Traceback (most recent call last):
-        lakedex.errors.InvalidInput: no option is called 'hoodie.index.typ'; ...
+        lakedex.errors.InvalidInput: no option is called 'hoodie.index.typ'; did you mean ...
+        >>> check_options({"hoodie.my.company.thing": "x"}, may_be_own=True)
 
     Raises:
-        InvalidInput: naming the unknown option and the nearest one that exists.
+        InvalidInput: a name is unknown; the message has the nearest one that exists.
+        UnsupportedFeature: an option asks for what lakedex does not do.
+    """
+    for name, value in options.items():
+        if name in also or (use is Use.WRITE and name in _own_names()):
+            continue
+        option = hudi_option(name)
+        if option is None:
+            _check_unknown(name, also, may_be_own=may_be_own)
+        elif use not in option.uses:
+            warn_once(name, use, f"it is an option of a {option.uses[0].value}")
+        elif option.verdict is Verdict.WARNED:
+            warn_once(name, use, option.reason)
+        elif option.verdict is Verdict.REFUSED and not _is_accepted(option, value):
+            raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({option.reason})")
+
+
+def check_spelling(names: Iterable[str]) -> None:
+    """Refuse names that are a misspelling of an option; others may be a user's own.
+
+    Raises:
+        InvalidInput: naming the option that was meant.
     """
     for name in names:
-        if not is_known(name) and name not in also:
-            raise InvalidInput(f"no option is called {name[:200]!r}{_advice(name, also)}")
+        if name not in _own_names() and hudi_option(name) is None:
+            _check_unknown(name, (), may_be_own=True)
 
 
-def is_known(name: str) -> bool:
-    """Whether a write obeys, compares or knowingly ignores the option."""
-    return name in _own_names() or is_ignored(name) or is_timebased(name)
+def hudi_option(name: str) -> HudiOption | None:
+    """The line of the list for an option of Hudi, which may be that of its family."""
+    found = _listed().get(name)
+    if found is not None:
+        return found
+    families = [family for family in _families() if name.startswith(family.name[:-1])]
+    return max(families, key=lambda family: len(family.name), default=None)
+
+
+def hudi_options() -> tuple[HudiOption, ...]:
+    """The whole list, families too."""
+    return (*_listed().values(), *_families())
+
+
+def canonical_name(name: str) -> str:
+    """An option whose letters may have lost their case, as Spark hands options over.
+
+    Example:
+        >>> canonical_name("hoodie.datasource.streaming.startoffset")
+        'hoodie.datasource.streaming.startOffset'
+        >>> canonical_name("PRIMARYKEY")
+        'hoodie.datasource.write.recordkey.field'
+    """
+    return _by_lower_case().get(name.lower(), name)
 
 
 def is_write_option(name: str) -> bool:
     """Whether a write obeys the option."""
-    return any(name in option.names for option in OBEYED) or name == CONFLICT_RETRIES
+    return name in _obeyed_names()
+
+
+def is_own_name(name: str) -> bool:
+    """Whether a property is a user's own: neither an option nor a misspelled one."""
+    known = name in _own_names() or hudi_option(name) is not None
+    return not known and nearest_name(name, _all_names()) is None
+
+
+def nearest_name(name: str, known: Collection[str]) -> str | None:
+    """The name that was most likely meant by one that does not exist; None if there is none.
+
+    Case and the characters between words do not count, a name may lack its beginning
+    (`metadata.enable`), and one to three letters may differ, by the length of the name.
+
+    Example:
+        >>> nearest_name("typ", SHORT_NAMES), nearest_name("primary_key", SHORT_NAMES)
+        ('type', 'primaryKey')
+        >>> nearest_name("time", SHORT_NAMES), nearest_name("owner", SHORT_NAMES)
+        (None, None)
+    """
+    return _nearest(name[:_MOST_SHOWN], frozenset(known))
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """What an error adds about the name that was most likely meant.
+
+    Example:
+        >>> did_you_mean("as.of.instnt", ["as.of.instant"])
+        "; did you mean 'as.of.instant'?"
+    """
+    near = nearest_name(name, known)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> None:
+    known = _all_names() | frozenset(also)
+    hint = did_you_mean(name, known)
+    if not hint and not may_be_own:
+        alike = difflib.get_close_matches(name[:_MOST_SHOWN], sorted(known), n=1)
+        hint = f"; did you mean {alike[0]!r}?" if alike else ""
+    if hint or not may_be_own:
+        raise InvalidInput(f"no option is called {name[:_MOST_SHOWN]!r}{hint}")
+
+
+def _is_accepted(option: HudiOption, value: str) -> bool:
+    text = value.strip().lower()
+    return not text or text in option.accepted
+
+
+def warn_once(name: str, use: Use, reason: str) -> None:
+    """Say that an option has no effect, once for each name in a process."""
+    if name not in _warned:
+        _warned.add(name)
+        log.warning("option %s has no effect on a %s: %s", name, use.value, reason)
+
+
+@cache
+def _listed() -> dict[str, HudiOption]:
+    return {each.name: each for each in _lines() if not each.name.endswith(".*")}
+
+
+@cache
+def _families() -> tuple[HudiOption, ...]:
+    return tuple(each for each in _lines() if each.name.endswith(".*"))
+
+
+def _lines() -> list[HudiOption]:
+    text = resources.files(__package__).joinpath(_LIST).read_text(encoding="utf-8")
+    return [_line(line) for line in text.splitlines()[1:]]
+
+
+def _line(line: str) -> HudiOption:
+    name, verdict, use, accepted, declared, reason = line.split("\t")
+    uses = tuple(Use) if use == "both" else (Use(use),)
+    return HudiOption(
+        name, Verdict(verdict), uses, tuple(accepted.lower().split(",")), declared, reason
+    )
+
+
+@cache
+def _obeyed_names() -> frozenset[str]:
+    return frozenset(name for option in OBEYED for name in option.names) | {CONFLICT_RETRIES}
 
 
 @cache
 def _own_names() -> frozenset[str]:
-    return RESTATED | {name for option in OBEYED for name in option.names}
+    """What a write obeys or compares with the table; the code has the last word on that."""
+    return RESTATED | _obeyed_names()
 
 
-def _advice(name: str, also: Collection[str]) -> str:
-    if not name.startswith(_PREFIXES):
-        return f"; options start with {_PREFIXES[0]!r}"
-    known = sorted(_own_names() | IGNORED | set(also))
-    near = difflib.get_close_matches(name[:200], known, n=1, cutoff=_CUTOFF)
-    return f"; did you mean {near[0]!r}?" if near else ""
+@cache
+def _all_names() -> frozenset[str]:
+    return _own_names() | _listed().keys() | SHORT_NAMES.keys()
+
+
+@cache
+def _by_lower_case() -> dict[str, str]:
+    names = {name.lower(): name for name in _all_names()}
+    return names | {short.lower(): full for short, full in SHORT_NAMES.items()}
+
+
+@lru_cache(maxsize=1024)
+def _nearest(name: str, known: frozenset[str]) -> str | None:
+    wanted = _letters(name)
+    most = 1 if len(wanted) <= _SHORT else 2 if len(wanted) <= _MIDDLE else 3
+    best: tuple[int, int, str] | None = None
+    for each in known:
+        letters = _letters(each)
+        if "." in name and each.lower().endswith(f".{name.lower()}"):
+            found = most
+        elif abs(len(letters) - len(wanted)) <= most:
+            found = _distance(wanted, letters, most)
+        else:
+            continue
+        # Of names as near as each other the shortest is the plainest.
+        rank = (found, len(each), each)
+        if found <= most and (best is None or rank < best):
+            best = rank
+    return None if best is None else best[2]
+
+
+def _letters(name: str) -> str:
+    return "".join(each for each in name.lower() if each.isalnum())
+
+
+def _distance(left: str, right: str, most: int) -> int:
+    """Letters to insert, drop, change or swap; more than `most` for more than that.
+
+    In a short name no letter is changed: `time` is another word than `type`.
+    """
+    change = most + 1 if most == 1 else 1
+    before, above = list[int](), list(range(len(right) + 1))
+    for row, letter in enumerate(left, start=1):
+        line = [row]
+        for column, other in enumerate(right, start=1):
+            cost = 0 if letter == other else change
+            least = min(above[column] + 1, line[-1] + 1, above[column - 1] + cost)
+            if row > 1 and column > 1 and letter == right[column - 2] and left[row - 2] == other:
+                least = min(least, before[column - 2] + 1)
+            line.append(least)
+        if min(line) > most:
+            return most + 1
+        before, above = above, line
+    return above[-1]

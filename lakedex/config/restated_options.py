@@ -138,7 +138,11 @@ _RESTATED: Final[
         lambda config: config.merge_mode.value,
     ),
     (
-        (*keys.MERGE_STRATEGY_ID_NAMES, "hoodie.write.record.merge.strategy.id"),
+        (
+            *keys.MERGE_STRATEGY_ID_NAMES,
+            "hoodie.write.record.merge.strategy.id",
+            "hoodie.datasource.write.record.merger.strategy",
+        ),
         _strategy,
         lambda config: config.merge_mode.value,
     ),

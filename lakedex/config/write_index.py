@@ -7,7 +7,12 @@ from enum import Enum
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
-_OLD_NAMES = {"RECORD_INDEX": "GLOBAL_RECORD_LEVEL_INDEX"}
+_OTHER_NAMES = {
+    "RECORD_INDEX": "GLOBAL_RECORD_LEVEL_INDEX",
+    "RECORD_LEVEL": "GLOBAL_RECORD_LEVEL_INDEX",
+    "GLOBAL_RECORD_LEVEL": "GLOBAL_RECORD_LEVEL_INDEX",
+}
+"""Names of earlier releases and of Hudi's own designs."""
 _BUCKET = "BUCKET"
 _LATER = (_BUCKET, "FLINK_STATE", "INMEMORY")
 _BUCKET_PREFIX = "hoodie.bucket.index."
@@ -33,16 +38,16 @@ class WriteIndex(Enum):
 
     @classmethod
     def parse(cls, text: str) -> WriteIndex:
-        """The index of a name, old names too.
+        """The index of a name, other names for it too.
 
         Raises:
             UnsupportedFeature: Hudi has the index and lakedex does not write it.
             InvalidInput: no index is called so.
         """
         name = text.strip().upper()
-        name = _OLD_NAMES.get(name, name)
+        name = _OTHER_NAMES.get(name, name)
         if name in _LATER:
-            raise UnsupportedFeature(f"the write index {name} ({_INDEX_TYPE})")
+            raise UnsupportedFeature(f"the write index {_INDEX_TYPE}={name}")
         if name not in cls.__members__:
             known = ", ".join(cls.__members__)
             raise InvalidInput(f"no write index is called {text!r}; there are {known}")

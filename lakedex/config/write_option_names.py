@@ -33,7 +33,7 @@ RECORD_INDEX_WINDOW_OUTSIDE: Final = ChoiceOption(
 
 # Base files.
 SMALL_FILE_LIMIT: Final = NumberOption("hoodie.parquet.small.file.limit", "104857600", least=0)
-MAX_FILE_SIZE: Final = NumberOption("hoodie.parquet.max.file.size", "125829120", least=1024)
+MAX_FILE_SIZE: Final = NumberOption("hoodie.parquet.max.file.size", "125829120")
 RECORD_SIZE_ESTIMATE: Final = NumberOption("hoodie.copyonwrite.record.size.estimate", "1024")
 COMPRESSION: Final = ChoiceOption(
     "hoodie.parquet.compression.codec",

@@ -1,8 +1,9 @@
 """The options of one write: what the table keeps, what the caller gave, and Hudi's defaults.
 
-The write index and its parameters, the columns with statistics and the numbers of file groups
-belong to the table. They are kept beside it (`kept()`), and a writer that says otherwise later is
-refused with both values. All other options hold for one write.
+The write index and its parameters and the numbers of file groups belong to the table. They are kept
+beside it (`kept()`), and a writer that says otherwise later is refused with both values. The list
+of columns with statistics is kept too, and a later writer may say another one. All other options
+hold for one write.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lakedex.config.metadata_options import (
     RecordIndexScope,
     resolve_metadata,
 )
-from lakedex.config.option_check import check_option_names
+from lakedex.config.option_check import check_options
 from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
@@ -40,7 +41,6 @@ _FIXED: tuple[TextOption, ...] = (
     options.RECORD_INDEX_WINDOW_DAYS,
     options.RECORD_INDEX_WINDOW_FORMAT,
     options.RECORD_INDEX_WINDOW_OUTSIDE,
-    options.COLUMN_STATS_COLUMNS,
     options.COLUMN_STATS_MOST_COLUMNS,
     options.COLUMN_STATS_GROUPS,
     options.PARTITION_STATS_GROUPS,
@@ -163,7 +163,7 @@ class WriteOptions:
             InvalidInput: an unknown name, a wrong value, or one that contradicts the table.
             UnsupportedFeature: an option asks for something that lakedex does not have.
         """
-        check_option_names(given)
+        check_options(given)
         refuse_bucket_options({**kept, **given})
         for option in options.OBEYED:
             option.given(given)  # refuses one option under two names with two values
@@ -292,6 +292,10 @@ def _fixed_settings(
 ) -> dict[str, str]:
     """The settings that stay with the table, the kept ones and those said for the first time."""
     found: dict[str, str] = {}
+    # The newest list of columns with statistics counts, from the write that says it on.
+    listed = options.COLUMN_STATS_COLUMNS.given({**kept, **given})
+    if listed is not None:
+        found[options.COLUMN_STATS_COLUMNS.name] = listed
     for option in _FIXED:
         said, known = option.given(given), option.given(kept)
         if said is not None and known is not None and _normal(said) != _normal(known):

@@ -46,6 +46,7 @@ from lakedex.services.index_names import (
     find_dropped_index,
     find_index,
     find_plan,
+    index_kind,
     indexed_path,
     require_absent,
 )
@@ -71,7 +72,6 @@ _AS_IT_IS = "identity"
 _VERSION = 2
 MOST_COLUMNS: Final = 16
 """Of one secondary index."""
-_OLDER_KINDS = {"col_stats": _COLUMN_STATS}
 _OLDER_EXPR = "func"
 _OF_INDEX = {each.lower(): each for each in (*INDEX_OPTIONS, _OLDER_EXPR)}
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
@@ -117,7 +117,7 @@ def create_index(
         CommitConflict: Another writer was first; the table is as it was.
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
-    using = _OLDER_KINDS.get(using.lower(), using)
+    name, using = name if using else index_kind(name), index_kind(using)
     given = {**function, **_with_newer_names(name, options or {})}
     chosen = with_spelled_function(wanted, given)
     now = wait and not _IN_BACKGROUND.value(chosen)

@@ -24,7 +24,24 @@ PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, OWN_EXPRESSION_PREFIX, "expr_ind
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 """Indexes that a table has at most once, each under its own name."""
+_OTHER_KIND_NAMES: Final = {
+    "col_stats": "column_stats",
+    "bloom_filter": "bloom_filters",
+    "record_level": "record_index",
+    "record_level_index": "record_index",
+}
+"""How RFC-8, RFC-63 and early releases of Hudi spell kinds of indexes."""
 _LONGEST_NAME = 100
+
+
+def index_kind(name: str) -> str:
+    """A kind of index by the name that the metadata table has for it.
+
+    Example:
+        >>> index_kind("RECORD_LEVEL"), index_kind("col_stats"), index_kind("idx_city")
+        ('record_index', 'column_stats', 'idx_city')
+    """
+    return _OTHER_KIND_NAMES.get(name.lower(), name)
 
 
 def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
@@ -61,6 +78,8 @@ def _spelled(name: str, known: Collection[str]) -> str | None:
         return exact
     wanted = {each.lower() for each in spellings(name)}
     alike = [each for each in known if each.lower() in wanted]
+    if not alike and index_kind(name) in known:
+        return index_kind(name)
     return alike[0] if len(alike) == 1 else None
 
 

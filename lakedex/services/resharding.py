@@ -5,6 +5,7 @@ from __future__ import annotations
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.index.metadata_table.resharding import finish_resharding, reshard_record_index
+from lakedex.services.index_names import index_kind
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
@@ -37,7 +38,7 @@ def reshard_index(
         IndexUnusable: The table has no such index.
         CommitConflict: A write goes on; nothing was changed, try again.
     """
-    if index != RESHARDABLE:
+    if index_kind(index) != RESHARDABLE:
         raise InvalidInput(f"only the {RESHARDABLE} can be resharded, not {index!r}")
     if isinstance(file_groups, bool) or not isinstance(file_groups, int):
         raise InvalidInput(f"the number of file groups is a whole number, not {file_groups!r}")

@@ -1,12 +1,22 @@
-"""What a query says about how a table is to be read, by Hudi's option names."""
+"""What a query says about how a table is to be read, by Hudi's option names.
+
+Spark hands every option of a DataFrameReader or DataFrameWriter over, its own ones too, with names
+in lower case. `hudi_options` tells them apart.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 
+from lakedex.config.option_check import (
+    Use,
+    canonical_name,
+    check_options,
+    warn_once,
+)
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _AS_OF = "as.of.instant"
@@ -22,8 +32,75 @@ _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
 SWITCHES = (_SKIPPING, _METADATA)
 """What lets no index remove anything where it is `false`, as an option or of the session."""
+_DYNAMIC_OPTION = "partitionoverwritemode"
 BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 """Says of a name in a catalog that it shows base files only, or the table itself."""
+
+STREAM_LIMITS = ("maxCommitsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger")
+"""Options of a stream that is read, besides Hudi's."""
+_OF_SPARK = """
+    path paths __paths__ __partition_columns __clustering_columns serialization.format
+    checkpointlocation queryname outputmode
+"""
+"""Options that Spark itself adds or obeys."""
+_OF_FILE_SOURCES = """
+    basepath mergeschema overwriteschema recursivefilelookup ignorecorruptfiles ignoremissingfiles
+    inferschema header sep delimiter encoding charset quote escape comment multiline mode nullvalue
+    dateformat timestampformat compression maxrecordsperfile datetimerebasemode int96rebasemode
+    partitionoverwritemode
+"""
+"""Options of Spark's file sources that change no row of a Hudi table."""
+_SPARK_NAMES = frozenset(_OF_SPARK.split())
+_WITHOUT_EFFECT = frozenset(_OF_FILE_SOURCES.split())
+_OTHER_ROWS = {
+    "pathglobfilter": "filter the rows",
+    "modifiedbefore": "filter the rows",
+    "modifiedafter": "filter the rows",
+    "timestampasof": f"use {_AS_OF}",
+    "versionasof": f"use {_AS_OF}",
+    "replacewhere": "use INSERT ... REPLACE WHERE, or MERGE",
+}
+"""Options of Spark by which other rows are meant, and what to do instead."""
+_STORE_PREFIXES = ("fs.", "dfs.", "spark.", "parquet.")
+
+
+def hudi_options(
+    given: Mapping[str, str], use: Use, *, also: Collection[str] = ()
+) -> dict[str, str]:
+    """The options of Hudi and lakedex under their full names, without those of Spark.
+
+    Args:
+        given: All options, whatever the case of their names.
+        use: Whether they are for a read or for a write.
+        also: Names that are options in this place besides.
+
+    Example:
+        >>> hudi_options({"path": "/data/trips", "primarykey": "id"}, Use.WRITE)
+        {'hoodie.datasource.write.recordkey.field': 'id'}
+        >>> hudi_options({"as.of.instnt": "20260102030405678"}, Use.READ)
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no option is called 'as.of.instnt'; did you mean ...
+
+    Raises:
+        InvalidInput: A name is unknown.
+        UnsupportedFeature: An option asks for something that lakedex does not have.
+    """
+    others = {name.lower() for name in also}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in _OTHER_ROWS:
+            raise UnsupportedFeature(f"the option {name} ({_OTHER_ROWS[lower]} instead)")
+        if lower == _DYNAMIC_OPTION and str(value).lower() == "dynamic" and use is Use.WRITE:
+            raise UnsupportedFeature(
+                f"the option {name}={value} (use the operation insert_overwrite instead)"
+            )
+        if lower in _WITHOUT_EFFECT or lower.startswith(_STORE_PREFIXES):
+            warn_once(name, use, "it is an option of Spark's file sources and of the session")
+        elif lower not in _SPARK_NAMES and lower not in others:
+            found[canonical_name(name)] = str(value)
+    check_options(found, use)
+    return found
 
 
 class QueryType(Enum):

@@ -12,10 +12,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakedex.config import keys
+from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_spelling
 from lakedex.config.write_option_names import NULL_FOR_MISSING
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
+from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
@@ -29,16 +31,7 @@ _PARTITION_BY = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _CLUSTER_BY = "__clustering_columns"
 """And those of `clusterBy`."""
-_OWN_PREFIXES = ("hoodie.", "lakedex.")
-_SHORT_NAMES = {  # as SQL spells them
-    "primarykey": "hoodie.datasource.write.recordkey.field",
-    "precombinefield": "hoodie.datasource.write.precombine.field",
-    "orderingfields": "hoodie.datasource.write.ordering.fields",
-    "type": "hoodie.datasource.write.table.type",
-    "payloadclass": "hoodie.datasource.write.payload.class",
-    "recordmergemode": "hoodie.write.record.merge.mode",
-    "recordmergestrategyid": "hoodie.write.record.merge.strategy.id",
-}
+_SPARK_PREFIX = "spark."
 _NAMES = (keys.TABLE_NAME, "hoodie.datasource.write.table.name")
 _RECORD_KEY = ("hoodie.datasource.write.recordkey.field", keys.RECORD_KEY_FIELDS)
 _PARTITION = ("hoodie.datasource.write.partitionpath.field", keys.PARTITION_FIELDS)
@@ -98,7 +91,7 @@ def save_rows(
         raise InvalidInput('say where: .save("/path/of/table")')
     if given.get(_CLUSTER_BY):
         raise UnsupportedFeature("clusterBy of a Hudi table (table.cluster(by=[...]) instead)")
-    options = spelled_out(given)
+    options = hudi_options(given, Use.WRITE)
     operation = options.pop(_OPERATION, "upsert").lower()
     own = without_meta_columns(rows)
     try:
@@ -258,15 +251,18 @@ def _named(options: Mapping[str, str], names: Sequence[str]) -> list[str]:
 
 
 def spelled_out(properties: Mapping[str, str]) -> dict[str, str]:
-    """Hudi's properties of a statement under their full names; Spark's own are left out.
+    """Hudi's properties of a statement under their full names; the others stay in the catalog.
 
     Example:
         >>> spelled_out({"primaryKey": "id", "owner": "me"})
         {'hoodie.datasource.write.recordkey.field': 'id'}
+        >>> spelled_out({"typ": "mor"})
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no option is called 'typ'; did you mean 'type'?
+
+    Raises:
+        InvalidInput: A property is a misspelled option.
     """
-    found = {}
-    for name, value in properties.items():
-        full = _SHORT_NAMES.get(name.lower(), name)
-        if full.startswith(_OWN_PREFIXES):
-            found[full] = str(value)
-    return found
+    full = {canonical_name(name): str(value) for name, value in properties.items()}
+    check_spelling(name for name in full if not name.startswith(_SPARK_PREFIX))
+    return {name: value for name, value in full.items() if name.startswith(PREFIXES)}

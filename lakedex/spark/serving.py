@@ -10,10 +10,12 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from lakedex.config.option_check import Use, canonical_name, check_spelling
 from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
+from lakedex.read.stream_position import StreamOptions
 from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.file_systems import FileSystems
 from lakedex.spark.join_keys import OtherSide, way_of_keys
@@ -21,7 +23,7 @@ from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.pins import Pin, Pins
 from lakedex.spark.plan_settings import PlanSettings, SessionSettings
 from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
-from lakedex.spark.read_spec import ReadSpec
+from lakedex.spark.read_spec import STREAM_LIMITS, ReadSpec, hudi_options
 from lakedex.spark.row_change_reading import CHANGE_SCHEMA
 from lakedex.spark.schemas import spark_schema, with_comments
 from lakedex.spark.streams import STREAM_NAME, Streams
@@ -104,6 +106,11 @@ class TableServer:
             return f"{ReadSpec('')}\n{given}\n0"
         if not path:
             raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
+        if given:
+            # A catalog hands over all that CREATE TABLE was told, which was checked there.
+            check_spelling(map(canonical_name, options))
+        else:
+            hudi_options(options, Use.READ)
         spec = ReadSpec.of(path, options)
         try:
             pin = self._pins.newest(spec, self._tables.address(spec.path))
@@ -170,6 +177,12 @@ class TableServer:
         """Rows that a DataFrameWriter saves."""
         options = dict(message[2])
         self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
+
+    def stream_options(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+        """Check what a stream is told before it starts."""
+        options = dict(message[1])
+        hudi_options(options, Use.READ, also=STREAM_LIMITS)
+        StreamOptions.of(options)
 
     def stream_newest(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
         """The last commit of a streamed table."""
@@ -278,6 +291,6 @@ def _handler(verb: str) -> Handler:
 _VERBS = (
     *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
     *("check", "merged_counts", "named", "view", "join_keys"),
-    *("stream_newest", "stream_next", "stream_batch", "stream_write"),
+    *("stream_options", "stream_newest", "stream_next", "stream_batch", "stream_write"),
 )
 _callback = Callback({verb: _handler(verb) for verb in _VERBS})

@@ -15,7 +15,13 @@ from lakedex.config.keygen_type import (
     parse_key_generator,
 )
 from lakedex.config.merge_mode import payload_mode
-from lakedex.config.option_check import check_option_names, is_write_option, option_texts
+from lakedex.config.option_check import (
+    SHORT_NAMES,
+    check_options,
+    is_own_name,
+    is_write_option,
+    option_texts,
+)
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
 from lakedex.config.write_index import refuse_bucket_options
@@ -89,8 +95,7 @@ class TableSpec:
         partition_by = _columns(self.partition_by)
         for name in ordering:
             _check_ordering(schema, name)
-        given = option_texts(self.properties)
-        check_option_names(given)
+        given, own = _split_properties(self.properties)
         refuse_bucket_options(given)
         props = self._identity(schema)
         if record_key:
@@ -123,7 +128,7 @@ class TableSpec:
             name = RECORD_INDEX_WINDOW_FORMAT.name
             PartitionDays.of(config, options.window.date_format, option=name)
         chosen = {name: value for name, value in given.items() if is_write_option(name)}
-        return ResolvedSpec(config, options, {**chosen, **options.kept()})
+        return ResolvedSpec(config, options, {**own, **chosen, **options.kept()})
 
     def _identity(self, schema: pa.Schema) -> dict[str, str]:
         """The properties that every table has, with the values of Hudi 1.2.0."""
@@ -158,6 +163,20 @@ class ResolvedSpec:
     options: WriteOptions
     kept: Mapping[str, str]
     """What every later write goes by: the options above, and others that were given."""
+
+
+def _split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The options among properties, under their full names, and the properties of a user's own.
+
+    Raises:
+        InvalidInput: a name is a misspelled option.
+        UnsupportedFeature: an option asks for something that lakedex does not have.
+    """
+    texts = option_texts(properties)
+    given = {SHORT_NAMES.get(name, name): value for name, value in texts.items()}
+    check_options(given, may_be_own=True)
+    own = {name: value for name, value in given.items() if is_own_name(name)}
+    return {name: value for name, value in given.items() if name not in own}, own
 
 
 def _check_name(name: str, what: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import TableConfig
-from lakedex.config.option_check import check_option_names, option_texts
+from lakedex.config.option_check import check_options, option_texts
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
@@ -80,7 +80,7 @@ def archive_table(
         UnsupportedFeature: the table has a version that is only read.
     """
     given = option_texts(options or {})
-    check_option_names(given)
+    check_options(given)
     storage, chosen = address.open(), patience or TransactionOptions()
     settings = {**read_own_properties(storage), **given}
     archiving, cleaning = ArchivingOptions.resolve(settings), CleaningOptions.resolve(settings)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig
-from lakedex.config.option_check import check_option_names, option_texts
+from lakedex.config.option_check import check_options, option_texts
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import latest_slices, parse_data_file
@@ -87,7 +87,7 @@ def clean_table(
         CommitConflict: other writers held the lock all the time.
     """
     given = option_texts(options or {})
-    check_option_names(given)
+    check_options(given)
     kept = read_own_properties(address.open())
     chosen = CleaningOptions.resolve({**kept, **given})
     return clean(address, chosen, patience or TransactionOptions())

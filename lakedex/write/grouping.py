@@ -18,6 +18,10 @@ from lakedex.write.parts import TaggedPart
 from lakedex.write.row_size import row_bytes
 from lakedex.write.tag_stage import TagAnswer
 
+_TINY_FILE_BYTES = 1 << 20
+_MOST_TINY_FILES = 256
+"""About so many new files smaller than that does one write make."""
+
 
 def assigned_groups(
     write: Attempt, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
@@ -79,9 +83,12 @@ def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placin
 
 
 def _sizes(write: Attempt, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
-    options = write.target.options
+    options, rows = write.target.options, write.taken.rows
+    each = row_bytes(snapshot.timeline, rows, parts_bytes)
+    # A size of a few bytes gives every row a file, as in Hudi, but not thousands of them.
+    least = min(_TINY_FILE_BYTES, rows * each / _MOST_TINY_FILES)
     return FileSizes(
         small_bytes=options.small_file_limit,
-        most_bytes=options.max_file_size,
-        row_bytes=row_bytes(snapshot.timeline, write.taken.rows, parts_bytes),
+        most_bytes=max(options.max_file_size, int(least)),
+        row_bytes=each,
     )

@@ -262,14 +262,20 @@ def stat_columns(
 ) -> tuple[str, ...]:
     """The columns that have statistics: three meta columns, then those named or the first ones.
 
-    A table without meta columns has none of these three.
+    A table without meta columns has none of these three. A column that has statistics keeps them,
+    whatever list a later write names: the ranges of its partitions would else leave out the new
+    files.
     """
     flat = [field.name for field in columns if not pa.types.is_nested(field.type)]
     meta = _META_STAT_COLUMNS if snapshot.config.populate_meta_fields else ()
-    if options.stat_columns:
-        return (*meta, *(name for name in options.stat_columns if name in flat))
     definition = snapshot.definitions.get("column_stats")
-    if definition is not None and "column_stats" in snapshot.config.metadata_partitions:
+    is_there = definition is not None and "column_stats" in snapshot.config.metadata_partitions
+    if options.stat_columns:
+        before = definition.source_fields if definition is not None and is_there else ()
+        named = dict.fromkeys((*before, *options.stat_columns))
+        own = (name for name in named if name in flat and name not in META_COLUMNS)
+        return (*meta, *own)
+    if definition is not None and is_there:
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}

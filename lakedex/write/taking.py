@@ -123,6 +123,7 @@ def take_rows(
             key_columns=(*config.record_key_fields, *config.partition_fields),
         )
     check_indexed_columns(snapshot, stored.columns, columns)
+    target.options.metadata.check_columns(columns.names, target.kept)
     schema = WriteSchema.of(columns, stored)
     if source is not None:
         _check_columns(config, source.schema, target.options, operation)

@@ -156,4 +156,7 @@ def test_a_path_of_a_wrong_type_is_named(wrong):
 
 def test_options_of_a_wrong_type_are_named(table):
     with pytest.raises(InvalidInput, match="options must be ReadOptions"):
-        lakedex.open(table.path, options={"time_zone": "UTC"})
+        lakedex.open(table.path, options="UTC")
+    assert lakedex.open(table.path, options={"time_zone": "UTC", "weighs_cost": False}).files()
+    with pytest.raises(InvalidInput, match="'without_index'; did you mean 'without_indexes'"):
+        lakedex.open(table.path, options={"without_index": ["all"]})

@@ -45,7 +45,7 @@ public class LakeSource
       Dataset rows) {
     Object[] message = new Object[] {session(context), mode.name(), java(parameters), rows};
     Python.call("save", Arrays.asList(message));
-    return face(context, parameters, null);
+    return face(context, path(parameters), null);
   }
 
   public scala.Tuple2 sourceSchema(
@@ -83,9 +83,16 @@ public class LakeSource
   /** The columns of a stream: those of the table, whatever kind of query the options name. */
   private static StructType streamed(
       SQLContext context, scala.collection.immutable.Map parameters) {
+    Object[] message = new Object[] {session(context), java(parameters)};
+    Python.call("stream_options", Arrays.asList(message));
+    return face(context, path(parameters), null).schema();
+  }
+
+  /** The table alone, for what was checked already. */
+  private static java.util.Map path(scala.collection.immutable.Map parameters) {
     java.util.Map options = new java.util.HashMap();
     options.put("path", java(parameters).get("path"));
-    return face(context, options, null).schema();
+    return options;
   }
 
   private static LakeFace face(

@@ -37,7 +37,7 @@ public final class StatementParser implements InvocationHandler {
     "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
     "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
     "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
-    "DropIndex", "Call", "ExplainCommand", "DescribeRelation", "DescribeTablePartition",
+    "DropIndex", "Call", "SetCommand", "ExplainCommand", "DescribeRelation", "DescribeTablePartition",
     "ShowTablePartition", "ShowTableExtended", "AlterTableClusterBy", "AlterTableCollation"
   }));
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from lakedex.config import keys, table_checksum
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
-from lakedex.config.option_check import check_option_names, is_write_option
+from lakedex.config.option_check import check_options, is_own_name, is_write_option
 from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.partition_path import DEFAULT_PARTITION
@@ -89,12 +89,14 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
     table = context.open(named)
     given = spelled_out({} if pairs is None else mapped(pairs))
     folders = {name: given.pop(name) for name in LAYOUT_PROPERTIES if name in given}
-    check_option_names(given)
+    check_options(given, may_be_own=True)
     fixed = [name for name in given if not is_write_option(name) and name in table.properties]
     if fixed:
         raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
     check_restated(table.snapshot.config, given)
-    chosen = {name: value for name, value in given.items() if is_write_option(name)}
+    chosen = {
+        name: value for name, value in given.items() if is_write_option(name) or is_own_name(name)
+    }
     if folders:
         change_layout(table.address, table.writer().target().patience, folders)
     table.keep_options(chosen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,8 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from lakedex.config.metadata_options import without_drops
-from lakedex.config.option_check import is_write_option
-from lakedex.config.write_option_names import NULL_FOR_MISSING
+from lakedex.config.option_check import (
+    PREFIXES,
+    check_options,
+    check_spelling,
+    is_write_option,
+)
+from lakedex.config.write_option_names import COLUMN_STATS_COLUMNS, NULL_FOR_MISSING
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import complaint, tokenise
 from lakedex.filegroup import META_COLUMNS
@@ -102,11 +107,18 @@ class Context:
         """The write options that the session's settings say, as far as they suit a table.
 
         Columns that a statement does not name are null, as everywhere in SQL.
+
+        Raises:
+            InvalidInput: A setting of the session is a misspelled option.
+            UnsupportedFeature: A setting asks for something that lakedex does not have.
         """
         settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
-        given = {name: str(value) for name, value in settings.items() if is_write_option(name)}
+        told = {name: str(value) for name, value in settings.items() if name.startswith(PREFIXES)}
+        check_options(told, may_be_own=True)
+        given = {name: value for name, value in told.items() if is_write_option(name)}
         if table is not None and given:
             given = without_drops(table.snapshot.config, given)
+            _keep_own_columns(given, table.schema.names)
         return {**given, NULL_FOR_MISSING.name: "true"}
 
     def refresh(self, named: NamedTable) -> None:
@@ -118,6 +130,24 @@ class Context:
     def empty(self) -> DataFrame:
         """What a statement gives that gives no rows."""
         return self.spark.createDataFrame([], StructType())
+
+
+def _keep_own_columns(given: dict[str, str], columns: Sequence[str]) -> None:
+    """Leave out columns of other tables: a session says its list once for all of them."""
+    name = COLUMN_STATS_COLUMNS.name
+    if name in given:
+        own = [each for each in COLUMN_STATS_COLUMNS.value(given) if each in columns]
+        given.pop(name)
+        if own:
+            given[name] = ",".join(own)
+
+
+def check_setting(_context: Context, statement: Statement) -> None:
+    """Refuse SET of a misspelled option; the setting itself is Spark's to make."""
+    pair = optional(statement.plan.kv())
+    name = "" if pair is None else str(pair._1())
+    if name.startswith(PREFIXES):
+        check_spelling([name])
 
 
 def own_columns(table: SparkTable) -> StructType:

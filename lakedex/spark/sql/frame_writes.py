@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from lakedex.config.option_check import Use
 from lakedex.errors import InvalidInput
+from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.saving import check_folders, run_operation, without_meta_columns
 from lakedex.spark.sql import changing, creating, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, Statement
@@ -17,7 +19,6 @@ from lakedex.spark.sql.replacing import prepared_replace
 _OPERATION = "hoodie.datasource.write.operation"
 _CLUSTERED = "clusteringColumns"
 """Where Spark puts the columns of `DataFrameWriter.clusterBy`."""
-_OWN_PREFIXES = ("hoodie.", "lakedex.")
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 Taken = Callable[[Context, Node], Prepared | None]
 Handler = Callable[[Context, Statement], Prepared | None]
@@ -65,7 +66,7 @@ def _named(context: Context, plan: Node) -> NamedTable | None:
 
 
 def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> Wanted:
-    options = _options(mapped(plan.writeOptions()))
+    options = hudi_options(mapped(plan.writeOptions()), Use.WRITE)
     by_name = bool(plan.isByName())
     return Wanted(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
 
@@ -111,15 +112,12 @@ def _save(
     """The rows find their columns by name, and are upserted unless told, as `save` does."""
     table = context.open(named)
     check_folders(table, partition_by, given)
-    options = {**context.write_options(table), **_options(given)}
-    operation = str(given.get(_OPERATION, "upsert")).lower()
+    own = hudi_options(given, Use.WRITE)
+    operation = own.pop(_OPERATION, "upsert").lower()
+    options = {**context.write_options(table), **own}
     rows = without_meta_columns(context.plans.rows(query))
     run_operation(table, operation, rows, options)
     context.refresh(named)
-
-
-def _options(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: str(value) for name, value in given.items() if name.startswith(_OWN_PREFIXES)}
 
 
 WRITES: Mapping[str, Taken] = {

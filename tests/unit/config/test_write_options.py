@@ -7,12 +7,8 @@ import pickle
 import pytest
 
 from lakedex.config import TableConfig
-from lakedex.config.ignored_options import IGNORED
 from lakedex.config.metadata_options import without_drops
-from lakedex.config.option_check import is_known
-from lakedex.config.restated_options import RESTATED
 from lakedex.config.write_index import WriteIndex
-from lakedex.config.write_option_names import OBEYED
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.write.patience import transaction_options
@@ -96,7 +92,6 @@ def test_all_that_was_built_is_kept_and_a_writer_that_differs_is_refused():
     later = table("bloom_filters,column_stats,files,partition_stats,record_index")
     assert WriteOptions.resolve(later, kept, {}).metadata == first.metadata
     for name, value, stored in [
-        ("hoodie.metadata.index.column.stats.column.list", "a", "a,b"),
         ("hoodie.metadata.index.column.stats.file.group.count", "4", "2"),
         ("hoodie.metadata.record.index.min.filegroup.count", "4", "3"),
         ("hoodie.metadata.global.record.level.index.max.filegroup.count", "4", "10000"),
@@ -104,6 +99,17 @@ def test_all_that_was_built_is_kept_and_a_writer_that_differs_is_refused():
     ]:
         with pytest.raises(InvalidInput, match=f"{value!r} contradicts .* keeps {stored!r}"):
             WriteOptions.resolve(later, kept, {name: value})
+
+
+def test_the_newest_list_of_columns_with_statistics_counts():
+    name = "hoodie.metadata.index.column.stats.column.list"
+    kept = WriteOptions.resolve(table(), {}, {}).kept()
+    later = table("column_stats,files,partition_stats")
+    for listed in ("a", "b,c"):
+        chosen = WriteOptions.resolve(later, kept, {name: listed})
+        assert chosen.metadata.stat_columns == tuple(listed.split(","))
+        kept = chosen.kept()
+        assert WriteOptions.resolve(later, kept, {}).metadata == chosen.metadata
 
 
 def test_a_writer_that_names_no_index_drops_none():
@@ -194,7 +200,7 @@ def test_the_kind_of_an_existing_record_index_counts():
             {"hoodie.metadata.index.colum.stats.enable": "x"},
             "did you mean 'hoodie.metadata.index.column",
         ),
-        ({"index.type": "BLOOM"}, "options start with 'hoodie.'"),
+        ({"index.type": "BLOOM"}, "did you mean 'hoodie.index.type'"),
         ({TYPE: "FAST"}, "'FAST'"),
         ({"hoodie.parquet.max.file.size": "1.5"}, "max.file.size='1.5' must be a whole number"),
         ({"hoodie.parquet.max.file.size": "-1"}, "'-1'"),
@@ -297,28 +303,6 @@ def _runs(chosen: WriteOptions) -> set[bool]:
     beside = chosen.scheduling
     upkeep = {chosen.cleaning.automatic, chosen.archiving.automatic}
     return {beside.compact_inline, beside.cluster_inline, *upkeep}
-
-
-def test_no_option_is_both_obeyed_and_ignored():
-    obeyed = {name for option in OBEYED for name in option.names}
-    assert not obeyed & IGNORED
-    assert not obeyed & RESTATED
-    assert not RESTATED & IGNORED
-    assert len(IGNORED) > 150
-    assert all(is_known(name) and name.startswith("hoodie.") for name in IGNORED)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "hoodie.datasource.read.incr.skip_compact",
-        "hoodie.datasource.view.type",
-        "hoodie.consistency.check.max_checks",
-        "hoodie.time.generator.reuse.enable",
-    ],
-)
-def test_options_of_readers_and_of_the_jvm_are_let_be(name):
-    assert is_known(name)
 
 
 def test_a_writer_looks_at_a_lock_as_often_as_it_is_told():

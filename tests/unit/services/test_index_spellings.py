@@ -9,6 +9,7 @@ import lakedex
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
+from lakedex.txn.transaction import TransactionOptions
 from tests.support.write_lab import Lab, source
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ver", pa.int64())])
@@ -40,6 +41,28 @@ def test_the_words_of_the_proposal_are_those_of_hudi_today(people):
     both = {"func": "upper", "expr": "lower"}
     with pytest.raises(InvalidInput, match="'lower' by expr, and 'upper' by func"):
         create_index(people.writer, "two", "id", using="column_stats", options=both)
+
+
+@pytest.mark.parametrize(
+    ("name", "using", "column", "made"),
+    [
+        ("record_level", "", "id", "record_index"),
+        ("keys", "RECORD_LEVEL", "id", "record_index"),
+        ("bloom", "BLOOM_FILTER", "id", "bloom_filters"),
+        ("Bloom_Filter", "", "id", "bloom_filters"),
+        ("up", "BLOOM_FILTER", "upper(id)", "expr_index_up"),
+        ("stats", "Col_Stats", "lower(p)", "expr_index_stats"),
+    ],
+)
+def test_kinds_of_the_proposals_are_those_of_hudi_today(people, name, using, column, made):
+    create_index(people.writer, name, column, using=using)
+    table = lakedex.open(people.path)
+    assert made in {each.name for each in table.indexes()}
+    assert table.verify().ok
+    people.holds(ROWS, "id = 'bob'", "upper(id) = 'BOB'", "p = 'a'")
+    other = {"record_index": "RECORD_LEVEL", "bloom_filters": "bloom_filter"}.get(made, made)
+    drop_index(people.writer.address, other, TransactionOptions())
+    assert made not in {each.name for each in lakedex.open(people.path).indexes()}
 
 
 def test_filters_are_as_large_as_their_options_say(people):

@@ -149,7 +149,6 @@ def test_a_column_that_is_covered(tmp_path):
         ("tags", {}, InvalidInput, "'tags' of type list"),
         ("_hoodie_record_key", {}, InvalidInput, "meta column"),
         ("x", {"wait": False}, UnsupportedFeature, "in the background"),
-        ("x", {"options": {LIST: "x"}}, InvalidInput, "contradicts"),
     ],
 )
 def test_what_is_wrong_leaves_the_table_as_it_was(tmp_path, columns, how, error, message):
@@ -217,3 +216,37 @@ def test_filters_of_keys_are_on_the_key(tmp_path):
     table = Narrow(tmp_path)
     with pytest.raises(InvalidInput, match=r"index bloom_filters of table t is on its key \(id\)"):
         create_index(table.writer, "bloom_filters", "name")
+
+
+# traps: B74
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_write_may_name_other_columns_and_none_is_lost(tmp_path, kind):
+    table = Narrow(tmp_path, kind)
+    table.writer.with_options({LIST: "x"}).upsert(source([row(1, 2)], SCHEMA))
+    assert table.covered() >= {"ver", "x"}
+    assert lakedex.open(table.path).verify().ok
+    # Files that were there before have ranges of the new column, too: nothing is dropped wrongly.
+    assert table.files("x = 200") == 1
+    assert table.files("ver >= 0 AND x = 100") == 1
+    # Later writes go by the list, and keep what the index has besides.
+    table.writer.upsert(source([row(100, 3, p="a")], SCHEMA))
+    table.load(row(500, p="b"))
+    assert table.files("x = 500") == 1
+    assert table.files("ver = 3") == 1
+    assert lakedex.open(table.path).verify().ok
+    before = table.covered()
+    with pytest.raises(InvalidInput, match=f"{LIST} names 'nam', .* did you mean 'name'"):
+        table.writer.with_options({LIST: "nam"}).upsert(source([row(1, 4)], SCHEMA))
+    assert table.covered() == before
+
+
+def test_the_first_write_may_name_the_columns_of_a_new_table(tmp_path):
+    path = str(tmp_path / "fresh")
+    address = StorageAddress.of(path)
+    create_table(address.open(), TableSpec("t", SCHEMA, "id", "ver", "p", "cow", {}))
+    writer = TableWriter(address, LocalEngine(2), {LIST: "name"})
+    writer.insert(source([row(1), row(2)], SCHEMA))
+    (known,) = (each for each in lakedex.open(path).indexes() if each.name == "column_stats")
+    assert {name for name in known.columns if not name.startswith("_hoodie")} == {"name"}
+    assert lakedex.open(path).verify().ok
+    assert lakedex.open(path).to_arrow("name = 'n2'")["id"].to_pylist() == ["k2"]

@@ -216,7 +216,7 @@ def test_hidden_folder_of_the_table_is_no_partition(path, history):
         ({"hoodie.datasource.write.recordkey.field": "name"}, ("recordkey", "name")),
         ({"hoodie.table.name": "other"}, ("other", "judged")),
         ({"hoodie.datasource.write.operation": "delete"}, ("operation='delete'", "upsert")),
-        ({"hoodie.parquet.max.file.size": 5}, ("hoodie.parquet.max.file.size='5'",)),
+        ({"hoodie.parquet.max.file.size": 0}, ("hoodie.parquet.max.file.size='0'",)),
         ({"hoodie.index.type": None}, ("hoodie.index.type", "NoneType")),
     ],
 )

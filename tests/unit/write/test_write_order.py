@@ -206,3 +206,19 @@ def renamed(rows: pa.Table) -> pa.Table:
     return rows.set_column(
         0, SCHEMA.field("id"), pa.array([f"n{k}" for k in rows["id"].to_pylist()])
     )
+
+
+@pytest.mark.parametrize("verb", ["insert", "upsert", "bulk_insert"])
+def test_files_of_one_byte_hold_a_row_each(tmp_path, verb):
+    tiny = {"hoodie.parquet.max.file.size": "1", "hoodie.parquet.small.file.limit": "0"}
+    table = Lab(tmp_path, **tiny)
+    first = [{"id": f"k{n}", "p": "a", "ver": 1, "x": 0.5} for n in range(6)]
+    getattr(table.writer, verb)(source(first))
+    assert len(lakedex.open(table.path).files()) == 6
+    table.holds(first, "id = 'k3'")
+    if verb != "insert":
+        return
+    more = [each | {"id": f"m{n:04}"} for n, each in enumerate(first * 100)]
+    getattr(table.writer, verb)(source(more))
+    assert 200 < len(lakedex.open(table.path).files()) <= 310
+    table.holds([*first, *more], "id = 'm0007'")

@@ -13,7 +13,10 @@ from lakedex.timeline.instant_time import to_epoch_ms
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _BY_TIME, _BY_CREATION = "KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"
-_POLICY = "hoodie.partition.ttl.strategy.type"
+_POLICIES = (
+    "hoodie.partition.ttl.management.strategy.type",
+    "hoodie.partition.ttl.strategy.type",
+)
 _DAYS = "hoodie.partition.ttl.strategy.days.retain"
 _MOST = "hoodie.partition.ttl.strategy.max.delete.partitions"
 _TTL_OPTIONS = "hoodie.partition.ttl."
@@ -46,7 +49,8 @@ def _run_ttl(context: Context, values: Values) -> Rows:
     """Drop the partitions whose newest rows are older than some days."""
     table = table_of(context, values)
     options = options_of(context, values)
-    policy = str(values["ttl_policy"] or options.get(_POLICY, _BY_TIME)).upper()
+    told = next((options[name] for name in _POLICIES if options.get(name)), _BY_TIME)
+    policy = str(values["ttl_policy"] or told).upper()
     if policy not in (_BY_TIME, _BY_CREATION):
         raise InvalidInput(f"ttl_policy is {_BY_TIME} or {_BY_CREATION}, not {policy!r}")
     days = values["retain_days"] if values["retain_days"] is not None else options.get(_DAYS)

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from lakedex.config.option_check import check_options, did_you_mean
 from lakedex.errors import InvalidInput
 from lakedex.expr.sql_lexer import complaint
 from lakedex.spark.sql.context import Context
@@ -77,7 +78,8 @@ def bind(text: str, extra: Extra, procedure: Procedure) -> dict[str, Any]:
     given = {name.lower(): each for name, each in zip(known, extra.arguments, strict=False)}
     for name in extra.named:
         if name not in by_case or name in given:
-            wrong = "is given twice" if name in given else f"is unknown, only {', '.join(known)}"
+            hint = did_you_mean(name, known) or f", only {', '.join(known)}"
+            wrong = "is given twice" if name in given else f"is unknown{hint}"
             raise complaint(text, extra.named_places[name], f"{extra.name}: {name!r} {wrong},")
     places = dict(zip(given, extra.places, strict=False)) | extra.named_places
     for name, value in {**given, **extra.named}.items():
@@ -135,6 +137,7 @@ def options_of(context: Context, values: Values) -> dict[str, str]:
         if not mark:
             raise InvalidInput(f"options are name=value with commas between, not {entry!r}")
         found[name.strip()] = value.strip()
+    check_options(found)
     return found
 
 

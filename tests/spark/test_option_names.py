@@ -1,0 +1,201 @@
+"""Option names wherever they come in through Spark: misspelled, not served, a user's own."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import lakedex
+from lakedex.config import option_check
+from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+
+OPTIONS = {
+    "hoodie.table.name": "named",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ver",
+}
+SYNC = "hoodie.datasource.hive_sync.enable"
+LIST = "hoodie.metadata.index.column.stats.column.list"
+
+
+def rows(spark: Any, count: int, version: int = 1) -> Any:
+    return spark.range(count).selectExpr("concat('k', id) AS id", f"{version}L AS ver")
+
+
+def save(spark: Any, path: str, **more: str) -> None:
+    spelled = {name.replace("__", "."): value for name, value in more.items()}
+    writer = rows(spark, 3).write.format("hudi").options(**OPTIONS, **spelled)
+    writer.mode("append").save(path)
+
+
+@pytest.fixture
+def path(lake, tmp_path) -> str:
+    place = str(tmp_path / "named")
+    save(lake.spark, place)
+    return place
+
+
+@pytest.fixture
+def warnings(monkeypatch, caplog) -> Any:
+    """What is logged in a process that has warned of nothing yet."""
+    monkeypatch.setattr(option_check, "_warned", set())
+    caplog.set_level(logging.WARNING, logger="lakedex")
+    return caplog
+
+
+# traps: B82 B83
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("as.of.instnt", "2026", "'as.of.instnt'; did you mean 'as.of.instant'"),
+        ("as_of", "2026", "no option is called 'as_of'"),
+        ("hoodie.datasource.query.tpye", "snapshot", "did you mean 'hoodie.datasource.query.type'"),
+        ("hoodie.my.company.thing", "1", "no option is called 'hoodie.my.company.thing'"),
+        ("hoodie.datasource.read.incr.path.glob", "a/*", "incr.path.glob=a/. .filter the rows"),
+        ("timestampAsOf", "2026-01-01", "use as.of.instant instead"),
+        ("modifiedAfter", "2026-01-01", "filter the rows"),
+    ],
+)
+def test_a_reader_refuses_what_it_does_not_know(lake, path, name, value, words):
+    spark = lake.spark
+    with pytest.raises(Exception, match=words):
+        spark.read.format("hudi").option(name, value).load(path)
+    with pytest.raises(Exception, match=words):
+        spark.readStream.format("hudi").option(name, value).load(path)
+    assert spark.read.format("hudi").load(path).count() == 3
+
+
+def test_a_reader_warns_once_of_what_changes_no_row(lake, path, warnings):
+    reader = lake.spark.read.format("hudi").option("mergeSchema", "true").option("basePath", path)
+    reader = reader.option("hoodie.file.index.enable", "true").option(SYNC, "true")
+    for _ in range(2):
+        assert reader.load(path).count() == 3
+    said = sorted(record.getMessage() for record in warnings.records)
+    assert len(said) == 4, said
+    assert all("has no effect on a read" in each for each in said)
+    warnings.clear()
+    whole = lake.spark.read.format("hudi").option("HOODIE.enable.data.skipping", "false")
+    assert whole.load(path).count() == 3
+    assert not warnings.records
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("typ", "mor", "'typ'; did you mean 'type'"),
+        ("hoodie.datasource.write.opration", "insert", "did you mean .*write.operation'"),
+        (SYNC, "true", f"{SYNC}=true .no other catalog is synced"),
+        ("hoodie.bucket.index.num.buckets", "4", "num.buckets=4 .bucket indexes"),
+        ("hoodie.index.type", "BUCKET", "hoodie.index.type=BUCKET"),
+        ("partitionOverwriteMode", "dynamic", "operation insert_overwrite instead"),
+        ("my.own", "1", "no option is called 'my.own'"),
+    ],
+)
+def test_a_writer_refuses_what_it_does_not_do(lake, tmp_path, path, name, value, words):
+    before = len(lakedex.open(path).timeline)
+    for place in (path, str(tmp_path / "new")):
+        with pytest.raises(Exception, match=words):
+            save(lake.spark, place, **{name: value})
+    assert len(lakedex.open(path).timeline) == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_writer_warns_once_and_takes_short_names(lake, tmp_path, warnings):
+    path = str(tmp_path / "short")
+    for _ in range(2):
+        writer = rows(lake.spark, 3).write.format("hudi").option("primaryKey", "id")
+        writer = writer.option("TYPE", "mor").option(SYNC, "false")
+        writer.option("hoodie.upsert.shuffle.parallelism", "2").mode("append").save(path)
+    said = [each.getMessage() for each in warnings.records]
+    assert len(said) == 1, said
+    assert said[0].startswith("option hoodie.upsert.shuffle.parallelism has no effect on a write")
+    assert lakedex.open(path).snapshot.config.table_type.value == "MERGE_ON_READ"
+
+
+def test_properties_of_a_table(lake, tmp_path, sql):
+    made = "CREATE TABLE props (id STRING, ver BIGINT) USING hudi {} LOCATION '{}'"
+    place = str(tmp_path / "props")
+    for clause in ("TBLPROPERTIES (primaryKey='id', typ='mor')", "OPTIONS (primary_key='id')"):
+        with pytest.raises(Exception, match=r"did you mean '(type|primaryKey)'"):
+            sql(made.format(clause, place))
+    with pytest.raises(Exception, match=r"hive_sync\.enable=true"):
+        sql(made.format(f"TBLPROPERTIES (primaryKey='id', '{SYNC}'='true')", place))
+    assert not (tmp_path / "props").exists()
+    own = "'hoodie.my.company.thing'='x', steward='me', 'team.name'='lake'"
+    sql(made.format(f"TBLPROPERTIES (primaryKey='id', {own})", place))
+    sql("INSERT INTO props VALUES ('a', 1)")
+    with pytest.raises(Exception, match=r"did you mean 'hoodie.clean.policy'"):
+        sql("ALTER TABLE props SET TBLPROPERTIES ('hoodie.clean.polcy'='KEEP_LATEST_BY_HOURS')")
+    with pytest.raises(Exception, match="bucket indexes are not written"):
+        sql("ALTER TABLE props SET TBLPROPERTIES ('hoodie.bucket.index.hash.field'='id')")
+    sql("ALTER TABLE props SET TBLPROPERTIES ('hoodie.my.other.thing'='y', 'cost.center'='7')")
+    shown = {row["key"]: row["value"] for row in sql("SHOW TBLPROPERTIES props").collect()}
+    wanted = {"hoodie.my.company.thing": "x", "hoodie.my.other.thing": "y", "cost.center": "7"}
+    assert wanted.items() <= shown.items()
+    assert lake.table("props").properties["hoodie.my.company.thing"] == "x"
+    sql("INSERT INTO props VALUES ('b', 2)")
+    assert sql("SELECT * FROM props").count() == 2
+    sql("DROP TABLE props")
+
+
+def test_settings_of_the_session(lake, tmp_path, setting):
+    sql, place = lake.sql, str(tmp_path / "set")
+    sql(
+        f"CREATE TABLE named_set (id STRING, name STRING) USING hudi "
+        f"TBLPROPERTIES (primaryKey='id') LOCATION '{place}'"
+    )
+    with pytest.raises(InvalidInput, match=r"did you mean 'hoodie.metadata.enable'"):
+        sql("SET hoodie.metadta.enable=false")
+    setting("hoodie.my.company.thing", "x")
+    setting("hoodie.metdata.enable", "false")
+    with pytest.raises(InvalidInput, match=r"did you mean 'hoodie.metadata.enable'"):
+        sql("INSERT INTO named_set VALUES ('a', 'x')")
+    lake.spark.conf.unset("hoodie.metdata.enable")
+    setting(SYNC, "true")
+    with pytest.raises(UnsupportedFeature, match=r"hive_sync\.enable=true"):
+        sql("INSERT INTO named_set VALUES ('a', 'x')")
+    setting(SYNC, "false")
+    # A list of columns that is said after CREATE; one of another table is left out.
+    setting(LIST, "name,elsewhere")
+    sql("INSERT INTO named_set VALUES ('a', 'x'), ('b', 'y')")
+    (stats,) = [each for each in lakedex.open(place).indexes() if each.name == "column_stats"]
+    assert {each for each in stats.columns if not each.startswith("_hoodie")} == {"name"}
+    setting(LIST, "id")
+    sql("INSERT INTO named_set VALUES ('c', 'x')")
+    assert lakedex.open(place).verify().ok
+    assert sql("SELECT id FROM named_set WHERE id >= 'a' AND name = 'x'").count() == 2
+    sql("DROP TABLE named_set")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        ("show_commits(tabel => '{}')", InvalidDefinition, "'tabel' is unknown; did you mean"),
+        (
+            "run_clustering(path => '{}', options => 'hoodie.clustering.plan.strategy.max=1')",
+            InvalidInput,
+            "no option is called 'hoodie.clustering.plan.strategy.max'",
+        ),
+        (
+            "run_ttl(path => '{}', options => 'hoodie.partition.ttl.strategy.days.retai=1')",
+            InvalidInput,
+            "did you mean 'hoodie.partition.ttl.strategy.days.retain'",
+        ),
+    ],
+)
+def test_arguments_of_a_call(lake, path, call, error, words):
+    with pytest.raises(error, match=words):
+        lake.sql(f"CALL {call.format(path)}")
+
+
+def test_stream_writers_take_the_names_of_spark(lake, path, tmp_path):
+    spark = lake.spark
+    copy = str(tmp_path / "copy")
+    source = spark.readStream.format("hudi").option("maxCommitsPerTrigger", "1").load(path)
+    writer = source.writeStream.format("hudi").options(**OPTIONS).outputMode("append")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start(copy)
+    assert query.awaitTermination(120)
+    assert spark.read.format("hudi").load(copy).count() == 3
