@@ -92,8 +92,8 @@ def refuse_bucket_options(options: Mapping[str, str]) -> None:
     Raises:
         UnsupportedFeature: naming the first of them.
     """
-    for name in bucket_options(options):
-        raise UnsupportedFeature(f"a bucket index ({name})")
+    for name, value in bucket_options(options).items():
+        raise UnsupportedFeature(f"a bucket index ({name}={value})")
 
 
 def _asks_for_buckets(name: str, value: str) -> bool:

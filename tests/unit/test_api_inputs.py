@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -92,7 +90,7 @@ def test_columns_that_are_no_names_are_refused(table, columns):
         table.to_arrow(columns=columns)
 
 
-@pytest.mark.parametrize("time", [5, datetime(2024, 1, 1), "", "soon"])
+@pytest.mark.parametrize("time", [5, "", "soon"])
 def test_a_time_that_is_none_is_refused(table, time):
     with pytest.raises(InvalidInput, match="is not a time"):
         table.to_arrow(as_of=time)
