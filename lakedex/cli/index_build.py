@@ -1,4 +1,4 @@
-"""`lakedex index build`: builds an index while writers go on, or goes on with one."""
+"""`lakedex index`: builds an index while writers go on, goes on with one, or refreshes one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lakedex.cli.arguments import (
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
 from lakedex.services.bitmap_creating import BitmapBuild
-from lakedex.services.index_creating import create_index, resume_index
+from lakedex.services.index_creating import create_index, refresh_index, resume_index
 from lakedex.services.index_names import ONCE, find_build, find_index, find_plan
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.storage.address import StorageAddress
@@ -67,6 +67,26 @@ def build(
         print_json({"instant": instant, "indexes": list(begun.indexes)})
     else:
         screen.say(f"built {', '.join(begun.indexes)}", screen.GOOD)
+
+
+@index.command()
+def refresh(
+    path: TablePath,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The index.", show_default=False)],
+    *,
+    rebuild: Annotated[
+        bool, typer.Option(help="Read all data again, and remove outdated entries.")
+    ] = False,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bring an index up to date that writers do not maintain, or that another engine forgot."""
+    address = StorageAddress.of(path, parse_storage_options(storage_option))
+    refresh_index(TableWriter(address), name, rebuild=rebuild)
+    if as_json:
+        print_json({"refreshed": name})
+    else:
+        screen.say(f"refreshed {name}", screen.GOOD)
 
 
 def _follow(begun: BackgroundBuild) -> None:

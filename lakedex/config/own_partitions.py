@@ -14,6 +14,8 @@ COMPOSITE_PREFIX: Final = "secondary_index_composite-"
 has such a mark, so that none is taken for one of these."""
 OWN_EXPRESSION_PREFIX: Final = "expr_index_own-"
 """The same of an index on an expression that Hudi has no name for."""
+ASYNC_SECONDARY_PREFIX: Final = "secondary_index_async-"
+"""The same of a secondary index that writers do not maintain: Hudi would take it for complete."""
 
 
 def is_own_partition(name: str) -> bool:
@@ -23,7 +25,7 @@ def is_own_partition(name: str) -> bool:
         >>> is_own_partition("secondary_index_composite-i"), is_own_partition("secondary_index_i")
         (True, False)
     """
-    return name.startswith((COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX))
+    return name.startswith((COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX, ASYNC_SECONDARY_PREFIX))
 
 
 def split_partitions(names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -188,6 +188,12 @@ EXPRESSION_OPTIONS: Final = TextOption("hoodie.metadata.index.expression.options
 EXPRESSION_TYPE: Final = TextOption("hoodie.expression.index.type", "")
 SECONDARY_COLUMN: Final = TextOption("hoodie.metadata.index.secondary.column", "")
 INDEX_NAME: Final = TextOption("hoodie.index.name", "")
+INDEX_MAINTENANCE: Final = ChoiceOption(
+    "lakedex.index.maintenance", "sync", choices=("sync", "async")
+)
+REFRESH_INDEXES_AFTER: Final = NumberOption(
+    "lakedex.index.refresh.inline.max.commits", "0", least=0, most=1_000_000
+)
 METADATA_COMPACT_AFTER: Final = NumberOption(
     "hoodie.metadata.compact.max.delta.commits", "10", most=1_000_000
 )

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakedex.expr.tree import Expr
-from lakedex.filegroup import FileSliceId, ReadContext, Slices
+from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Slices
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable
@@ -130,6 +130,26 @@ class Answer:
     def keep(self) -> Mask:
         """The slices that must be read."""
         return self.candidates | ~self.covered
+
+
+def covered_up_to(slices: Slices, covered: Mask) -> str:
+    """What a reason says of an index that no writer maintains; nothing where it covers all.
+
+    The slices are those of the table, `covered` says which of them were read into the index.
+    """
+    newer = int(np.count_nonzero(~covered))
+    if not newer:
+        return ""
+    instants = [newest_instant(slices[at]) for at in np.flatnonzero(covered).tolist()]
+    if not instants:
+        return f"; covers none of the {newer} file slices, which are all read: REFRESH INDEX"
+    return f"; covers the table up to instant {max(instants)}, {newer} newer file slices are read"
+
+
+def newest_instant(file_slice: FileSlice) -> str:
+    """The instant of the newest file of a slice."""
+    files = [each for each in (file_slice.base, *file_slice.logs) if each is not None]
+    return max((each.instant_time for each in files), default=file_slice.base_instant)
 
 
 class IndexKind(Protocol):

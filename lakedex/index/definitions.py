@@ -15,6 +15,9 @@ from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFI
 from lakedex.errors import CorruptFile
 
 _FIRST_VERSION_PLACED_BY_VALUE = 2
+MAINTENANCE = "maintenance"
+"""The option that says who keeps an index up to date: `sync` (every write), or `async`."""
+ASYNC = "async"
 COVERING = "lakedex.covering"
 """The option by which the entries of a secondary index name their file groups."""
 OWN_EXPRESSION = "lakedex.expression"
@@ -55,7 +58,14 @@ class IndexDefinition:
     def names_columns(self) -> bool:
         """Whether it names the columns of a secondary index: one, or several that may be known."""
         columns = len(self.source_fields)
+        if self.is_async:
+            return columns > 0
         return columns > 1 if self.is_composite else columns == 1
+
+    @property
+    def is_async(self) -> bool:
+        """Whether writers leave the index alone: it covers the file slices of its last refresh."""
+        return self.options.get(MAINTENANCE) == ASYNC
 
     @property
     def is_own(self) -> bool:

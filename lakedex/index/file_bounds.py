@@ -7,6 +7,7 @@ and file, base and log files alike. A slice's bounds are those of all its files 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,8 @@ from lakedex.expr.bounds import ColumnBounds, merge_by_group
 from lakedex.filegroup import FileSlice, Slices
 from lakedex.index.answer import IndexedTable, Question
 from lakedex.index.cost import scan_seconds
-from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.hashing import file_name_ids, name_id
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
 from lakedex.index.stat_values import stat_values
@@ -28,6 +30,7 @@ _Ints = npt.NDArray[np.int64]
 Notes = frozenset[str | None] | None
 _FEW_PARTITIONS = 64
 """Up to so many partitions are asked for one by one; more are read with the whole column."""
+_FILTERS = "bloom_filters"
 _KEPT = "column_bounds"
 _MOST_KEPT = 1_000_000
 """So many pairs of bounds of a snapshot are kept, of some tens of bytes each."""
@@ -89,6 +92,25 @@ def slice_bounds(
     records = table.metadata.scan_prefixes(partition, prefixes)
     columns = (column, *others)
     return _merged_bounds(table, records, columns, column_type, notes, question.slices)
+
+
+def slices_with_entries(
+    metadata: MetadataTable, definition: IndexDefinition, slices: Sequence[FileSlice]
+) -> npt.NDArray[np.bool_]:
+    """The slices of which an expression index has the entries of all files.
+
+    Filters are of base files only: a slice without a base file needs none.
+    """
+    entries = metadata.scan(definition.name)["key"].combine_chunks().cast(pa.string())
+    files = slice_files(tuple(slices))
+    start = "" if definition.index_type == _FILTERS else name_id(definition.source_fields[0])
+    wanted = pc.binary_join_element_wise(start, files.key_tails, "")
+    lacking = pc.invert(pc.is_in(wanted, value_set=entries)).to_numpy(zero_copy_only=False)
+    if definition.index_type == _FILTERS:
+        is_base = [file is each.base for each in slices for file in (each.base, *each.logs) if file]
+        lacking &= np.array(is_base, dtype=np.bool_)
+    counts = np.bincount(files.slice_of[lacking], minlength=len(slices))
+    return np.asarray(counts == 0, dtype=np.bool_)
 
 
 def _kept_bounds(

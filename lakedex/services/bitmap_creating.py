@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from lakedex.config import keys
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
@@ -20,7 +21,7 @@ from lakedex.index.bitmap.definitions import (
     new_definition,
 )
 from lakedex.index.bitmap.merging import forget_files
-from lakedex.index.definitions import IndexDefinition
+from lakedex.index.definitions import ASYNC, MAINTENANCE, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.storage.address import StorageAddress
@@ -71,12 +72,23 @@ class BitmapBuild:
 
 
 def add_bitmap_index(
-    writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget, *, wait: bool
+    writer: TableWriter,
+    options: Mapping[str, str],
+    target: ExpressionTarget,
+    *,
+    wait: bool,
+    is_async: bool = False,
 ) -> WriteResult | BitmapBuild:
-    """Build a bitmap index on what was checked for an expression index of the same name."""
+    """Build a bitmap index on what was checked for an expression index of the same name.
+
+    With `is_async` writers do not maintain it.
+    """
     prefix = OWN_EXPRESSION_PREFIX if is_own_partition(target.name) else EXPRESSION
     writer = writer.with_options(options)
     definition = new_definition(target, target.name.removeprefix(prefix))
+    if is_async:
+        own = {**definition.options, MAINTENANCE: ASYNC}
+        definition = replace(definition, options=own)
     if not writer.target().options.metadata.enabled:
         raise IndexUnusable(
             f"the bitmap index {definition.name} needs a metadata table "

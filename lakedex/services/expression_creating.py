@@ -22,7 +22,7 @@ from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, Unsupporte
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.spark_text import time_zone_of
 from lakedex.expr.tree import columns_of
-from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
+from lakedex.index.definitions import ASYNC, MAINTENANCE, OWN_EXPRESSION, IndexDefinition
 from lakedex.index.expression.definition import BLOOM_FLAVOUR, expression_text
 from lakedex.index.expression.filter_options import FILTER_OPTIONS, check_filter_options
 from lakedex.index.expression.own import own_options, source_names
@@ -112,7 +112,7 @@ FUNCTIONS: Final[Mapping[str, _Signature]] = {
 _OPTIONS = frozenset(
     ["format", "days", "pos", "len", "trimString", "pattern", "idx", "replacement"]
 )
-INDEX_OPTIONS: Final = (EXPR, *sorted(_OPTIONS), *FILTER_OPTIONS)
+INDEX_OPTIONS: Final = (EXPR, MAINTENANCE, *sorted(_OPTIONS), *FILTER_OPTIONS)
 """What is said of an index itself, beside the options of the write that builds it."""
 _LETTERS = frozenset(string.ascii_letters)
 _LETTERS_OF_DAYS = frozenset("yuMLdDQqEG")
@@ -149,11 +149,7 @@ def create_expression_index(
         UnsupportedFeature: The function or the kind of index; the table is as it was.
         CommitConflict: Another writer was first; the table is as it was.
     """
-    own = {
-        key: value
-        for key, value in options.items()
-        if key == EXPR or key in _OPTIONS or key in FILTER_OPTIONS
-    }
+    own = {key: value for key, value in options.items() if key in INDEX_OPTIONS}
     rest = {key: value for key, value in options.items() if key not in own}
     asked = writer.with_options(rest)
     zone = asked.target().options.metadata.session_zone or _DEFAULT_ZONE
@@ -166,11 +162,14 @@ def create_expression_index(
     check_index_name(name)
     flavour = _flavour(name, using)
     sizes = {key: own.pop(key) for key in FILTER_OPTIONS if key in own}
+    is_async = own.pop(MAINTENANCE, "") == ASYNC
     if sizes and flavour != BLOOM_FLAVOUR:
         raise InvalidInput(f"the option {next(iter(sizes))} is for {BLOOM_FLAVOUR}, not {flavour}")
     check_filter_options(name, sizes)
     known = zone if time_zone_of(zone) is not None else _DEFAULT_ZONE
     target = _checked_target(snapshot, name, flavour, columns, own, known, check)
+    if is_async:
+        target = _async_target(snapshot, name, columns, own, known, target)
     if target.zone is not None:
         _check_zone(name, zone, target.zone, check)
     if sizes:
@@ -231,6 +230,34 @@ def _checked_target(
         # Hudi would fill filters in the zone of whoever writes, and no filter tells its zone.
         return _own_target(snapshot, name, flavour, columns, spelled, zone)
     return target
+
+
+def _async_target(
+    snapshot: Snapshot,
+    name: str,
+    columns: Sequence[str],
+    own: Mapping[str, str],
+    zone: str,
+    checked: ExpressionTarget,
+) -> ExpressionTarget:
+    """The same index, which writers do not maintain, where Hudi does not see it."""
+    target = checked
+    if not target.definition.is_own:
+        function = target.definition.function
+        if function == _IDENTITY:
+            raise InvalidInput(
+                f"the index {name} on a plain column cannot have {MAINTENANCE}={ASYNC} with ranges "
+                "or filters of files; create it USING bitmap, or as a secondary index"
+            )
+        given = _checked_arguments(name, function, own)
+        arguments: dict[str, str | int] = {
+            each: int(value) if each in WHOLE_NUMBERS else value for each, value in given.items()
+        }
+        spelled = {EXPR: spelled_out(function, columns[0], arguments)}
+        flavour = target.definition.index_type
+        target = _own_target(snapshot, name, flavour, columns, spelled, zone)
+    options = {**target.definition.options, MAINTENANCE: ASYNC}
+    return replace(target, definition=replace(target.definition, options=options))
 
 
 def _is_field(snapshot: Snapshot, column: str) -> bool:

@@ -13,11 +13,11 @@ from typing import Final
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_values import FlagOption
-from lakedex.config.own_partitions import COMPOSITE_PREFIX
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
+from lakedex.errors import FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.index.bitmap.definitions import KIND as BITMAP
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
-from lakedex.index.definitions import COVERING, IndexDefinition
+from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.secondary.spelling import is_indexable
@@ -60,8 +60,10 @@ from lakedex.services.indexing import (
 from lakedex.services.plain_columns import columns_to_add, has_other_columns
 from lakedex.table import Snapshot
 from lakedex.write import operation as kinds
+from lakedex.write.index_refresh import newer_slices
 from lakedex.write.layout.order import column_names
 from lakedex.write.result import WriteResult
+from lakedex.write.row_size import stored_rows
 from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
 
@@ -72,6 +74,18 @@ _AS_IT_IS = "identity"
 _VERSION = 2
 MOST_COLUMNS: Final = 16
 """Of one secondary index."""
+_SYNC = "sync"
+_WHY_SYNC = {
+    _RECORD_INDEX: "writers find records by it, and secondary indexes lead through it",
+    _COLUMN_STATS: "Hudi takes a file without statistics for one that it need not skip, and "
+    "partition_stats are made of them; create an expression index with this option instead",
+    _BLOOM: "upserts may find records by it; create one USING bloom_filters on an expression, or "
+    "USING bitmap, instead",
+}
+_ATTEMPTS = 3
+_MOST_ENTRIES_A_ROW = 4
+"""A secondary index that is refreshed keeps the entries of rows that changed: so many at most."""
+_FEW_ENTRIES = 10_000
 _OLDER_EXPR = "func"
 _OF_INDEX = {each.lower(): each for each in (*INDEX_OPTIONS, _OLDER_EXPR)}
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
@@ -99,8 +113,10 @@ def create_index(
         using: The kind; that of the name where it is one of these, else `secondary_index`.
         options: Hudi's write options for the build and all later writes. With
             `lakedex.covering=true` the entries of a secondary index name the file groups of their
-            rows, so that a lookup takes one step; other engines do not see that. `expr` is the
-            function of an expression index, beside its arguments.
+            rows, so that a lookup takes one step; other engines do not see that. With
+            `maintenance=async` writers leave a secondary, expression or bitmap index alone: queries
+            read the file slices that are newer than its last refresh. `expr` is the function of an
+            expression index, beside its arguments.
         if_missing: Do nothing when the index is there already.
         wait: Whether to build it now, in one commit. Otherwise, and with the option
             `hoodie.metadata.index.async`, it is built in the background while writers go on, and
@@ -119,7 +135,10 @@ def create_index(
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     name, using = name if using else index_kind(name), index_kind(using)
     given = {**function, **_with_newer_names(name, options or {})}
+    if MAINTENANCE in given:
+        given[MAINTENANCE] = checked_maintenance(name, given[MAINTENANCE])
     chosen = with_spelled_function(wanted, given)
+    is_async = using.lower() == BITMAP and chosen.pop(MAINTENANCE, "") == ASYNC
     now = wait and not _IN_BACKGROUND.value(chosen)
     create = partial(
         create_expression_index,
@@ -131,7 +150,7 @@ def create_index(
         check=check,
     )
     if using.lower() == BITMAP:
-        return create(using="", add=partial(add_bitmap_index, wait=now))
+        return create(using="", add=partial(add_bitmap_index, wait=now, is_async=is_async))
     if EXPR in chosen or _is_of_values(writer, name, using, wanted):
         return (
             create(using=using, add=add_now) if now else create(using=using, add=add_in_background)
@@ -172,7 +191,7 @@ def _create_of_columns(
     wait: bool,
 ) -> WriteResult | BackgroundBuild | None:
     chosen = dict(options)
-    own = _covering(kind, chosen)
+    own = {**_covering(kind, chosen), **_maintenance(name, kind, chosen)}
     chosen |= _flags(kind, wanted)
     snapshot = writer.snapshot()
     made: list[IndexDefinition] = []
@@ -215,11 +234,19 @@ def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
     return build_in_background(writer, take_up_build(writer, found or name))
 
 
-def refresh_index(writer: TableWriter, name: str) -> None:
-    """Build a named index anew, as after another engine forgot to keep it up to date.
+def refresh_index(writer: TableWriter, name: str, *, rebuild: bool = False) -> None:
+    """Bring a named index up to date.
 
-    Other kinds of index are never behind their table: they have only to be there. An index that
-    another engine dropped is built again as its definition says. # traps: B62.
+    An index with `maintenance=async` and a bitmap index read the file slices that they do not
+    cover. A secondary or expression index that writers maintain is built again, as after another
+    engine forgot it. Other kinds are never behind their table: they have only to be there. An index
+    that another engine dropped is built again as its definition says. # traps: B62.
+
+    Args:
+        writer: The table.
+        name: The index by the name of its metadata partition, or by that which it was given.
+        rebuild: Whether to build an index with `maintenance=async` again from all data, which
+            also removes the entries of rows that are gone.
 
     Raises:
         InvalidInput: There is no such index.
@@ -236,16 +263,40 @@ def refresh_index(writer: TableWriter, name: str) -> None:
     if there.startswith(BITMAP_INDEX):
         refresh_bitmap_index(writer, there)
         return
+    definition = snapshot.definitions.get(there)
+    if definition is not None and definition.is_async and not rebuild:
+        _catch_up(writer, snapshot, definition)
+        return
     if there.startswith(EXPRESSION):
         refresh_expression_index(writer, there)
         return
-    definition = snapshot.definitions.get(there)
     if definition is None or not there.startswith(PREFIX):
         return
     # What could not be built again must not be dropped.
     made = _same_definition(writer, snapshot, definition)
     drop_index(writer.address, there, writer.target().patience)
     writer.add_index(made)
+
+
+def _catch_up(writer: TableWriter, snapshot: Snapshot, definition: IndexDefinition) -> None:
+    """Read what an index does not cover; build it again when most of its entries are outdated."""
+    newer = newer_slices(snapshot, definition)
+    if not newer:
+        return
+    if definition.name.startswith(PREFIX) and snapshot.metadata is not None:
+        entries = snapshot.metadata.cell_count(definition.name)
+        if entries > _MOST_ENTRIES_A_ROW * max(stored_rows(snapshot), _FEW_ENTRIES):
+            refresh_index(writer, definition.name, rebuild=True)
+            return
+    for attempt in range(_ATTEMPTS):
+        try:
+            writer.refresh_async_index(definition.name)
+        except FileMissing:
+            # A clean removed a file that was about to be read; the next snapshot has others.
+            if attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
 
 
 def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition) -> None:
@@ -278,6 +329,29 @@ def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:
     if own and (kind != SECONDARY_INDEX or own[COVERING] not in ("true", "false")):
         raise InvalidInput(f"{COVERING} is true or false, and for secondary indexes only")
     return own
+
+
+def _maintenance(name: str, kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option of who maintains the index out of the chosen ones."""
+    if MAINTENANCE not in chosen:
+        return {}
+    own = chosen.pop(MAINTENANCE)
+    if own != ASYNC:
+        return {}
+    if kind != SECONDARY_INDEX:
+        raise InvalidInput(f"the index {name} cannot have {MAINTENANCE}={ASYNC}: {_WHY_SYNC[kind]}")
+    return {MAINTENANCE: own}
+
+
+def checked_maintenance(name: str, value: str) -> str:
+    """The value of the option that says who maintains an index, in small letters.
+
+    Raises:
+        InvalidInput: it is neither `sync` nor `async`.
+    """
+    if value.strip().lower() not in (ASYNC, _SYNC):
+        raise InvalidInput(f"{MAINTENANCE} of index {name} is {_SYNC} or {ASYNC}, not {value!r}")
+    return value.strip().lower()
 
 
 def _widen(writer: TableWriter, columns: list[str], *, wait: bool) -> WriteResult:
@@ -333,6 +407,13 @@ def _definition(
         raise InvalidInput(f"the index {name} has a column twice: {', '.join(found)}")
     # Hudi would take several columns for one nested field: it is not told of such an index.
     full = (COMPOSITE_PREFIX if len(found) > 1 else PREFIX) + name
+    if options.get(MAINTENANCE) == ASYNC:
+        if options.get(COVERING) == "true":
+            raise InvalidInput(
+                f"the index {name} cannot have {COVERING} and {MAINTENANCE}={ASYNC}: entries that "
+                "name file groups must follow every write; leave one of the two out"
+            )
+        full = ASYNC_SECONDARY_PREFIX + name
     return IndexDefinition(full, SECONDARY_INDEX, "identity", found, options, _VERSION)
 
 
@@ -340,7 +421,8 @@ def _same_definition(
     writer: TableWriter, snapshot: Snapshot, known: IndexDefinition
 ) -> IndexDefinition:
     """The definition of an index that is built again as it was."""
-    own = known.name.removeprefix(COMPOSITE_PREFIX).removeprefix(PREFIX)
+    own = known.name.removeprefix(COMPOSITE_PREFIX).removeprefix(ASYNC_SECONDARY_PREFIX)
+    own = own.removeprefix(PREFIX)
     if _record_index_options(writer, snapshot, own):
         raise _needs_record_index(snapshot, own)
     return _definition(snapshot, own, list(known.source_fields), known.options)

@@ -7,7 +7,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
+from lakedex.config.own_partitions import (
+    ASYNC_SECONDARY_PREFIX,
+    COMPOSITE_PREFIX,
+    OWN_EXPRESSION_PREFIX,
+)
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
@@ -20,7 +24,14 @@ from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
 SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (COMPOSITE_PREFIX, SECONDARY, OWN_EXPRESSION_PREFIX, "expr_index_", BITMAP)
+PREFIXES: Final = (
+    COMPOSITE_PREFIX,
+    ASYNC_SECONDARY_PREFIX,
+    SECONDARY,
+    OWN_EXPRESSION_PREFIX,
+    "expr_index_",
+    BITMAP,
+)
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
 """Indexes that a table has at most once, each under its own name."""

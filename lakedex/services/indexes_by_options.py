@@ -3,7 +3,8 @@
 `hoodie.metadata.index.expression.column` names the column, and the option of the same beginning
 that ends in `options` says what is computed of it (`expr='from_unixtime', format='yyyy-MM-dd'`);
 `hoodie.index.name` is what the index is called, `hoodie.expression.index.type` its kind.
-`hoodie.metadata.index.secondary.column` names the column of a secondary index.
+`hoodie.metadata.index.secondary.column` names the column of a secondary index. With
+`lakedex.index.maintenance=async` writers do not maintain the index that is made.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 
 from lakedex.config import write_option_names as names_of
 from lakedex.errors import InvalidInput
+from lakedex.index.definitions import MAINTENANCE
 from lakedex.services.expression_creating import EXPR, CheckedBySpark
 from lakedex.services.index_creating import create_index
 from lakedex.write.verbs import TableWriter
@@ -32,6 +34,7 @@ _ASKING = frozenset(
         names_of.EXPRESSION_TYPE,
         names_of.SECONDARY_COLUMN,
         names_of.INDEX_NAME,
+        names_of.INDEX_MAINTENANCE,
     )
 )
 _ESCAPED = re.compile(r"\\(['\"\\])")
@@ -56,6 +59,7 @@ def make_indexes_of_options(
     computed = names_of.EXPRESSION_COLUMN.text(options)
     looked_up = names_of.SECONDARY_COLUMN.text(options)
     name = names_of.INDEX_NAME.text(options)
+    maintained = {MAINTENANCE: names_of.INDEX_MAINTENANCE.value(options)}
     if computed and looked_up and (name or computed == looked_up):
         raise InvalidInput(
             f"{names_of.EXPRESSION_COLUMN.name} and {names_of.SECONDARY_COLUMN.name} ask for two "
@@ -72,12 +76,12 @@ def make_indexes_of_options(
             name or computed,
             computed,
             using=names_of.EXPRESSION_TYPE.text(options).lower(),
-            options=arguments,
+            options={**arguments, **maintained},
             if_missing=True,
             check=check,
         )
     if looked_up:
-        create_index(writer, name or looked_up, looked_up, if_missing=True)
+        create_index(writer, name or looked_up, looked_up, options=maintained, if_missing=True)
 
 
 def asking_for_indexes(options: Mapping[str, str]) -> dict[str, str]:

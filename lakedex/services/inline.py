@@ -6,13 +6,16 @@ The write is committed by then. What goes wrong here is told, and left to the ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from lakedex.config import TableType
 from lakedex.config.option_check import option_texts
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
+from lakedex.filegroup import FileSlice
+from lakedex.index.answer import newest_instant
+from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.services.clustering.scheduling import (
     run_clustering,
     run_pending_clusterings,
@@ -21,10 +24,13 @@ from lakedex.services.clustering.scheduling import (
 from lakedex.services.compaction import run_compaction, schedule_compaction
 from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.services.expression_creating import CheckedBySpark
+from lakedex.services.index_creating import refresh_index
 from lakedex.services.indexes_by_options import make_indexes_of_options
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
+from lakedex.write import operation as kinds
+from lakedex.write.index_refresh import newer_slices
 from lakedex.write.rows import KEY
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.taking import Target
@@ -54,7 +60,8 @@ class InlineServices:
     """Compacts and clusters around a write, as far as its options ask for it.
 
     `hoodie.compact.inline` and `hoodie.clustering.inline` run what is due,
-    `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it.
+    `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it. With
+    `lakedex.index.refresh.inline.max.commits` indexes that are so many commits behind catch up.
     """
 
     def run_due(self, writer: TableWriter, target: Target) -> None:
@@ -64,6 +71,8 @@ class InlineServices:
             _attempt("compaction", _compact, writer, target)
         if options.cluster_inline or options.schedule_clustering_inline:
             _attempt("clustering", _cluster, writer, target)
+        if options.refresh_indexes_after:
+            _attempt("refresh of indexes", _refresh_indexes, writer, target)
 
     def finish(self, writer: TableWriter, target: Target) -> bool:
         """Run what pends and is in the way of a write; False where that is left to others.
@@ -113,6 +122,39 @@ def _cluster(writer: TableWriter, target: Target) -> None:
     instant = schedule_clustering(writer, columns)
     if instant is not None and options.scheduling.cluster_inline:
         run_clustering(writer, instant)
+
+
+def _refresh_indexes(writer: TableWriter, target: Target) -> None:
+    """Refresh the indexes with `maintenance=async` that are as many commits behind as allowed."""
+    snapshot = writer.snapshot()
+    live = snapshot.config.metadata_partitions
+    defined = {name: each for name, each in snapshot.definitions.items() if name in live}
+    for name, each in (defined | bitmap_definitions(snapshot.config)).items():
+        if each.is_async:
+            behind = commits_behind(snapshot, newer_slices(snapshot, each))
+            if behind >= target.options.scheduling.refresh_indexes_after:
+                refresh_index(writer, name)
+
+
+def commits_behind(snapshot: Snapshot, newer: Collection[FileSlice]) -> int:
+    """How many commits came after the newest file that an index covers; 0 where it covers all.
+
+    Args:
+        snapshot: The table.
+        newer: The file slices that the index does not cover.
+    """
+    if not newer:
+        return 0
+    ids = {each.id for each in newer}
+    covered = max(
+        (newest_instant(each) for each in snapshot.slices if each.id not in ids), default=""
+    )
+    timeline = snapshot.timeline
+    return sum(
+        each.requested_time > covered
+        and timeline.commit_summary(each).operation_type != kinds.INDEX.name
+        for each in timeline.write_instants()
+    )
 
 
 def commits_since_clustering(timeline: Timeline) -> int:

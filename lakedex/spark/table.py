@@ -369,9 +369,15 @@ class SparkTable(TableViews):
         """
         return estimate_index(self.snapshot, column, growth=growth, engine=self._engine)
 
-    def refresh_index(self, name: str) -> None:
-        """Build a secondary index anew from the data."""
-        refresh_index(self.writer(), name)
+    def refresh_index(self, name: str, *, rebuild: bool = False) -> None:
+        """Bring an index up to date that writers do not maintain, or that another engine forgot.
+
+        Args:
+            name: The index.
+            rebuild: Whether to build one with `maintenance=async` again from all data, instead of
+                reading the file slices that it does not cover.
+        """
+        refresh_index(self.writer(), name, rebuild=rebuild)
 
     def keep_options(self, options: Mapping[str, str]) -> None:
         """Let all later writes go by some of Hudi's write options."""

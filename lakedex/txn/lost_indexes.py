@@ -1,4 +1,4 @@
-"""Expression indexes of lakedex that went with a metadata table that another engine took away.
+"""Indexes of lakedex alone that went with a metadata table which another engine took away.
 
 Other engines know nothing of these indexes: they may delete the metadata table and make it anew,
 and the properties go on naming what is no longer there. A file without an entry is read, so that
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from lakedex.config import keys
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.timeline import load_table_config, update_properties
 from lakedex.txn.rollback import LockedTable
 
@@ -18,9 +18,9 @@ _log = logging.getLogger("lakedex")
 
 
 def forget_lost_indexes(table: LockedTable) -> None:
-    """Let the properties no longer name expression indexes of lakedex whose entries are gone."""
+    """Let the properties no longer name indexes of lakedex whose entries are gone."""
     names = table.config.own_metadata_partitions
-    own = [name for name in names if name.startswith(OWN_EXPRESSION_PREFIX)]
+    own = [n for n in names if n.startswith((OWN_EXPRESSION_PREFIX, ASYNC_SECONDARY_PREFIX))]
     if not own:
         return
     there = set(table.storage.folders(keys.METADATA_TABLE_FOLDER))

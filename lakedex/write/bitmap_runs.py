@@ -28,10 +28,17 @@ _MOST_RUNS = 16
 _TASKS_A_CORE = 4
 
 
-def bitmap_targets(config: TableConfig, columns: pa.Schema) -> tuple[ExpressionTarget, ...]:
-    """The bitmap indexes that a write keeps up; of one that cannot be computed files are read."""
+def bitmap_targets(
+    config: TableConfig, columns: pa.Schema, *, with_async: bool = False
+) -> tuple[ExpressionTarget, ...]:
+    """The bitmap indexes that a write keeps up; of one that cannot be computed files are read.
+
+    Those with `maintenance=async` are not among them, unless asked for.
+    """
     found = []
     for definition in bitmap_definitions(config).values():
+        if definition.is_async and not with_async:
+            continue
         try:
             found.append(bitmap_target(definition, columns))
         except LakedexError:
@@ -50,7 +57,7 @@ def tend_bitmaps(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
     """Merge the runs of indexes that have too many; the caller holds the table's lock."""
     due = [
         each
-        for each in facts.bitmaps
+        for each in bitmap_targets(facts.config, facts.schema, with_async=True)
         if len(list_runs(scope.storage, each.definition)) > _MOST_RUNS
     ]
     if due:
@@ -93,10 +100,7 @@ def fill_bitmap(
         CorruptFile: a run of it is broken.
     """
     target = bitmap_target(definition, snapshot.schema)
-    heads = read_heads(snapshot.storage, list_runs(snapshot.storage, definition))
-    context, slices = snapshot.read_context, snapshot.slices
-    known = coverage(context, definition, target.type, slices, heads)
-    unknown = [each for each, done in zip(slices, known.covered.tolist(), strict=True) if not done]
+    unknown = unknown_slices(snapshot, definition)
     facts = TableFacts(
         address=address,
         config=snapshot.config,
@@ -111,6 +115,20 @@ def fill_bitmap(
     shares = shares_of_slices(unknown, engine.parallelism * _TASKS_A_CORE) if unknown else []
     engine.map("read the data for new indexes", _fill, [_Fill(facts, share) for share in shares])
     return len(unknown)
+
+
+def unknown_slices(snapshot: Snapshot, definition: IndexDefinition) -> list[FileSlice]:
+    """The slices of a snapshot that a bitmap index does not cover.
+
+    Raises:
+        IndexUnusable: the index cannot be computed here.
+        CorruptFile: a run of it is broken.
+    """
+    target = bitmap_target(definition, snapshot.schema)
+    heads = read_heads(snapshot.storage, list_runs(snapshot.storage, definition))
+    context, slices = snapshot.read_context, snapshot.slices
+    known = coverage(context, definition, target.type, slices, heads)
+    return [each for each, done in zip(slices, known.covered.tolist(), strict=True) if not done]
 
 
 def _fill(task: _Fill) -> None:

@@ -19,6 +19,7 @@ from lakedex.format.parquet import read_footer
 from lakedex.format.spill import SpillWriter
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.secondary.coverage import coverage_pairs
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.written import (
     BloomText,
@@ -173,6 +174,9 @@ def survey_slices(task: _Task) -> Survey:
                 if wants.secondary:
                     nothing = rows.slice(0, 0)
                     pairs.add(ChangedRows(nothing, rows, place=current.id))
+    for target in wants.secondary:
+        if target.is_async:
+            pairs.add_pairs(target, coverage_pairs(target, context, task.slices))
     return Survey(
         ranges.tables(), tuple(blooms), notes.finish(), pairs.finish(), ranges.expressions()
     )

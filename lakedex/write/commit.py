@@ -19,6 +19,7 @@ from lakedex.index.secondary.composite import composite_note
 from lakedex.index.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.written import (
     CommitChanges,
+    ExpressionNotes,
     FileStatistics,
     KeyNote,
     PairNotes,
@@ -69,6 +70,8 @@ class Outcome:
     """Those that it kept when the write began."""
     pairs: Mapping[str, PairNotes] = field(default_factory=dict)
     """What secondary indexes get, by name."""
+    refreshed: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+    """What expression indexes with `maintenance=async` get of older writes, by name."""
     added_keys: AddedKeys | None = None
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
@@ -208,14 +211,14 @@ def _check_concurrent(
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     if scope.snapshot.history != outcome.facts.history:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    for each in outcome.plan.secondary:
+    for each in (*outcome.plan.secondary, *outcome.plan.async_secondary):
         if each.name not in scope.snapshot.config.metadata_partitions:
             continue
         definition = scope.snapshot.definitions.get(each.name)
         if definition is None or definition.source_fields != each.columns:
             raise CommitConflict(f"another writer made the index {each.name} anew; write again")
     live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
-    for kept in outcome.plan.expressions:
+    for kept in (*outcome.plan.expressions, *outcome.plan.async_expressions):
         if kept.name in live and known.get(kept.name) != kept.definition:
             raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
     check = partial(
@@ -311,6 +314,8 @@ def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> Commit
         added=added,
         statistics=_statistics(outcome, widening),
         whole_columns=widening.columns,
+        # A refresh reads all files of a slice, also those that the index knows already.
+        replaces_ranges=bool(outcome.refreshed),
         overwritten_partitions=tuple(sorted(replaced)),
         young_columns=_young_columns(outcome.schema.columns, snapshot),
         retyped_columns=retyped,
@@ -319,7 +324,9 @@ def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> Commit
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
         pairs=outcome.pairs,
-        expressions=joined_expressions([answer.expressions for answer in outcome.answers]),
+        expressions=joined_expressions(
+            [*(answer.expressions for answer in outcome.answers), outcome.refreshed]
+        ),
     )
 
 

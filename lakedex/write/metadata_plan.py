@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -57,6 +58,12 @@ class MetadataPlan:
     """Those that this write makes."""
     building: tuple[IndexBuild, ...] = ()
     """The builds of others that this write keeps up to date."""
+    async_secondary: tuple[SecondaryTarget, ...] = ()
+    """Secondary indexes that a refresh maintains, and no other write."""
+    async_expressions: tuple[ExpressionTarget, ...] = ()
+    """The same of expression indexes."""
+    built_async_expressions: tuple[ExpressionTarget, ...] = ()
+    """Those of them that are in the making: their builder reads the rows."""
     new_stat_columns: tuple[str, ...] = ()
     """Those of `stat_columns` that the older files have no ranges of yet."""
 
@@ -82,6 +89,7 @@ def plan_metadata(
     *,
     rows: int,
     new_indexes: Sequence[IndexDefinition] = (),
+    refreshed: Collection[str] = (),
 ) -> MetadataPlan:
     """What the metadata table needs for a write of so many rows.
 
@@ -91,14 +99,20 @@ def plan_metadata(
         columns: The columns that the write commits.
         rows: How many rows it has.
         new_indexes: Definitions of secondary and expression indexes that the write makes.
+        refreshed: Indexes with `maintenance=async` that the write brings up to date.
     """
     present = snapshot.config.metadata_partitions
     parts = {part.name: part for build in snapshot.builds for part in build.partitions}
     there = {*present, *parts}
     # The options may have been chosen before an index came.
     wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
-    kept = sorted(name for name in there if name.startswith(PREFIX))
-    computed = sorted(name for name in there if name.startswith(EXPRESSION))
+    lagging = _async_names(snapshot, parts)
+    kept = sorted(name for name in there - lagging if name.startswith(PREFIX))
+    computed = sorted(name for name in there - lagging if name.startswith(EXPRESSION))
+    target = partial(_target, snapshot, parts)
+    expression = partial(_expression, snapshot, options, columns, parts)
+    # One that is not refreshed must not keep a writer from its work, whatever is wrong with it.
+    refreshable = sorted(lagging.intersection(refreshed))
     made = [each for each in new_indexes if each.name not in there]
     partitioned = _is_partitioned(snapshot, options, parts)
     shards = lookup_shards = 0
@@ -135,15 +149,20 @@ def plan_metadata(
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
-        secondary=tuple(_target(snapshot, name, parts.get(name)) for name in kept),
+        secondary=tuple(map(target, kept)),
+        async_secondary=tuple(target(name) for name in refreshable if name.startswith(PREFIX)),
         new_secondary=tuple(
             SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS)
             for each in made
             if each.name.startswith(PREFIX)
         ),
         new_definitions=tuple(made),
-        expressions=tuple(
-            _expression(snapshot, options, columns, name, parts.get(name)) for name in computed
+        expressions=tuple(map(expression, computed)),
+        async_expressions=tuple(
+            expression(name) for name in refreshable if name.startswith(EXPRESSION)
+        ),
+        built_async_expressions=tuple(
+            expression(name) for name in sorted(lagging & {*parts}) if name.startswith(EXPRESSION)
         ),
         new_expressions=tuple(
             # Who makes one says in which zone; what is noted is of one of that name that is gone.
@@ -172,7 +191,11 @@ def plan_of_build(plan: MetadataPlan, build: IndexBuild) -> MetadataPlan:
         missing={part.name: part.file_groups for part in build.partitions},
         new_secondary=tuple(secondary),
         new_definitions=tuple(build.definitions.values()),
-        new_expressions=tuple(each for each in plan.expressions if each.name in build.names),
+        new_expressions=tuple(
+            each
+            for each in (*plan.expressions, *plan.built_async_expressions)
+            if each.name in build.names
+        ),
     )
 
 
@@ -203,12 +226,24 @@ def _stat_columns(
     return tuple(name for name in building.source_fields if name in known)
 
 
-def _target(snapshot: Snapshot, name: str, part: BuildPartition | None) -> SecondaryTarget:
+def _async_names(snapshot: Snapshot, parts: Mapping[str, BuildPartition]) -> set[str]:
+    """The indexes, there or in the making, that writers do not maintain."""
+    known = {
+        name: each
+        for name, each in snapshot.definitions.items()
+        if name in snapshot.config.metadata_partitions
+    }
+    known |= {name: part.definition for name, part in parts.items() if part.definition is not None}
+    return {name for name, each in known.items() if each.is_async}
+
+
+def _target(snapshot: Snapshot, parts: Mapping[str, BuildPartition], name: str) -> SecondaryTarget:
     """A secondary index that is there or in the making, as writers keep it up to date.
 
     Raises:
         IndexUnusable: it cannot be kept up to date.
     """
+    part = parts.get(name)
     if part is not None and part.definition is not None:
         return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
     definition = snapshot.definitions.get(name)
@@ -235,14 +270,15 @@ def _expression(
     snapshot: Snapshot,
     options: MetadataOptions,
     columns: pa.Schema,
+    parts: Mapping[str, BuildPartition],
     name: str,
-    part: BuildPartition | None,
 ) -> ExpressionTarget:
     """An expression index that is there or in the making, as writers compute it.
 
     Raises:
         IndexUnusable: it cannot be computed here.
     """
+    part = parts.get(name)
     definition = snapshot.definitions.get(name) if part is None else part.definition
     if definition is None:
         raise IndexUnusable(

@@ -68,6 +68,8 @@ class Target:
     """The batch of a stream that the rows are."""
     new_indexes: tuple[IndexDefinition, ...] = ()
     """Secondary indexes that the write is to make."""
+    refreshed: tuple[str, ...] = ()
+    """Indexes with `maintenance=async` that the write is to bring up to date."""
     keeping: Mapping[str, str] = field(default_factory=dict)
     """What the table is to keep beside the options of the write."""
 

@@ -161,6 +161,13 @@ class TableWriter:
         target = replace(self.target(), new_indexes=(definition,), keeping=keeping or {})
         return run_write(target, kinds.INDEX, None)
 
+    def refresh_async_index(self, name: str) -> WriteResult:
+        """Read the file slices that an index with `maintenance=async` does not cover into it.
+
+        `services.index_creating.refresh_index` takes any index by any of its names.
+        """
+        return run_write(replace(self.target(), refreshed=(name,)), kinds.INDEX, None)
+
     def add_stat_columns(self, columns: Sequence[str]) -> WriteResult:
         """Let column_stats cover these columns beside those that it has, in all files.
 

@@ -30,6 +30,7 @@ from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
+from lakedex.write.index_refresh import read_newer_slices
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.result import StepClock, WriteResult
@@ -143,6 +144,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         taken.schema.columns,
         rows=taken.rows,
         new_indexes=target.new_indexes,
+        refreshed=target.refreshed,
     )
     facts = table_facts(
         target,
@@ -182,6 +184,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         notes, pairs = gather_notes(
             target.engine, facts, snapshot, done, replaced, has_record_index=plan.has_record_index
         )
+        newer = read_newer_slices(target.engine, facts, snapshot, plan)
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,
@@ -189,7 +192,8 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         plan=plan,
         answers=tuple(done),
         notes=notes,
-        pairs=pairs,
+        pairs={**pairs, **newer.pairs},
+        refreshed=newer.expressions,
         replaced=tuple(replaced),
         kept=target.kept_then,
         kept_before=target.kept,

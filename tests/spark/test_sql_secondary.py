@@ -245,3 +245,33 @@ def test_older_states_and_changes_are_read_without_the_newest_index(spark, rides
         assert [row["uuid"] for row in rows] == wanted, condition
     rows = spark.sql("SELECT uuid FROM rides_si WHERE rider > 'r8' OR rider LIKE 'r3%'").collect()
     assert [row["uuid"] for row in rows] == ["k3"]
+
+
+def test_an_index_that_writers_do_not_maintain(lake, spark, tmp_path):
+    spark.sql(
+        "CREATE TABLE trips_lag (uuid string, ts bigint, rider string, city string) "
+        f"USING hudi TBLPROPERTIES ({PROPERTIES}) PARTITIONED BY (city) LOCATION '{tmp_path}/t'"
+    )
+    spark.sql(
+        "INSERT INTO trips_lag VALUES ('a1', 1, 'ann', 'oslo'), ('b1', 1, 'bob', 'rio'), "
+        "('c1', 1, 'cem', 'lima')"
+    )
+    spark.sql("CREATE INDEX lag ON trips_lag (rider) OPTIONS (maintenance = 'async')")
+    spark.sql("UPDATE trips_lag SET rider = 'bob' WHERE uuid = 'a1'")
+
+    def found() -> list[str]:
+        rows = spark.sql("SELECT uuid FROM trips_lag WHERE rider = 'bob'").collect()
+        return sorted(row["uuid"] for row in rows)
+
+    def reason() -> str:
+        steps = lake.table("trips_lag").explain("rider = 'bob'").steps
+        return next(each.reason for each in steps if each.index == "secondary_index_async-lag")
+
+    assert found() == ["a1", "b1"]
+    assert "1 newer file slices are read" in reason()
+    spark.sql("REFRESH INDEX lag ON trips_lag")
+    assert found() == ["a1", "b1"]
+    assert "newer" not in reason()
+    assert lake.table("trips_lag").verify().ok
+    spark.sql("DROP INDEX lag ON trips_lag")
+    assert found() == ["a1", "b1"]

@@ -20,7 +20,7 @@ from lakedex.expr.bounds import ColumnBounds, exact_bounds
 from lakedex.expr.leaf_match import is_portable
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr
-from lakedex.index.answer import Answer, IndexedTable, Question
+from lakedex.index.answer import Answer, IndexedTable, Question, covered_up_to
 from lakedex.index.bitmap.definitions import KIND, bitmap_definitions, bitmap_target
 from lakedex.index.bitmap.run import NUMBERS, VALUE, flat_numbers, read_groups
 from lakedex.index.bitmap.store import Coverage, coverage, list_runs, read_heads
@@ -98,7 +98,10 @@ class BitmapIndex:
             slices = run.slice_of[flat_numbers(table[NUMBERS].filter(pa.array(mask)))]
             holding[slices[slices >= 0]] = True
         here = positions(question)
-        return Answer(holding[here], known.covered[here], f"{values} values of it may match")
+        reason = f"{values} values of it may match"
+        if found.definition.is_async:
+            reason += covered_up_to(question.table.slices, known.covered)
+        return Answer(holding[here], known.covered[here], reason)
 
 
 def _asked(name: str, question: Question) -> _Asked | str:

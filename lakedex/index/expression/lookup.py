@@ -24,7 +24,14 @@ from lakedex.expr.leaf_match import is_portable
 from lakedex.expr.may_match import may_match
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of
-from lakedex.index.answer import NOT_LIVE, Answer, IndexedTable, Mask, Question
+from lakedex.index.answer import (
+    NOT_LIVE,
+    Answer,
+    IndexedTable,
+    Mask,
+    Question,
+    covered_up_to,
+)
 from lakedex.index.bloom_filters import filter_seconds, filtered
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
@@ -110,7 +117,13 @@ def _by_bloom(name: str, expression: Expr, question: Question) -> Answer | str:
     values = _filter_values(name, expression, question)
     if isinstance(values, str):
         return values
-    return filtered(question.table, name, question.slices, pa.array(values, pa.string()))
+    answer = filtered(question.table, name, question.slices, pa.array(values, pa.string()))
+    if not question.table.definitions[name].is_async:
+        return answer
+    # Slices with log files are read whatever a filter of the base file says.
+    has_logs = np.array([bool(each.logs) for each in question.slices], dtype=np.bool_)
+    reason = answer.reason + covered_up_to(question.slices, answer.covered | has_logs)
+    return replace(answer, reason=reason)
 
 
 def _filter_values(name: str, expression: Expr, question: Question) -> list[str] | str:
@@ -167,6 +180,10 @@ def _by_range(
         kept[first] = True if isinstance(finer, str) else finer
     if isinstance(kept, str):
         return kept
+    if definition.is_async:
+        kind, first_column = bound_type(expression), definition.source_fields[0]
+        known = slice_bounds(question, name, first_column, kind).known
+        reason += covered_up_to(question.slices, known)
     return Answer(kept, np.ones(len(kept), dtype=np.bool_), reason)
 
 

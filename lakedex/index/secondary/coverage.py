@@ -1,4 +1,4 @@
-"""Which file groups changed without a secondary index being told.
+r"""Which file groups changed without a secondary index being told.
 
 Hudi 1.2.0 keeps up only one of several secondary indexes of a merge-on-read table: an update of
 the other column leaves the old entry and adds no new one. Nothing in the index shows that, but
@@ -6,22 +6,37 @@ the timelines do: a commit that changed rows and has no write to the index in it
 commit either left the column alone or forgot the index. On such tables the rows of these file
 groups are held against the index, up to some size; what differs, or is too large to compare, is
 not covered by the index. Commits of lakedex say which indexes they kept up, and need no such look.
+
+An index with `maintenance=async` is maintained by no writer. Beside the pairs of rows it holds one
+entry for each file slice that was read into it, `\c$` and a digest of the files of the slice: no
+value is escaped as `\c`. A slice is covered when it has exactly the files of such an entry. Entries
+are only added: a pair that is no longer true leads the record index to a file group too many, and
+every pair of a covered slice is there, whatever was updated, rolled back or restored since.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableType
 from lakedex.config.own_partitions import is_own_partition
-from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, read_slice
-from lakedex.index.answer import IndexedTable
+from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, read_slice
+from lakedex.index.answer import IndexedTable, Mask
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
+from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import secondary_keys
+from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.index.placement import find_records
 from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.secondary.spelling import spelled
-from lakedex.schema.field_paths import column_at, values_at
+from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.timeline import (
     CommitMetadata,
     Instant,
@@ -35,6 +50,9 @@ _PREFIX = "secondary_index_"
 _COMPARABLE_BYTES = 64 << 20
 _KEPT_UP = "lakedex.secondary.indexes"
 _COVERING = "lakedex.secondary.covering"
+COVERAGE_START: Final = "\\c$"
+"""What the entries of covered file slices start with."""
+_DIGEST_BYTES = 16
 
 
 def kept_up_note(targets: Sequence[SecondaryTarget]) -> dict[str, str]:
@@ -88,8 +106,81 @@ def covering_noted(
     return frozenset([*noted, *(name for name, stamp in stamps.items() if stamp == newest)])
 
 
+def coverage_keys(
+    columns: Sequence[str], context: ReadContext, slices: Sequence[FileSlice]
+) -> pa.Array:
+    """What the entries of file slices are called in an index on some columns.
+
+    A column of another type, or another column of the same name, makes another entry.
+    """
+    ids = {}
+    if context.history is not None:
+        ids = {field.name: field.id for field in context.history.newest.record.fields}
+    about = [
+        f"{each}:{type_at(each, context.schema)}:{ids.get(column_at(each))}" for each in columns
+    ]
+    return pa.array(
+        [COVERAGE_START + _digest([*about, each.partition, *_files(each)]) for each in slices],
+        pa.string(),
+    )
+
+
+def coverage_pairs(
+    target: SecondaryTarget, context: ReadContext, slices: Sequence[FileSlice]
+) -> pa.Table:
+    """The entries of file slices that were read into an index, in `PAIR_SCHEMA`."""
+    keys = coverage_keys(target.columns, context, slices)
+    placed = pa.repeat(pa.scalar(COVERAGE_START), len(keys)) if target.by_value else keys
+    hashes = pa.array(java_hashes(placed), pa.int32())
+    marks = pa.repeat(pa.scalar(value=False), len(keys))
+    return pa.Table.from_arrays([keys, hashes, marks], schema=PAIR_SCHEMA)
+
+
+def covered_slices(
+    metadata: MetadataTable,
+    definition: IndexDefinition,
+    context: ReadContext,
+    slices: Sequence[FileSlice],
+) -> Mask:
+    """Which file slices an index with `maintenance=async` covers."""
+    groups = len(metadata.groups(definition.name))
+    if not groups:
+        return np.zeros(len(slices), dtype=np.bool_)
+    shards = None
+    if definition.is_placed_by_value:
+        shards = shards_of(pa.array([COVERAGE_START]), groups).tolist()
+    entries = metadata.scan_prefixes(definition.name, [COVERAGE_START], shards)
+    keys = coverage_keys(definition.source_fields, context, slices)
+    known = pc.is_in(keys, value_set=entries["key"].combine_chunks().cast(pa.string()))
+    mask: Mask = known.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def without_coverage(entries: pa.Table) -> pa.Table:
+    """The entries of rows, without those of covered file slices."""
+    return entries.filter(pc.invert(pc.starts_with(entries["key"], COVERAGE_START)))
+
+
+def _files(file_slice: FileSlice) -> list[str]:
+    files = [each for each in (file_slice.base, *file_slice.logs) if each is not None]
+    return [f"{each.name}/{each.size_bytes}" for each in files]
+
+
+def _digest(parts: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+
 def groups_not_kept_up(table: IndexedTable, name: str) -> frozenset[FileSliceId]:
     """The file groups whose rows the index may be wrong about."""
+    definition = table.definitions[name]
+    if definition.is_async:
+        place = f"{name}_newer"
+        if place not in table.kept:
+            covered = covered_slices(table.metadata, definition, table.read, table.slices)
+            newer = (table.slices[at].id for at in np.flatnonzero(~covered).tolist())
+            table.kept[place] = frozenset(newer)
+        newer_groups: frozenset[FileSliceId] = table.kept[place]
+        return newer_groups
     if is_own_partition(name):
         # Other engines do not write to it at all: it is right as a whole, or not asked.
         return frozenset()

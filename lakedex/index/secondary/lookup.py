@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
-from lakedex.index.answer import NEWEST_ONLY, NOT_LIVE, Answer, IndexedTable, Question
+from lakedex.index.answer import (
+    NEWEST_ONLY,
+    NOT_LIVE,
+    Answer,
+    IndexedTable,
+    Question,
+    covered_up_to,
+)
 from lakedex.index.cost import Estimate, count_seconds, scan_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
@@ -31,7 +38,11 @@ from lakedex.index.record_index import (
 from lakedex.index.record_index.locations import distinct_locations
 from lakedex.index.secondary.asked import Asked, asked_keys
 from lakedex.index.secondary.composite import right_composites
-from lakedex.index.secondary.coverage import covering_noted, groups_not_kept_up
+from lakedex.index.secondary.coverage import (
+    covering_noted,
+    groups_not_kept_up,
+    without_coverage,
+)
 from lakedex.index.secondary.key_ranges import keys_from_start, united
 
 _PREFIX = "secondary_index_"
@@ -66,7 +77,7 @@ class SecondaryIndex:
             return asked
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
-        is_known = f"{name}_problem" in table.kept or table.metadata.has_every_row(name)
+        is_known = f"{name}_problem" in table.kept or _is_never_counted(table, name)
         checked = 0.0 if is_known else count_seconds(table.metadata, name)
         rows = _expected_rows(table, name, asked, question.worth)
         scanned = scan_seconds(table.metadata, name, rows, share=0.0)
@@ -110,9 +121,13 @@ class SecondaryIndex:
         what = "a range" if asked.starts is None else f"{len(asked.starts)} values"
         reason = f"{what} asked, {len(rows.keys)} rows in {len(found)} file groups"
         reason += "" if named is None else " that the entries name"
-        if rows.stale:
+        definition = table.definitions[name]
+        if definition.is_async:
+            stale = groups_not_kept_up(table, name)
+            reason += covered_up_to(table.slices, ~table.slices.mask_of(stale))
+        elif rows.stale:
             reason += f"; {len(rows.stale)} file groups changed without the index and are kept"
-        elif asked.starts is not None:
+        if not rows.stale and asked.starts is not None:
             question.locate(asked.columns)
         return Answer(question.mask_of(found), ~question.mask_of(rows.stale), reason)
 
@@ -193,6 +208,11 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
     return problem
 
 
+def _is_never_counted(table: IndexedTable, name: str) -> bool:
+    """Whether it need not have an entry for every row, or is known to have one."""
+    return table.definitions[name].is_async or table.metadata.has_every_row(name)
+
+
 def _is_right(table: IndexedTable, name: str) -> bool:
     """Whether it is an index that all engines know, or one that all writers so far have kept up."""
     if not table.definitions[name].is_composite:
@@ -201,7 +221,7 @@ def _is_right(table: IndexedTable, name: str) -> bool:
 
 
 def _find_problem(name: str, table: IndexedTable) -> str | None:
-    if table.metadata.has_every_row(name):
+    if _is_never_counted(table, name):
         return None
     entries, rows = live_entries(table, name), row_count(table)
     if entries == rows:
@@ -244,4 +264,5 @@ def _entries(
         count = metadata.count_between(name, ranges, shards)
     if count > most:
         return f"about {count} rows have such values, which are too many to look up"
-    return metadata.scan_ranges(name, ranges, shards, with_places=with_places)
+    found = metadata.scan_ranges(name, ranges, shards, with_places=with_places)
+    return without_coverage(found) if definition.is_async else found

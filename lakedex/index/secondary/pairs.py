@@ -42,6 +42,8 @@ class SecondaryTarget:
     """Whether a pair's file group follows from the value alone, not from the whole key."""
     covers: bool = False
     """Whether entries name the file group of their rows."""
+    is_async: bool = False
+    """Whether the index says which file slices it covers, as writers do not maintain it."""
 
     @property
     def told(self) -> str:
@@ -53,7 +55,15 @@ class SecondaryTarget:
         """The target that a definition describes."""
         columns, by_value = definition.source_fields, definition.is_placed_by_value
         buckets = min(shards, buckets)
-        return cls(definition.name, columns, shards, buckets, by_value, definition.is_covering)
+        return cls(
+            definition.name,
+            columns,
+            shards,
+            buckets,
+            by_value,
+            covers=definition.is_covering,
+            is_async=definition.is_async,
+        )
 
 
 def pair_rows(

@@ -188,7 +188,7 @@ def _is_listing_repairable(report: VerifyReport) -> bool:
 def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
     if name.startswith((PREFIX, EXPRESSION)):
-        refresh_index(writer, name)
+        refresh_index(writer, name, rebuild=True)
         return
     if name.startswith(BITMAP):
         rebuild_bitmap_index(writer, name)

@@ -88,9 +88,14 @@ class ExpressionRangeCheck(Check):
         for number in self._without_column:
             entries.without.pop(number, None)
         if self.is_own and entries.without:
-            self.note(f"{len(entries.without)} files of other engines have no entry: they are read")
+            self.note(f"{len(entries.without)} {self._without_entry} have no entry: they are read")
             entries.without.clear()
         entries.tell_rest()
+
+    @property
+    def _without_entry(self) -> str:
+        is_async = self.subject.definitions[self.name].is_async
+        return "files that are newer than it" if is_async else "files of other engines"
 
     def _source(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
         return evaluate(columns_of(self.expression)[0], rows, time_zone=self.zone)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
+from lakedex.index.answer import Mask
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import (
@@ -16,7 +18,12 @@ from lakedex.index.metadata_table.keys import (
     record_keys_of_secondary,
     secondary_keys,
 )
-from lakedex.index.secondary.coverage import covering_noted
+from lakedex.index.secondary.coverage import (
+    COVERAGE_START,
+    covered_slices,
+    covering_noted,
+    without_coverage,
+)
 from lakedex.index.secondary.spelling import is_sure, spelled
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.services.verifying.check import Check, Subject
@@ -41,9 +48,13 @@ class SecondaryIndexCheck(Check):
     """Whether entries tell where their rows are, and queries go by that."""
     group_count: int = field(kw_only=True)
     rows: RowKeys = field(kw_only=True)
+    covered: Mask | None = field(default=None, kw_only=True)
+    """The slices that an index with `maintenance=async` covers; None for other indexes."""
 
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the pairs of some rows."""
+        if self.covered is not None and not self.covered[slice_number]:
+            return
         keys = self.subject.snapshot.read_context.record_keys(rows)
         if self.spelling_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
@@ -56,6 +67,9 @@ class SecondaryIndexCheck(Check):
 
     def finish(self) -> None:
         """Compare every group of the index with the pairs that belong to it."""
+        if self.covered is not None and not self.covered.all():
+            newer = int((~self.covered).sum())
+            self.note(f"{newer} file slices are newer than it, and are read (REFRESH INDEX)")
         if self.spelling_is_sure:
             self.by_group(self._compare, self.group_count)
         else:
@@ -72,6 +86,8 @@ class SecondaryIndexCheck(Check):
             entries = metadata.scan_ranges(self.name, [(b"", None)], [number], with_places=True)
         else:
             entries = group_entries(metadata, self.name, number)
+        if self.covered is not None:
+            entries = without_coverage(entries)
         findings.checked[self.name] += len(entries)
         stored = entries["key"].combine_chunks()
         found = match(keys, stored)
@@ -114,6 +130,8 @@ class SecondaryIndexCheck(Check):
             group_entries(self.subject.metadata, self.name, number)["key"]
             for number in range(self.group_count)
         ]
+        if self.covered is not None:
+            parts = [part.filter(pc.invert(pc.starts_with(part, COVERAGE_START))) for part in parts]
         stored = pa.chunked_array([chunk for part in parts for chunk in part.chunks], pa.string())
         self.count(len(stored))
         kind = _unsure(self.subject, self.columns)
@@ -135,6 +153,8 @@ class SecondaryIndexCheck(Check):
             found.missing,
             lambda row: (keys[row].as_py(), f"a row has this {columns} and key, no entry does"),
         )
+        if self.covered is not None:
+            return  # entries of rows that changed stay until it is built again, and do no harm
         if self.subject.unreadable and len(found.stale):
             text = f"{len(found.stale)} entries may be of rows that could not be read"
             findings.note(self.name, text)
@@ -163,6 +183,10 @@ def start(name: str, subject: Subject) -> Check:
         if type_at(column, subject.snapshot.schema) is None:
             raise IndexUnusable(f"its column {column} is not in the table")
     group_count = len(subject.metadata.groups(name))
+    covered = None
+    if definition.is_async:
+        context = subject.snapshot.read_context
+        covered = covered_slices(subject.metadata, definition, context, subject.slices)
     return SecondaryIndexCheck(
         name,
         subject,
@@ -174,4 +198,5 @@ def start(name: str, subject: Subject) -> Check:
         and name in covering_noted(subject.snapshot.timeline, subject.snapshot.definitions),
         group_count=group_count,
         rows=RowKeys(group_count),
+        covered=covered,
     )

@@ -166,6 +166,6 @@ def _own(columns: Sequence[str]) -> list[str]:
 
 
 def refresh(context: Context, named: NamedTable, name: str) -> None:
-    """REFRESH INDEX: builds a secondary index anew; others are never behind their table."""
+    """REFRESH INDEX: brings an index up to date that is behind its table."""
     context.open(named).refresh_index(name)
     context.refresh(named)

@@ -76,6 +76,10 @@ class PairTaker:
         for target in self._targets:
             self._put_out(target, pair_rows(target, rows, is_delete=False, place=place))
 
+    def add_pairs(self, target: SecondaryTarget, pairs: pa.Table) -> None:
+        """Entries of one of the indexes that are of no row (`PAIR_SCHEMA`)."""
+        self._put_out(target, pairs)
+
     def finish(self) -> dict[str, tuple[KeyNote, ...]]:
         """Put out what is left, and answer where the pairs of each index are."""
         self._put_out_all()
