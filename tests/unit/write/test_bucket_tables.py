@@ -20,8 +20,10 @@ from lakedex.services.compaction import compact_table, schedule_compaction
 from lakedex.services.index_creating import create_index
 from lakedex.services.inline import writer_with_services
 from lakedex.services.partition_evolving import evolve_partitions
+from lakedex.services.repairing import repair_table
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
+from lakedex.services.upgrading.runner import upgrade_table
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketEngine, are_bucket_ids, find_bucket_index
@@ -72,6 +74,13 @@ def content(path: str) -> dict[str, bytes | None]:
 
 def instants(path: str) -> list[str]:
     return [each.requested_time for each in lakedex.open(path).timeline.write_instants()]
+
+
+def places(path: str) -> dict[tuple[str, str], str]:
+    """The UUID of the file group of every record, by partition and key."""
+    names = ["_hoodie_partition_path", "_hoodie_record_key", "_hoodie_file_name"]
+    rows = lakedex.open(path).to_arrow(columns=names).to_pylist()
+    return {(each[names[0]], each[names[1]]): each[names[2]][:36] for each in rows}
 
 
 VERBS = {
@@ -254,19 +263,12 @@ def test_a_resize_that_was_run_is_not_taken_back(name, damage):
 )
 def test_a_compaction_keeps_every_record_in_its_file_group(name, damage):
     path = str(damage(name).path)
-    names = ["_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name"]
-    places = {
-        (each[names[0]], each[names[1]]): each[names[2]][:36]
-        for each in lakedex.open(path).to_arrow(columns=names).to_pylist()
-    }
+    before = places(path)
     hashing = {k: v for k, v in content(path).items() if ".bucket_index" in k}
     assert compact_table(writer_of(path)).files
     table = lakedex.open(path)
     assert not any(each.logs for each in table.files())
-    assert {
-        (each[names[0]], each[names[1]]): each[names[2]][:36]
-        for each in table.to_arrow(columns=names).to_pylist()
-    } == places
+    assert places(path) == before
     assert {k: v for k, v in content(path).items() if ".bucket_index" in k} == hashing
     assert table.verify().ok
     with pytest.raises(UnsupportedFeature, match="bucket index"):
@@ -283,6 +285,32 @@ def test_upkeep_is_served(name, damage):
     table = lakedex.open(path)
     assert table.to_arrow().num_rows == before.num_rows
     assert table.verify().ok
+
+
+def test_indexes_are_not_repaired_by_half(damage):
+    path = str(damage("bucket_simple_mor").path)
+    for file in Path(path, ".hoodie/metadata/files").glob("*"):
+        file.write_bytes(file.read_bytes()[:40])
+    before = content(path)
+    assert lakedex.open(path).to_arrow().num_rows == 65
+    assert not lakedex.open(path).verify().ok
+    with pytest.raises(UnsupportedFeature, match="bucket index"):
+        repair_table(writer_of(path))
+    assert content(path) == before
+
+
+@pytest.mark.parametrize("name", ["bucket_simple_mor", "bucket_consistent"])
+def test_an_older_table_keeps_its_buckets_when_it_is_upgraded(name, damage):
+    path = str(damage(name).path)
+    properties = Path(path, ".hoodie/hoodie.properties")
+    older = properties.read_text().replace("hoodie.table.version=9", "hoodie.table.version=8")
+    properties.write_text(older)
+    rows, groups = lakedex.open(path).to_arrow().num_rows, places(path)
+    assert upgrade_table(StorageAddress.of(path)).to_version == 9
+    assert lakedex.open(path).to_arrow().num_rows == rows
+    assert places(path) == groups
+    with pytest.raises(UnsupportedFeature, match="bucket index"):
+        writer_of(path).upsert(rows_of(path))
 
 
 @pytest.mark.parametrize(
