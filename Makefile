@@ -12,6 +12,7 @@ WORKERS ?= 2
 # Two sessions of Hudi leave two cores idle a good part of the time.
 HUDI_WORKERS ?= 3
 CASES ?= 100000
+DAMAGES ?= 10000
 SEED ?= 1
 SCHEDULES ?= 20000
 # Of the shapes of table that Hudi judges: few, pairs (any two options meet) or all.
@@ -68,8 +69,8 @@ interop-spark:
 		-k "not history or record" --ignore=tests/spark/test_faulty_cluster.py
 
 .PHONY: fuzz
-fuzz: $(READY) ## Mutate bytes for a long time: CASES=100000 a codec, SEED=1
-	@LAKEDEX_FUZZ_CASES=$(CASES) LAKEDEX_FUZZ_SEED=$(SEED) \
+fuzz: $(READY) ## Mutate bytes, damage tables for a long time: CASES=100000 a codec, DAMAGES=10000, SEED=1
+	@LAKEDEX_FUZZ_CASES=$(CASES) LAKEDEX_FUZZ_DAMAGES=$(DAMAGES) LAKEDEX_FUZZ_SEED=$(SEED) \
 		$(BIN)/python -m pytest -n $(WORKERS) -m fuzz -rP --hypothesis-profile=long tests
 
 .PHONY: simulate

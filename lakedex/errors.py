@@ -33,6 +33,26 @@ class CorruptFile(LakedexError):
         super().__init__(f"{path} at offset {offset}: expected {expected}, found {actual}")
 
 
+class TimelineDamaged(LakedexError):
+    """Instants of the table are lost; `lakedex verify` names them, `lakedex repair` rebuilds them.
+
+    Example:
+        >>> raise TimelineDamaged(".hoodie/timeline", "20261115183005287 is missing")
+        Traceback (most recent call last):
+        lakedex.errors.TimelineDamaged: .hoodie/timeline is damaged: 20261115183005287 is missing; \
+put the files back, or let `lakedex repair` rebuild them from the data files
+    """
+
+    def __init__(self, path: str, problem: str, *, can_be_rebuilt: bool = True) -> None:
+        """Name the folder of the timeline, what it lacks, and whether a repair may help."""
+        self.path = path
+        self.problem = problem
+        rest = "put the files back from a copy of the table"
+        if can_be_rebuilt:
+            rest = "put the files back, or let `lakedex repair` rebuild them from the data files"
+        super().__init__(f"{path} is damaged: {problem}; {rest}")
+
+
 class UnsafePath(LakedexError):
     """A path from metadata or from the caller would leave the table's own folder."""
 

@@ -21,6 +21,7 @@ from lakedex.read.stream_position import (
     StreamPosition,
 )
 from lakedex.storage import Storage
+from lakedex.table.lost_instants import check_instants
 from lakedex.table.retention import earliest_retained, is_retained
 from lakedex.timeline import (
     Action,
@@ -123,6 +124,8 @@ class ChangeStream:
         if pause > 0:
             time.sleep(pause)
         timeline = Timeline.load(self._storage, load_table_config(self._storage))
+        if timeline.last_completed is None:
+            check_instants(timeline, None)  # a stream over a lost timeline would wait for ever
         self._looked_at = time.monotonic()
         return timeline
 

@@ -7,6 +7,7 @@ commit of the range wrote to are read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.read.scan import Scan, to_table
 from lakedex.table import Snapshot
+from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import Instant, QueryTime
 
 COMMIT_TIME = "_hoodie_commit_time"
@@ -42,6 +44,7 @@ def find_changes(
     """
     if COMMIT_TIME not in snapshot.schema.names:
         raise UnsupportedFeature("reading changes of a table without meta columns")
+    snapshot.check_timeline()
     instants = snapshot.timeline.between(begin, end)
     if not instants:
         return Changes(snapshot, (), ())
@@ -50,7 +53,17 @@ def find_changes(
         view = snapshot.at(max(instant.requested_time for instant in instants))
     written = writes_of_rows(snapshot, instants)
     commits = tuple(each.requested_time for each in written)
+    check_archive(view.timeline, _instants_of_files(view, written), begin)
     return Changes(view, tuple(_touched(view, written, begin)), commits)
+
+
+def _instants_of_files(view: Snapshot, written: Sequence[Instant]) -> Iterator[str]:
+    """The instants that the files of a table, and those before them, were written by."""
+    for each in view.slices:
+        yield each.base_instant
+    for instant in written:
+        for stat in view.timeline.commit_metadata(instant).stats():
+            yield stat.prev_commit or ""
 
 
 def changed_rows(

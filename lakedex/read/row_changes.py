@@ -77,6 +77,7 @@ def find_row_changes(
     """
     if COMMIT_TIME not in snapshot.schema.names:
         raise UnsupportedFeature("reading changes of a table without meta columns")
+    snapshot.check_timeline()
     chosen = snapshot.timeline.between(begin, end, as_requested=True)
     written = writes_of_rows(snapshot, chosen)
     every = sorted(snapshot.timeline.between(None)) if written else []

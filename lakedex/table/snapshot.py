@@ -35,6 +35,7 @@ from lakedex.index.metadata_table import MetadataTable
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files
+from lakedex.table.lost_instants import check_instants, metadata_problem
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
 from lakedex.table.schema_resolution import schema_history, table_schema
@@ -93,14 +94,30 @@ class Snapshot:
 
     @cached_property
     def metadata(self) -> MetadataTable | None:
-        """The metadata table, if the table has one that can be read."""
+        """The metadata table, if the table has one that can be read.
+
+        Raises:
+            TimelineDamaged: it has instants that the timeline lacks.
+        """
         if not self.config.metadata_enabled:
             return None
         try:
-            return MetadataTable.open(self.storage, self._full_timeline)
+            opened = MetadataTable.open(self.storage, self._full_timeline)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None
+        check_instants(self._full_timeline, opened.timeline)
+        self.metadata_problem = metadata_problem(self._full_timeline, opened.timeline)
+        return opened if self.metadata_problem is None else None
+
+    def check_timeline(self) -> None:
+        """Refuse a table whose timeline lacks instants; reads of rows do so by themselves.
+
+        Raises:
+            TimelineDamaged: it names what is missing.
+        """
+        if self.metadata is None:
+            check_instants(self._full_timeline, None)
 
     @cached_property
     def definitions(self) -> Mapping[str, IndexDefinition]:
@@ -136,7 +153,11 @@ class Snapshot:
     @cached_property
     def listing(self) -> Listing:
         """The data files of the table."""
-        return list_files(self.storage, self.metadata)
+        self.check_timeline()
+        listing = list_files(self.storage, self.metadata)
+        if self.metadata is None and self.metadata_problem is not None:
+            return Listing(listing.files, f"{listing.source}, as {self.metadata_problem}")
+        return listing
 
     @cached_property
     def slices(self) -> Slices:

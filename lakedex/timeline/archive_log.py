@@ -22,7 +22,7 @@ from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.container import decode_datum, encode_record
 from lakedex.timeline.instant import Action, Instant, State
-from lakedex.timeline.instant_time import is_instant_time
+from lakedex.timeline.instant_time import instant_key, is_instant_time
 
 _FILE_NAME = re.compile(r"\.commits_\.archive\.([0-9]{1,9})_[0-9A-Za-z-]+")
 _INT = struct.Struct(">i")
@@ -78,6 +78,10 @@ class ArchiveLog:
                 self._take(entry, found)
             self._instants = found
         return self._instants
+
+    def newest(self) -> str | None:
+        """The newest requested time; all files are read for it."""
+        return max(self.instants(None, None), key=instant_key, default=None)
 
     def metadata(self, requested_time: str) -> bytes | None:
         """The outcome of an instant, as the container file that layout 2 would have."""

@@ -22,6 +22,9 @@ class ArchiveFiles(Protocol):
     def instants(self, begin: str | None, end: str | None) -> dict[str, Instant]:
         """Completed instants by requested time, at least those from `begin` to `end`."""
 
+    def newest(self) -> str | None:
+        """The newest requested time; None where nothing was archived."""
+
     def metadata(self, requested_time: str) -> bytes | None:
         """The bytes of the completed file of an instant."""
 
@@ -64,6 +67,10 @@ class ArchivedTimeline:
     def find(self, requested_time: str) -> Instant | None:
         """The archived instant of this requested time."""
         return self._files.instants(requested_time, requested_time).get(requested_time)
+
+    def newest(self) -> str | None:
+        """The newest archived requested time; `None` when nothing was archived."""
+        return self._files.newest()
 
     def completion_time(self, requested_time: str) -> str | None:
         """When the instant completed; `None` when it is not here, and always in layout 1."""

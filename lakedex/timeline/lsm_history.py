@@ -5,12 +5,13 @@
     <min>_<max>_<level>.parquet   instantTime, completionTime, action, metadata, plan
 
 Only files that the manifest names are live: files that were merged into a higher level stay in
-the folder for a while, so the folder is never listed.
+the folder for a while, so the folder is not listed unless the version file is missing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +19,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing
+from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.container import parse_json
 from lakedex.timeline.instant import Action, Instant, State
 from lakedex.timeline.instant_time import instant_key, is_instant_time
 
 _FILE_NAME = re.compile(r"([0-9]{1,26})_([0-9]{1,26})_([0-9]{1,4})\.parquet")
+_MANIFEST_NAME = re.compile(r"manifest_([0-9]{1,18})")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ACTIONS = {member.value: member for member in Action}
 _INDEX_COLUMNS = ["instantTime", "completionTime", "action"]
@@ -73,6 +76,10 @@ class LsmHistory:
             found |= self._index(file)
         return found
 
+    def newest(self) -> str | None:
+        """The newest requested time, by the names of the files."""
+        return max((file.last for file in self.files()), key=instant_key, default=None)
+
     def metadata(self, requested_time: str) -> bytes | None:
         """The bytes of the completed file of an instant."""
         return self._cell(requested_time, "metadata")
@@ -95,6 +102,7 @@ class LsmHistory:
         if file.path not in self._loaded:
             rows = zip(*self._read(file, _INDEX_COLUMNS), strict=True)
             instants = [_instant(row, file.path) for row in rows]
+            _check_range(instants, file)
             self._loaded[file.path] = {instant.requested_time: instant for instant in instants}
         return self._loaded[file.path]
 
@@ -142,6 +150,9 @@ class LsmHistory:
 def history_version(storage: Storage, folder: str) -> int | None:
     """The number of the newest manifest; None when there is no history.
 
+    Where the version file is gone, the newest manifest that is there counts. One that was written
+    and not yet named by the version file adds instants that are still active, and loses none.
+
     Raises:
         CorruptFile: the version file holds no number.
     """
@@ -149,11 +160,17 @@ def history_version(storage: Storage, folder: str) -> int | None:
     try:
         version = storage.read(path)
     except FileMissing:
-        return None
+        return _newest_manifest(storage, folder)
     number = version[:32].decode("latin-1").strip()
     if _NUMBER.fullmatch(number) is None:
         raise CorruptFile(path, 0, expected="a manifest number", actual=repr(number))
     return int(number)
+
+
+def _newest_manifest(storage: Storage, folder: str) -> int | None:
+    names = (split(info.path)[1] for info in storage.list(folder))
+    found = (_MANIFEST_NAME.fullmatch(name) for name in names)
+    return max((int(match[1]) for match in found if match is not None), default=None)
 
 
 def parse_manifest(data: bytes, path: str, folder: str) -> tuple[HistoryFile, ...]:
@@ -210,6 +227,18 @@ def _check_size(metadata: Any, file: HistoryFile) -> None:  # noqa: ANN401 - stu
             0,
             expected="archived instants of a believable size",
             actual=f"{metadata.num_rows} rows, {promised} bytes",
+        )
+
+
+def _check_range(instants: Sequence[Instant], file: HistoryFile) -> None:
+    """Refuse the content of another file: the name of each says from when to when it goes."""
+    times = sorted(instant_key(each.requested_time) for each in instants)
+    if times and not instant_key(file.first) <= times[0] <= times[-1] <= instant_key(file.last):
+        raise CorruptFile(
+            file.path,
+            0,
+            expected=f"instants from {file.first} to {file.last}",
+            actual=f"instants from {times[0]} to {times[-1]}",
         )
 
 

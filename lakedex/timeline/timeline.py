@@ -8,10 +8,11 @@ time where the layout has one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from lakedex.config.table_config import TableConfig
-from lakedex.errors import FileMissing, InvalidInput
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.archived import ArchivedTimeline
@@ -21,7 +22,9 @@ from lakedex.timeline.instant import Action, Instant, State, file_name, parse_in
 from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_time
 from lakedex.timeline.plans import CompactionPlan
 
-_EARLIEST = ("earliest", "0", "00", "000")
+_BASE_FILE_TIME = re.compile(rb"_([0-9]{17})\.parquet")
+EARLIEST = ("earliest", "0", "00", "000")
+"""What users write for the beginning of a table."""
 
 
 class Timeline:
@@ -226,7 +229,7 @@ class Timeline:
             InvalidInput: a text is not a time, or the end lies before the beginning.
         """
         zone = self.config.timezone
-        low = None if begin is None or begin in _EARLIEST else parse_query_time(begin, zone)
+        low = None if begin is None or begin in EARLIEST else parse_query_time(begin, zone)
         high = None if end is None else parse_query_time(end, zone)
         if low is not None and high is not None and low > high:
             raise InvalidInput(f"changes cannot begin at {begin}, after their end at {end}")
@@ -267,9 +270,9 @@ class Timeline:
         time = instant.requested_time
         if time not in self._metadata:
             path = self._path(instant)
-            self._metadata[time] = decode_commit_metadata(
-                self._completed_bytes(time, path), path=path
-            )
+            data = self._completed_bytes(time, path)
+            _check_own_files(instant, data, path)
+            self._metadata[time] = decode_commit_metadata(data, path=path)
         return self._metadata[time]
 
     def commit_summary(self, instant: Instant) -> CommitMetadata:
@@ -283,9 +286,9 @@ class Timeline:
             return self._metadata[time]
         if time not in self._summaries:
             path = self._path(instant)
-            self._summaries[time] = decode_commit_metadata(
-                self._completed_bytes(time, path), path=path, with_stats=False
-            )
+            data = self._completed_bytes(time, path)
+            _check_own_files(instant, data, path)
+            self._summaries[time] = decode_commit_metadata(data, path=path, with_stats=False)
         return self._summaries[time]
 
     def compaction_plan(self, requested_time: str) -> CompactionPlan:
@@ -357,6 +360,26 @@ class Timeline:
             if instant.action.is_write
             and (self.limit is None or instant_key(instant.requested_time) <= self.limit)
         ]
+
+
+def _check_own_files(instant: Instant, data: bytes, path: str) -> None:
+    """Refuse the metadata of another commit: base files are named by the commit that wrote them.
+
+    Log files may be named by the base file that they belong to, so deltacommits are not checked.
+
+    Raises:
+        CorruptFile: the file names base files, and none of its own instant.
+    """
+    if instant.action is Action.DELTACOMMIT or instant.requested_time.encode() in data:
+        return
+    other = _BASE_FILE_TIME.search(data)
+    if other is not None:
+        raise CorruptFile(
+            path,
+            other.start(),
+            expected=f"the files of {instant.requested_time}",
+            actual=f"those of {other[1].decode()}",
+        )
 
 
 def _latest_states(files: Iterable[Instant]) -> tuple[Instant, ...]:

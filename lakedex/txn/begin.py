@@ -13,17 +13,20 @@ from lakedex.errors import (
     UnsupportedFeature,
 )
 from lakedex.storage import Storage
+from lakedex.table.lost_instants import check_instants, check_metadata
 from lakedex.timeline import (
     Action,
     Instant,
     RequestedReplace,
     State,
+    Timeline,
     file_name,
     load_table_config,
     write_instant,
 )
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import TableLock
+from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.times import InstantClock
@@ -40,11 +43,19 @@ def write_action(storage: Storage) -> Action:
     return Action.DELTACOMMIT if is_log else Action.COMMIT
 
 
-def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions) -> LockedTable:
+def locked_table(
+    storage: Storage,
+    lock: TableLock,
+    heartbeat: HeartbeatOptions,
+    *,
+    may_lack_instants: bool = False,
+) -> LockedTable:
     """The table of a lock that was just taken; properties and times are read anew.
 
     Raises:
         UnsupportedFeature: the table has a version that is only read.
+        TimelineDamaged: its timeline lacks instants, unless the caller can deal with that.
+        IndexUnusable: its metadata table lacks instants, with the same exception.
     """
     config = load_table_config(storage)
     if config.version != _WRITTEN_VERSION:
@@ -53,7 +64,13 @@ def locked_table(storage: Storage, lock: TableLock, heartbeat: HeartbeatOptions)
             table_version=config.version,
             instead=f"run `lakedex upgrade {storage.root}` first",
         )
-    clock = InstantClock.load(storage, config)
+    data, opened = Timeline.load(storage, config), open_metadata_table(storage)
+    metadata = None if opened is None else Timeline.load(*opened)
+    if not may_lack_instants:
+        check_instants(data, metadata if config.metadata_enabled else None)
+        if metadata is not None and config.metadata_enabled:
+            check_metadata(data, metadata)
+    clock = InstantClock.after(storage, [data] if metadata is None else [data, metadata])
     return LockedTable(storage, config, clock, lock.check, heartbeat)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakedex.config import TableConfig, TimelineZone
 from lakedex.storage import Storage, split
-from lakedex.timeline import from_epoch_ms, instant_key, parse_instant_file
+from lakedex.timeline import Timeline, from_epoch_ms, instant_key, parse_instant_file
 from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time, next_instant_time
 from lakedex.txn.metadata import open_metadata_table
 from lakedex.txn.places import WRITERS
@@ -41,11 +41,19 @@ class InstantClock:
     @classmethod
     def load(cls, storage: Storage, config: TableConfig) -> InstantClock:
         """A clock after all times of a table and of its metadata table; hold the lock."""
-        newest = max(newest_time(storage, config), newest_claim(storage))
         metadata = open_metadata_table(storage)
-        if metadata is not None:
-            newest = max(newest, newest_time(*metadata))
-        return cls(config.timezone, newest)
+        timelines = [(storage, config), *(() if metadata is None else (metadata,))]
+        return cls.after(storage, [Timeline.load(*each) for each in timelines])
+
+    @classmethod
+    def after(cls, storage: Storage, timelines: Sequence[Timeline]) -> InstantClock:
+        """A clock after all times of a table's timelines, its own first, and of claimed times."""
+        seen = [newest_claim(storage)]
+        for timeline in timelines:
+            for each in timeline.instants:
+                seen += [each.requested_time, each.completion_time or ""]
+        newest = max(instant_key(time)[:MILLIS_DIGITS] for time in seen)
+        return cls(timelines[0].config.timezone, newest)
 
     def next(self) -> str:
         """A time after all times given before."""

@@ -263,7 +263,9 @@ class Transaction:
         is_undone = False
         try:
             with self._lock:
-                table = locked_table(self._storage, self._lock, self._options.heartbeat)
+                table = locked_table(
+                    self._storage, self._lock, self._options.heartbeat, may_lack_instants=True
+                )
                 # One that others took off the timeline may have left a trace after that.
                 if self._has_started:
                     if not table.timeline().is_completed(self.instant):

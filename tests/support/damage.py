@@ -14,7 +14,9 @@ from lakedex.format.avro import METADATA_RECORD, METADATA_RECORD_SCHEMA, encode_
 from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.instants import log_stat
 from lakedex.schema import arrow_schema
 from lakedex.timeline import Action, CommitMetadata
 from lakedex.timeline.instant_time import next_instant_time
@@ -82,7 +84,10 @@ class Damage:
             if data:
                 log = self.metadata_root / partition / f".{file_id}_{time}.log.1_0-0-0"
                 log.write_bytes(data)
-        metadata = CommitMetadata({}, {}, operation_type="UPSERT_PREPPED", version=1)
+        # As the build of an index does it, which is no instant of the data table.
+        stat = log_stat(GroupFile("record_index", "record-index-0000-0", "none", 0, 0), time)
+        built = {"record_index": (stat,)}
+        metadata = CommitMetadata(built, {}, operation_type="UPSERT_PREPPED", version=1)
         later = next_instant_time(time)
         write_completed(self.metadata_root, time, later, Action.DELTACOMMIT, metadata)
 

@@ -17,7 +17,7 @@ from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.avro import METADATA_RECORD_SCHEMA_WITHOUT_META
 from lakedex.index.metadata_table.exactness import NotedFiles, exact_note, of_keys
 from lakedex.index.metadata_table.group_files import GroupFile
-from lakedex.index.metadata_table.partitions import metadata_partition
+from lakedex.index.metadata_table.partitions import metadata_partition, no_groups
 from lakedex.keys import unescape_path_value
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.paths import split
@@ -185,7 +185,7 @@ class MetadataStore:
         """
         found = self.group_ids(partition)
         if not found:
-            raise IndexUnusable(f"metadata partition {partition} has no file groups")
+            raise IndexUnusable(no_groups(partition))
         return found
 
     def groups_by_data_partition(self, partition: str) -> dict[str, tuple[str, ...]]:

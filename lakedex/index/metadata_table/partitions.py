@@ -86,3 +86,11 @@ def metadata_partition(name: str) -> MetadataPartition:
             return MetadataPartition(name, kind, name.replace("_", "-") + "-", payloads)
     known = ", ".join([kind.value for kind in _FIXED] + [f"{s}<name>" for s, _ in _NAMED.values()])
     raise InvalidInput(f"no metadata partition is called {name!r}; known are {known}")
+
+
+def no_groups(partition: str) -> str:
+    """What is said of a partition that has no file groups, where there should be some."""
+    return (
+        f"metadata partition {partition} has no file groups in .hoodie/metadata/{partition}; "
+        "`lakedex repair` builds it again"
+    )

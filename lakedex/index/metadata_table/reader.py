@@ -31,6 +31,7 @@ from lakedex.index.metadata_table.partitions import (
     STATS_PAYLOAD,
     MetadataPartition,
     metadata_partition,
+    no_groups,
 )
 from lakedex.storage import Storage
 from lakedex.timeline import Timeline, load_table_config
@@ -203,7 +204,7 @@ class MetadataTable:
     def _file_ids(self, partition: str) -> list[str]:
         file_ids = [group.file_id for group in self.groups(partition)]
         if not file_ids:
-            raise IndexUnusable(f"metadata partition {partition} has no file groups")
+            raise IndexUnusable(no_groups(partition))
         return file_ids
 
     def _read(

@@ -9,7 +9,7 @@ up: without that, rows would come back which it took away.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -34,16 +34,29 @@ _OPERATIONS = {
 _VERSION = 1
 
 
-def rebuilt_commit(snapshot: Snapshot, instant: Instant) -> CommitMetadata:
+def rebuilt_commit(
+    snapshot: Snapshot,
+    instant: Instant,
+    known_replaced: Mapping[str, tuple[str, ...]] | None = None,
+) -> CommitMetadata:
     """What a completed write did, as far as the rest of the table tells it.
+
+    Args:
+        snapshot: The table.
+        instant: The write.
+        known_replaced: The file groups that it replaced, where the caller knows them; the plan
+            of a clustering tells them otherwise.
 
     Raises:
         UnsupportedFeature: it cannot be told without a guess; the message says what to do.
     """
     timeline, time = snapshot.timeline, instant.requested_time
     planned = timeline.requested_action(time) or instant.action
-    replaced = _replaced(timeline, instant) if instant.action is Action.REPLACECOMMIT else {}
-    operation = _CLUSTER if replaced else _OPERATIONS.get(planned, _UNKNOWN)
+    replaced = dict(known_replaced or {})
+    if known_replaced is None and instant.action is Action.REPLACECOMMIT:
+        replaced = _replaced(timeline, instant)
+    is_clustering = bool(replaced) and known_replaced is None
+    operation = _CLUSTER if is_clustering else _OPERATIONS.get(planned, _UNKNOWN)
     files = written_files(snapshot, instant, moves_rows=operation != _UNKNOWN)
     text = _schema_text(snapshot, instant, files.schema_texts)
     return CommitMetadata(

@@ -19,7 +19,8 @@ from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.secondary.pairs import PREFIX
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
-from lakedex.timeline import update_properties
+from lakedex.table.lost_instants import metadata_problem
+from lakedex.timeline import Timeline, load_table_config, update_properties
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
@@ -65,9 +66,15 @@ def forget_unreadable_metadata(address: StorageAddress) -> None:
 
 
 def is_metadata_whole(storage: Storage) -> bool:
-    """Whether properties and timeline of the metadata table can be read, the archived one too."""
+    """Whether properties and timeline of the metadata table can be read, the archived one too.
+
+    One whose timeline lacks writes of the data table is not whole either.
+    """
     try:
-        MetadataStore.at(storage).timeline.archived.instants()
+        config, store = load_table_config(storage), MetadataStore.at(storage)
+        store.timeline.archived.instants()
+        if config.metadata_enabled:
+            return metadata_problem(Timeline.load(storage, config), store.timeline) is None
     except TableNotFound:
         return True
     except (CorruptFile, FileMissing):

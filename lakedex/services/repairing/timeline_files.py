@@ -2,9 +2,10 @@
 
 A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
 clean did stands in its plan too, and what a commit did, or a savepoint keeps, in the files of that
-time (`commit_files.py`). The manifest of the archived timeline names files that are there, and is
-written anew. What an archive said, and which rows an overwrite took away, is known to nobody else:
-that is named, and stays.
+time (`commit_files.py`). Instants whose files are all gone are put back by what the metadata table
+has of them (`lost_commits.py`). The manifest of the archived timeline names files that are there,
+and is written anew. What an archive said, and which rows an overwrite took away, is known to nobody
+else: that is named, and stays.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
 from lakedex.services.repairing.commit_files import rebuilt_commit
+from lakedex.services.repairing.lost_commits import rebuild_lost_instants
 from lakedex.services.verifying.timeline_files import read_completed
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
@@ -61,7 +63,8 @@ def mend_timeline(address: StorageAddress) -> bool:
                 _log.warning("the archived timeline is listed anew: %s", error)
                 restore_manifest(storage, config.history_folder)
                 is_mended = True
-        table = locked_table(storage, lock, patience.heartbeat)
+        table = locked_table(storage, lock, patience.heartbeat, may_lack_instants=True)
+        is_mended = rebuild_lost_instants(table) or is_mended
         timeline = table.timeline()
         for instant in timeline.completed():
             mend = _mend_clean if instant.action is Action.CLEAN else _mend_by_files

@@ -7,7 +7,13 @@ from contextlib import suppress
 from typing import Final
 
 from lakedex.engine import LocalEngine
-from lakedex.errors import CorruptFile, FileMissing, InvalidInput, LakedexError
+from lakedex.errors import (
+    CorruptFile,
+    FileMissing,
+    InvalidInput,
+    LakedexError,
+    TimelineDamaged,
+)
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.secondary.composite import composites_behind
@@ -53,8 +59,9 @@ def verify(
         raise InvalidInput("indexes describe the newest snapshot; only that can be verified")
     findings = Findings()
     try:
+        snapshot.check_timeline()
         check_timeline(snapshot)
-    except (CorruptFile, FileMissing) as error:
+    except (CorruptFile, FileMissing, TimelineDamaged) as error:
         # Without it nobody knows what the data is.
         findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, str(error))
         return findings.report()

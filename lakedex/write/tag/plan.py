@@ -13,6 +13,7 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.metadata_table.partitions import no_groups
 from lakedex.index.windowed.lookup import WindowAccess
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
@@ -141,7 +142,7 @@ def _record_index(
         )
     groups = tuple(metadata.groups(RECORD_INDEX))
     if not groups:
-        raise IndexUnusable(f"the record index of table {snapshot.config.name} has no file groups")
+        raise IndexUnusable(f"table {snapshot.config.name}: {no_groups(RECORD_INDEX)}")
     visible = _visible(metadata, snapshot, groups)
     if index.is_global:
         return RecordIndexAccess(visible, groups=groups)

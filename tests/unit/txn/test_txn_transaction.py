@@ -31,6 +31,7 @@ from lakedex.timeline import (
     update_properties,
     write_plan,
 )
+from lakedex.timeline.history_writer import ArchivedInstant, append_history
 from lakedex.txn.markers import MarkerKind, create_marker
 from lakedex.txn.transaction import Transaction
 from tests.support.txn_tables import (
@@ -42,6 +43,12 @@ from tests.support.txn_tables import (
     write_file,
 )
 from tests.unit.storage.conftest import BUCKET, moto  # noqa: F401 - a fixture
+
+
+def plain_table(folder: Path) -> Path:
+    """A table without a metadata table, for commits that would pass one by."""
+    new_table(folder / "t", metadata=None)
+    return folder / "t"
 
 
 def timeline_of(path: Path) -> Timeline:
@@ -145,7 +152,10 @@ def test_an_error_while_preparing_takes_the_metadata_table_back_too(table: Path)
     assert Snapshot.open(storage).listing.source == "metadata table"
 
 
-def test_writes_of_different_groups_both_commit_and_the_second_sees_the_first(table: Path) -> None:
+def test_writes_of_different_groups_both_commit_and_the_second_sees_the_first(
+    tmp_path: Path,
+) -> None:
+    table = plain_table(tmp_path)
     first, second = begin(table), begin(table)
     assert first.instant < second.instant
     seen = []
@@ -164,7 +174,8 @@ def test_writes_of_different_groups_both_commit_and_the_second_sees_the_first(ta
 
 
 @pytest.mark.parametrize("way", ["stat", "replaced"])
-def test_a_write_of_the_same_group_loses_and_is_rolled_back(table: Path, way: str) -> None:
+def test_a_write_of_the_same_group_loses_and_is_rolled_back(tmp_path: Path, way: str) -> None:
+    table = plain_table(tmp_path)
     group = FileSliceId("p=a", "group-0")
     action = Action.COMMIT if way == "stat" else Action.REPLACECOMMIT
     winner, loser = begin(table, action), begin(table)
@@ -181,7 +192,7 @@ def test_a_write_of_the_same_group_loses_and_is_rolled_back(table: Path, way: st
 
 
 def test_a_compaction_meanwhile_is_a_conflict_for_base_files_only(tmp_path: Path) -> None:
-    new_table(tmp_path / "t", table_type="mor")
+    new_table(tmp_path / "t", table_type="mor", metadata=None)
     group = FileSliceId("p=a", "group-0")
     logs, base = (
         begin(tmp_path / "t", Action.DELTACOMMIT),
@@ -343,15 +354,19 @@ def test_a_missing_table_and_an_old_one_are_refused_without_a_trace(table: Path)
     assert tree(table) == before
 
 
-def test_commits_are_seen_although_the_oldest_instants_left_the_timeline(table: Path) -> None:
+def test_commits_are_seen_although_the_oldest_instants_left_the_timeline(tmp_path: Path) -> None:
+    table = plain_table(tmp_path)
     late = begin(table)
     late.start_writing()
     between = [begin(table) for _ in range(2)]
     for transaction in between:
         transaction.start_writing()
         transaction.commit(lambda _: CommitMetadata(), touched=())
-    first = timeline_of(table).first_active.requested_time
-    for file in (table / ".hoodie/timeline").glob(f"{first}*"):
+    first = timeline_of(table).first_active
+    data = timeline_of(table).read(first)
+    old = ArchivedInstant(first.requested_time, first.completion_time, first.action, data, None)
+    append_history(LocalStorage(str(table)), ".hoodie/timeline/history", [old])
+    for file in (table / ".hoodie/timeline").glob(f"{first.requested_time}*"):
         file.unlink()
 
     def prepare(scope):

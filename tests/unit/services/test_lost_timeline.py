@@ -1,0 +1,209 @@
+"""Instants that are gone from the timeline: readers and writers refuse, a repair puts them back."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import lakedex
+from lakedex.cli.main import app
+from lakedex.errors import CorruptFile, IndexUnusable, TimelineDamaged
+from lakedex.services.clustering import cluster_table
+from lakedex.services.repairing import repair_table
+from lakedex.timeline import Action
+from lakedex.txn.transaction import Transaction
+from lakedex.upkeep.cleaning import clean_table
+from tests.support.secondary import RECORD_INDEX, Trips
+
+OFTEN = {
+    "hoodie.keep.min.commits": "2",
+    "hoodie.keep.max.commits": "3",
+    "hoodie.metadata.compact.max.delta.commits": "1",
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.clean.trigger.max.commits": "1",
+}
+PLAIN = {"hoodie.metadata.enable": "false"}
+WITHOUT = lakedex.ReadOptions(without_indexes={"all"})
+
+
+def make(path: Path, kind: str = "cow", properties: dict[str, str] | None = None) -> Trips:
+    trips = Trips(path, kind, properties=RECORD_INDEX if properties is None else properties)
+    for number in range(4):
+        rows = [(f"k{each}", number, f"r{number}", "oslo") for each in (number, number + 1)]
+        trips.writer.upsert(trips.rows(*rows))
+    return trips
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory) -> dict[str, Trips]:
+    root = tmp_path_factory.mktemp("made")
+    made = {kind: make(root / kind, kind) for kind in ("cow", "mor")}
+    made["plain"] = make(root / "plain", properties=PLAIN)
+    replaced = make(root / "replaced")
+    replaced.writer.insert_overwrite(replaced.rows(("k9", 9, "r9", "oslo")))
+    cluster_table(replaced.writer, "rider")
+    made["replaced"] = replaced
+    archived = Trips(root / "archived", "cow")
+    for number in range(8):
+        archived.writer.with_options(OFTEN).upsert(
+            archived.rows((f"k{number}", number, "ann", "oslo"))
+        )
+    made["archived"] = archived
+    return made
+
+
+@pytest.fixture
+def table(templates, tmp_path, request) -> Trips:
+    return templates[request.param].copied(tmp_path / "t")
+
+
+def timeline_of(trips: Trips) -> Path:
+    return Path(trips.path, ".hoodie/timeline")
+
+
+def rows(trips: Trips, **how: object) -> list[tuple[object, ...]]:
+    found = lakedex.open(trips.path, **how).to_arrow(columns=trips.schema.names)
+    return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def newest(trips: Trips) -> str:
+    return trips.table().timeline.write_instants()[-1].requested_time
+
+
+def lose(trips: Trips, instant: str | None) -> str:
+    """Remove an instant with all its files, or the whole timeline; what errors name."""
+    if instant is None:
+        shutil.rmtree(timeline_of(trips))
+        return ".hoodie/timeline"
+    for file in timeline_of(trips).glob(f"{instant}[._]*"):
+        file.unlink()
+    return instant
+
+
+# traps: B80
+@pytest.mark.parametrize("table", ["cow", "mor", "replaced", "archived"], indirect=True)
+@pytest.mark.parametrize("is_all", [True, False], ids=["all", "newest"])
+def test_lost_instants_are_an_error_until_a_repair_puts_them_back(table, is_all):
+    right, begin = rows(table), "20200101000000000"
+    changed = lakedex.open(table.path).changes(newest(table)).num_rows
+    name = lose(table, None if is_all else newest(table))
+    for ask in (
+        lambda: rows(table),
+        lambda: rows(table, options=WITHOUT),
+        lambda: table.table().to_arrow("uuid = 'k1'"),
+        lambda: table.table().to_arrow(as_of="2199-01-01"),
+        lambda: table.table().explain("uuid = 'k1'"),
+        lambda: table.table().changes(begin),
+        lambda: table.table().changes("2199-01-01"),
+        lambda: table.table().changes(begin, cdc=True),
+        lambda: table.writer.upsert(table.rows(("k1", 50, "new", "oslo"))),
+        lambda: table.writer.delete_where("uuid = 'k1'"),
+        lambda: table.writer.insert_overwrite(table.rows(("k1", 50, "new", "oslo"))),
+        lambda: clean_table(table.address),
+        lambda: cluster_table(table.writer, "rider"),
+    ):
+        with pytest.raises(TimelineDamaged, match=f"{name}.*lakedex repair"):
+            ask()
+    told = CliRunner().invoke(app, ["read", table.path])
+    assert (told.exit_code != 0, name in told.output) == (True, True), told.output
+    (problem,) = table.table().verify().problems
+    assert (problem.index, name in problem.detail) == ("timeline", True)
+    done = repair_table(table.writer)
+    assert done.ok, str(done)
+    assert rows(table) == rows(table, options=WITHOUT) == right
+    assert table.table().changes(newest(table)).num_rows == changed
+    table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    table.assert_whole()
+
+
+@pytest.mark.parametrize("table", ["cow", "mor", "replaced", "archived"], indirect=True)
+def test_any_instant_that_is_lost_is_put_back_as_what_it_was(table, tmp_path):
+    right = rows(table)
+    known = {i.requested_time for i in table.table().snapshot.metadata.timeline.completed()}
+    there = [each for each in table.table().timeline.completed() if each.requested_time in known]
+    assert there
+    for number, instant in enumerate(there):
+        other = table.copied(tmp_path / f"copy{number}")
+        name = lose(other, instant.requested_time)
+        with pytest.raises(TimelineDamaged, match=name):
+            rows(other)
+        assert repair_table(other.writer).ok
+        assert other.table().timeline.find(name).action is instant.action
+        assert rows(other) == rows(other, options=WITHOUT) == right
+
+
+@pytest.mark.parametrize("table", ["plain"], indirect=True)
+def test_what_cannot_be_rebuilt_is_said(table):
+    lose(table, None)
+    with pytest.raises(TimelineDamaged, match=r"\.hoodie/timeline.* no instant"):
+        rows(table)
+    with pytest.raises(TimelineDamaged, match=r"\.hoodie/timeline"):
+        table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert not table.table().verify().ok
+    with pytest.raises(TimelineDamaged, match=r"cannot be rebuilt.*from a copy"):
+        repair_table(table.writer)
+
+
+def test_a_new_table_and_a_dead_first_writer_are_no_damage(tmp_path):
+    trips = Trips(tmp_path / "t", "cow")
+    shutil.rmtree(timeline_of(trips))  # stores without folders have none
+    assert rows(trips) == []
+    begun = Transaction.begin(trips.address, action=Action.COMMIT, operation="UPSERT")
+    begun.start_writing()
+    Path(trips.path, "city=oslo").mkdir()
+    name = f"0a0a0a0a-0000-0000-0000-000000000001-0_0-0-0_{begun.instant}.parquet"
+    Path(trips.path, "city=oslo", name).write_bytes(b"half")
+    assert rows(trips) == []
+    begun.abort()
+    trips.writer.upsert(trips.rows(("k1", 1, "ann", "oslo")))
+    assert len(rows(trips)) == 1
+
+
+@pytest.mark.parametrize("table", ["cow", "mor"], indirect=True)
+@pytest.mark.parametrize("pattern", ["{}[._]*", "{}_*"], ids=["all files", "completed file"])
+def test_a_metadata_table_that_lost_an_instant_is_not_used(table, pattern):
+    right, lost = rows(table), newest(table)
+    folder = Path(table.path, ".hoodie/metadata/.hoodie/timeline")
+    for file in folder.glob(pattern.format(lost)):
+        file.unlink()
+    assert rows(table) == rows(table, options=WITHOUT) == right
+    assert table.found("uuid = 'k4'") == ["k4"]
+    assert lost in table.table().snapshot.listing.source
+    with pytest.raises(IndexUnusable, match=f"{lost}.*lakedex repair"):
+        table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert lost in str(table.table().verify())
+    assert repair_table(table.writer).ok
+    table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    table.assert_whole()
+
+
+@pytest.mark.parametrize("table", ["archived"], indirect=True)
+def test_changes_need_the_whole_archive(table):
+    right = lakedex.open(table.path).changes("earliest").num_rows
+    history = timeline_of(table) / "history"
+    (history / "_version_").unlink()
+    assert lakedex.open(table.path).changes("earliest").num_rows == right
+    first = min(history.glob("*.parquet"))
+    others = sorted(each for each in history.glob("*.parquet") if each != first)
+    kept = first.read_bytes()
+    first.write_bytes(others[0].read_bytes())
+    with pytest.raises(CorruptFile, match=r"history/.*parquet"):
+        lakedex.open(table.path).changes("earliest")
+    first.write_bytes(kept)
+    shutil.rmtree(history)
+    with pytest.raises(TimelineDamaged, match="history"):
+        lakedex.open(table.path).changes("earliest")
+    assert len(rows(table)) == 8
+
+
+@pytest.mark.parametrize("table", ["replaced"], indirect=True)
+def test_the_metadata_of_another_commit_is_noticed(table):
+    first, second = sorted(timeline_of(table).glob("*.replacecommit"))
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(CorruptFile, match=second.name):
+        rows(table)
