@@ -19,7 +19,9 @@ from lakedex.config.own_partitions import is_own_partition
 from lakedex.errors import CorruptFile, UnsupportedFeature
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
-_READABLE_FORMATS = ("PARQUET", "HFILE")
+_READABLE_FORMATS = ("PARQUET",)
+_PLAIN_FORMATS = MappingProxyType({keys.TABLE_FORMAT: "native", keys.LOG_FILE_FORMAT: "hoodie_log"})
+"""Properties that can only have one value: with another one timeline or files lie elsewhere."""
 _MOST_DIGITS = 9
 _Member = TypeVar("_Member", bound=Enum)
 
@@ -93,7 +95,8 @@ class TableConfig:
 
         Raises:
             CorruptFile: name or version is missing, or a value is not of its kind.
-            UnsupportedFeature: another version, or a layout that does not fit it.
+            UnsupportedFeature: another version, a layout that does not fit it, or a table or log
+                format of another kind.
             UnsafePath: a folder property leaves the table.
         """
         read = _Reader(props, path)
@@ -177,7 +180,7 @@ class TableConfig:
         """The base file format, for a reader that is about to open base files.
 
         Raises:
-            UnsupportedFeature: the format is neither Parquet nor HFile.
+            UnsupportedFeature: the format is not Parquet, or files are not what they are elsewhere.
         """
         if self.base_file_format not in _READABLE_FORMATS:
             feature = f"base file format {self.base_file_format}"
@@ -248,6 +251,10 @@ def _version_and_layout(read: _Reader) -> tuple[int, int]:
     if layout != fitting:
         feature = f"{keys.TIMELINE_LAYOUT_VERSION}={layout}"
         raise UnsupportedFeature(feature, table_version=version)
+    for name, plain in _PLAIN_FORMATS.items():
+        value = read.text(name)
+        if value is not None and value.lower() != plain:
+            raise UnsupportedFeature(f"{name}={value[:80]}", table_version=version)
     return version, layout
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakedex.errors import CorruptFile, FileMissing
+from lakedex.errors import CorruptFile, FileMissing, UnsupportedFeature
 from lakedex.filegroup.context import ReadContext
 from lakedex.filegroup.log_changes import read_changes, read_many_changes
 from lakedex.filegroup.names import BaseFile
@@ -21,6 +21,7 @@ from lakedex.format.parquet.tail import PARQUET_ERRORS
 from lakedex.merge import ChangeSet
 
 BATCH_ROWS = 131_072
+_PARQUET = "parquet"
 
 
 def read_slice(
@@ -93,6 +94,9 @@ def base_rows(
     if base is None:
         return
     context.config.require_readable_base_files()
+    if base.extension != _PARQUET:
+        # As in a table with base files of several formats.
+        raise UnsupportedFeature(f"the base file {file_slice.path_of(base.name)}, which")
     for rows in _stored_rows(context, file_slice, base, target.names, batch_rows):
         yield context.conform(rows, base.instant_time, target, file_slice.partition)
 

@@ -14,19 +14,23 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config import TableConfig
+from lakedex.config import TableConfig, TableType
 from lakedex.config.keygen_type import (
     KeyGeneratorType,
     inferred_key_generator,
     parse_key_generator,
 )
-from lakedex.config.keys import CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES
+from lakedex.config.keys import (
+    CONSISTENT_LOGICAL_TIMESTAMP,
+    POPULATE_META_FIELDS,
+    SLASH_SEPARATED_DATES,
+)
 from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of, values_of
 from lakedex.keys.hashed_folders import with_hashed_folders, with_roots
 from lakedex.keys.partition_level import PartitionLevel
-from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT
+from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT, RecordKeyFormat
 from lakedex.keys.timebased import TimeFormat
 from lakedex.keys.value_text import check_spellable, value_text
 
@@ -136,6 +140,33 @@ class KeyGenerator:
         if self.hashed_folders:
             paths = with_hashed_folders(paths, self.hashed_folders)
         return with_roots(paths, self.roots) if self.roots else paths
+
+
+def check_virtual_keys(config: TableConfig, schema: pa.Schema) -> None:
+    """Refuse keys that Hudi's readers compute otherwise than its writers spell them.
+
+    Where log files are merged without stored keys (`hoodie.populate.meta.fields=false`), a Hudi
+    reader takes the plain value of a single key column: not `id:1`, which generator COMPLEX writes
+    into delete blocks, and not the text that generators make of dates or decimals.
+
+    Raises:
+        UnsupportedFeature: naming the key generator or the column.
+    """
+    if config.populate_meta_fields or config.table_type is not TableType.MERGE_ON_READ:
+        return
+    fields = config.record_key_fields
+    if len(fields) == 1 and key_generator_type(config) is KeyGeneratorType.COMPLEX:
+        raise UnsupportedFeature(
+            f"writing a merge-on-read table with {POPULATE_META_FIELDS}=false and key generator "
+            "COMPLEX for one key column"
+        )
+    for name in fields:
+        kind = _spelled_type(schema, name, _KEY_ROLE)
+        if not RecordKeyFormat.can_spell(kind):
+            raise UnsupportedFeature(
+                f"writing a merge-on-read table with {POPULATE_META_FIELDS}=false and a record key "
+                f"of type {kind} (column {name})"
+            )
 
 
 def key_generator_type(config: TableConfig) -> KeyGeneratorType:

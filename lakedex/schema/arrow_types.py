@@ -24,6 +24,17 @@ from lakedex.schema.avro_nodes import (
     PrimitiveKind,
     is_nullable,
 )
+from lakedex.schema.hudi_types import (
+    BLOB,
+    BLOB_NODE,
+    HUDI_TYPE,
+    hudi_type,
+    is_blob_node,
+    is_vector,
+    marked,
+    vector_of_avro,
+    vector_to_avro,
+)
 
 _MAX_DECIMAL_DIGITS = 38
 _MOST_KEPT = 4096
@@ -44,7 +55,9 @@ def arrow_type(node: AvroType) -> pa.DataType:
     if isinstance(node, AvroPrimitive):
         return _primitive(node)
     if isinstance(node, AvroFixed):
-        return _decimal(node) if node.logical == "decimal" else pa.binary(node.size)
+        if node.logical == "decimal":
+            return _decimal(node)
+        return vector_of_avro(node) or pa.binary(node.size)
     if isinstance(node, AvroEnum):
         return pa.string()
     kept = _KEPT.get(id(node))
@@ -56,8 +69,19 @@ def arrow_type(node: AvroType) -> pa.DataType:
 
 
 def arrow_schema(record: AvroRecord) -> pa.Schema:
-    """The Arrow schema of a record's fields; columns without a null branch are not nullable."""
-    return pa.schema([_arrow_field(item.name, item.type) for item in record.fields])
+    """The Arrow schema of a record's fields; columns without a null branch are not nullable.
+
+    The metadata of VECTOR and BLOB columns names their type.
+    """
+    return pa.schema([_column(item) for item in record.fields])
+
+
+def _column(item: AvroField) -> pa.Field:
+    field = _arrow_field(item.name, item.type)
+    branches = item.type.branches if isinstance(item.type, AvroUnion) else (item.type,)
+    if any(map(is_blob_node, branches)):
+        return field.with_metadata({HUDI_TYPE: BLOB})
+    return marked(field)
 
 
 def avro_schema(schema: pa.Schema, name: str, namespace: str) -> AvroRecord:
@@ -163,7 +187,8 @@ def _avro_record(columns: list[pa.Field], name: str, namespace: str) -> AvroReco
 
 
 def _avro_slot(column: pa.Field, name: str, namespace: str) -> AvroType:
-    node = _avro_value(column.type, name, namespace)
+    is_blob = hudi_type(column) == BLOB
+    node = BLOB_NODE if is_blob else _avro_value(column.type, name, namespace)
     if not column.nullable or is_nullable(node):
         return node
     return AvroUnion((AvroPrimitive(PrimitiveKind.NULL), node))
@@ -179,6 +204,8 @@ def _avro_value(dtype: pa.DataType, name: str, namespace: str) -> AvroType:
         if not _is_text(dtype.key_type):
             raise UnsupportedFeature(f"a map with keys of type {dtype.key_type} in column {name}")
         return AvroMap(_avro_slot(dtype.item_field, name, namespace))
+    if is_vector(dtype):
+        return vector_to_avro(dtype)
     if _is_list(dtype):
         return AvroArray(_avro_slot(dtype.value_field, name, namespace))
     if pa.types.is_decimal(dtype):
@@ -188,14 +215,14 @@ def _avro_value(dtype: pa.DataType, name: str, namespace: str) -> AvroType:
     if pa.types.is_fixed_size_binary(dtype):
         space = f"{namespace}.{name}" if namespace else name
         return AvroFixed("fixed", space, dtype.byte_width)
-    if pa.types.is_timestamp(dtype):
-        local = "local-" if dtype.tz is None else ""
-        logical = f"{local}timestamp-{_TIMESTAMP_UNITS[dtype.unit]}"
-        return AvroPrimitive(PrimitiveKind.LONG, logical)
     return _avro_leaf(dtype, name)
 
 
 def _avro_leaf(dtype: pa.DataType, name: str) -> AvroPrimitive:
+    if pa.types.is_timestamp(dtype):
+        local = "local-" if dtype.tz is None else ""
+        unit = f"{local}timestamp-{_TIMESTAMP_UNITS[dtype.unit]}"
+        return AvroPrimitive(PrimitiveKind.LONG, unit)
     for test, kind, logical in _LEAVES:
         if test(dtype):
             return AvroPrimitive(kind, logical)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.exact_cast import exact_cast, mismatch
+from lakedex.schema.hudi_types import BLOB, check_blobs, hudi_type, is_vector, vectors_of_lists
 from lakedex.schema.layout import validity_buffer
 from lakedex.schema.storable import is_list
 
@@ -41,6 +42,9 @@ def conform(
         if field.name in rows.schema.names:
             column = rows.column(field.name)
             chunks = [_value(chunk, field, field.name) for chunk in column.chunks]
+            if hudi_type(field) == BLOB:
+                for chunk in chunks:
+                    check_blobs(chunk, field.name)
             columns.append(pa.chunked_array(chunks, type=field.type))
         elif field.name in defaults:
             columns.append(pa.repeat(defaults[field.name].cast(field.type), rows.num_rows))
@@ -110,7 +114,19 @@ def _struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array
     return pa.Array.from_buffers(target, len(array), [validity_buffer(array)], children=converted)
 
 
+def _vector(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if array.type == target and not array.flatten().null_count:
+        return array
+    item = target.value_field.with_nullable(nullable=True)
+    # What lies below a null is no value, and need not be as long as a vector.
+    plain = pa.list_(item)
+    lists = _list(array, plain, path)
+    return vectors_of_lists(lists, target, path)
+
+
 def _list(array: pa.Array, target: pa.ListType, path: str) -> pa.Array:
+    if is_vector(target):
+        return _vector(array, target, path)
     items = _value(array.flatten(), target.value_field, f"{path}.element")
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     buffers = [validity_buffer(array), _offsets(lengths)]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.schema.conversions import convert_leaf
+from lakedex.schema.hudi_types import is_vector, vectors_of_bytes
 from lakedex.schema.layout import validity_buffer
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -79,6 +80,8 @@ def convert(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
         return convert(array.cast(old.value_type), field, path)
     if pa.types.is_null(old):
         return pa.nulls(len(array), new)
+    if is_vector(new) and pa.types.is_fixed_size_binary(old):
+        return _vector(array, new, path)
     if pa.types.is_struct(new) and pa.types.is_struct(old):
         return _struct(array, new, path)
     if pa.types.is_map(new) and pa.types.is_map(old):
@@ -88,6 +91,17 @@ def convert(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
     if pa.types.is_nested(old) or pa.types.is_nested(new):
         raise UnsupportedFeature(f"the change of column {path} from {old} to {new}")
     return convert_leaf(array, new, path)
+
+
+def _vector(array: pa.Array, new: pa.DataType, path: str) -> pa.Array:
+    """Vectors as base files hold them; of another dimension they would be other vectors."""
+    width = new.list_size * new.value_type.bit_width // 8
+    if array.type.byte_width != width:
+        raise UnsupportedFeature(
+            f"column {path}: vectors of {array.type.byte_width} bytes in a file, {width} in the "
+            "table,"
+        )
+    return vectors_of_bytes(array, new)
 
 
 def _names_agree(old: pa.DataType, new: pa.DataType) -> bool:

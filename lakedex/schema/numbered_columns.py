@@ -24,6 +24,7 @@ from lakedex.schema.avro_nodes import (
     PrimitiveKind,
     is_null,
 )
+from lakedex.schema.hudi_types import vector_of_avro
 from lakedex.schema.internal_schema import (
     HistoryField,
     HistoryType,
@@ -174,6 +175,8 @@ def _inner(field: pa.Field, name: str, node: AvroType, ids: Iterator[int]) -> Hi
 
 def _leaf_name(node: AvroType) -> str:
     if isinstance(node, AvroFixed):
+        if vector_of_avro(node) is not None:
+            raise UnsupportedFeature("a VECTOR column with a history of columns")
         if node.logical == "decimal":
             return f"decimal_fixed({node.precision}, {node.scale})[{node.size}]"
         return f"fixed[{node.size}]"

@@ -19,11 +19,13 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.exact_cast import mismatch
+from lakedex.schema.hudi_types import given_hudi_type, hudi_type, parse_hudi_type
 from lakedex.schema.storable import (
     META_PREFIX,
     check_names,
     check_reserved,
     is_list,
+    storable_field,
     storable_type,
 )
 
@@ -92,7 +94,10 @@ def _fields(
     merged = []
     for name, field in known.items():
         path = f"{parent}{name}"
-        if name in given:
+        if name in given and hudi_type(field) is not None:
+            _check_own_type(field, given[name], path)
+            merged.append(field)
+        elif name in given:
             merged.append(field.with_type(_common(field.type, given[name].type, path)))
         elif field.nullable or name in defaults:
             merged.append(field)
@@ -100,8 +105,32 @@ def _fields(
             raise InvalidInput(f"column {path} is missing in the input and may not be null")
     for name, field in given.items():
         if name not in known:
-            merged.append(pa.field(name, storable_type(field.type, f"{parent}{name}")))
+            path = f"{parent}{name}"
+            added = pa.field(name, storable_type(field.type, path))
+            if not parent:
+                added = storable_field(field, path).with_nullable(nullable=True)
+            merged.append(added)
     return merged
+
+
+def _check_own_type(stored: pa.Field, incoming: pa.Field, path: str) -> None:
+    """Refuse rows that would change a VECTOR or a BLOB; values are checked by `conform`."""
+    said, known = given_hudi_type(incoming), hudi_type(stored)
+    is_same = said is None or parse_hudi_type(said, path) == stored.type
+    kind = incoming.type
+    fits = is_list(kind) if is_list(stored.type) else _is_part_of(kind, stored.type)
+    if not is_same or not (fits or pa.types.is_null(kind)):
+        raise InvalidInput(f"column {path} is {known} in the table and {said or kind} in the input")
+
+
+def _is_part_of(given: pa.DataType, known: pa.DataType) -> bool:
+    """Whether a struct has no other fields than another one."""
+    if not pa.types.is_struct(known):
+        return True
+    fields = {field.name: field.type for field in known}
+    return pa.types.is_struct(given) and all(
+        field.name in fields and _is_part_of(field.type, fields[field.name]) for field in given
+    )
 
 
 def _common(stored: pa.DataType, incoming: pa.DataType, path: str) -> pa.DataType:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.avro_nodes import is_avro_name
+from lakedex.schema.hudi_types import HUDI_TYPE, given_hudi_type, marked, parse_hudi_type
 
 _MOST_DIGITS = 38
 _MOST_LEVELS = 60
@@ -33,7 +34,24 @@ def storable_schema(schema: pa.Schema) -> pa.Schema:
         InvalidInput: a name or a type that a table cannot have; the column is named.
     """
     check_names(schema.names, "the schema")
-    return pa.schema([_field(field, field.name, 0) for field in schema])
+    return pa.schema([storable_field(field, field.name) for field in schema])
+
+
+def storable_field(field: pa.Field, path: str) -> pa.Field:
+    """A column in the form that is stored; one whose metadata says so is a VECTOR or a BLOB.
+
+    Raises:
+        InvalidInput: the type has no place in a Hudi table, or is not what the metadata says.
+    """
+    told = given_hudi_type(field)
+    if told is None:
+        return _field(field, path, 0)
+    dtype = parse_hudi_type(told, path)
+    fits = pa.types.is_struct if pa.types.is_struct(dtype) else is_list
+    if not (pa.types.is_null(field.type) or fits(field.type)):
+        raise InvalidInput(f"column {path} is {told}, which is no column of type {field.type}")
+    kept = pa.field(field.name, dtype, field.nullable, {HUDI_TYPE: told})
+    return marked(kept)
 
 
 def storable_type(dtype: pa.DataType, path: str) -> pa.DataType:
@@ -77,6 +95,9 @@ def check_reserved(names: list[str]) -> None:
 
 
 def _field(field: pa.Field, path: str, level: int, name: str | None = None) -> pa.Field:
+    told = given_hudi_type(field)
+    if told is not None and level:
+        raise InvalidInput(f"column {path}: {told} is a type of whole columns, not of parts of one")
     return pa.field(name or field.name, _stored(field.type, path, level), field.nullable)
 
 

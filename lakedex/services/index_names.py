@@ -19,6 +19,7 @@ from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
+from lakedex.schema.hudi_types import hudi_type
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
@@ -147,7 +148,7 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
     """The column of a table that is to be indexed, as the table spells it.
 
     Raises:
-        InvalidInput: there is no such column.
+        InvalidInput: there is no such column, or it is a VECTOR or a BLOB.
     """
     known = StoredSchema.of(snapshot).columns
     found = _meant(known.names, asked)
@@ -157,6 +158,12 @@ def indexed_column(snapshot: Snapshot, asked: str) -> str:
     if len(found) != 1:
         raise InvalidInput(
             f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
+        )
+    own_type = hudi_type(known.field(found[0]))
+    if own_type is not None:
+        raise InvalidInput(
+            f"column {found[0]!r} of table {table} is {own_type}, and there is no index of such "
+            "columns yet"
         )
     return found[0]
 

@@ -21,6 +21,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.prune import Report
 from lakedex.read.changes import Changes, find_changes
 from lakedex.read.row_changes import GroupChange, find_row_changes
+from lakedex.schema.hudi_types import is_vector
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.roots import FOLDER_START
@@ -91,7 +92,9 @@ class Pin:
             config, self.snapshot.timeline, self.snapshot.schema
         )
         is_parquet = config.base_file_format.upper() == "PARQUET"
-        whole_files = is_parquet and not changed and not config.drop_partition_columns
+        # Files hold vectors as bytes.
+        is_plain = not any(is_vector(field.type) for field in self.snapshot.schema)
+        whole_files = is_parquet and is_plain and not changed and not config.drop_partition_columns
         return whole_files and self.changes is None and self.in_reach
 
     @cached_property
@@ -101,7 +104,8 @@ class Pin:
 
     def is_native(self, file_slice: FileSlice) -> bool:
         """Whether a slice goes to Spark's own reader."""
-        if file_slice.base is None or not self.reads_natively:
+        base = file_slice.base
+        if base is None or base.extension != "parquet" or not self.reads_natively:
             return False
         if self._has_roots and file_slice.partition.startswith(FOLDER_START):
             return False

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as st
 
 from lakedex.errors import InvalidInput
+from lakedex.schema.hudi_types import HUDI_TYPE, hudi_type, is_vector
 
 _PLAIN: Mapping[type[st.DataType], pa.DataType] = {
     st.BooleanType: pa.bool_(),
@@ -58,19 +59,30 @@ def arrow_schema(struct: st.StructType) -> pa.Schema:
         >>> arrow_schema(st.StructType([st.StructField("at", st.TimestampType())])).types
         [TimestampType(timestamp[us, tz=UTC])]
     """
-    return pa.schema(
-        [_field(each.name, _arrow(each.dataType, each.name), each.nullable) for each in struct]
-    )
+    return pa.schema([_column(each) for each in struct])
+
+
+def _column(each: st.StructField) -> pa.Field:
+    field = _field(each.name, _arrow(each.dataType, each.name), each.nullable)
+    told = each.metadata.get(HUDI_TYPE)
+    return field if told is None else field.with_metadata({HUDI_TYPE: str(told)})
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
     """The StructType of a table's Arrow schema; every column may be null.
 
+    As in Hudi the metadata of VECTOR and BLOB columns names their type.
+
     Example:
         >>> spark_schema(pa.schema([("at", pa.timestamp("ms", "UTC"))])).simpleString()
         'struct<at:timestamp>'
     """
-    fields = [st.StructField(each.name, _spark(each.type, each.name)) for each in schema]
+    fields = []
+    for each in schema:
+        told = hudi_type(each)
+        metadata = None if told is None else {HUDI_TYPE: told}
+        kind = _spark(each.type, each.name)
+        fields.append(st.StructField(each.name, kind, metadata=metadata))
     return st.StructType(fields)
 
 
@@ -90,7 +102,12 @@ def with_comments(struct: st.StructType, told: str) -> st.StructType:
     comments = {name: of[_COMMENT] for name, of in known.items() if _COMMENT in of}
     return st.StructType(
         [
-            st.StructField(each.name, each.dataType, each.nullable, {_COMMENT: comments[each.name]})
+            st.StructField(
+                each.name,
+                each.dataType,
+                each.nullable,
+                {**each.metadata, _COMMENT: comments[each.name]},
+            )
             if each.name in comments
             else each
             for each in struct
@@ -151,7 +168,7 @@ def _spark(kind: pa.DataType, column: str) -> st.DataType:
     if pa.types.is_map(kind):
         key, item = _spark(kind.key_type, column), _spark(kind.item_type, f"{column}.value")
         return st.MapType(key, item)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or is_vector(kind):
         return st.ArrayType(_spark(kind.value_type, f"{column}.element"))
     if pa.types.is_decimal(kind):
         return st.DecimalType(kind.precision, kind.scale)

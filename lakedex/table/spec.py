@@ -29,7 +29,7 @@ from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of
-from lakedex.keys.generator import KeyGenerator
+from lakedex.keys.generator import KeyGenerator, check_virtual_keys
 from lakedex.keys.partition_days import PartitionDays
 from lakedex.schema import avro_schema
 from lakedex.schema.defaults import with_defaults
@@ -122,6 +122,7 @@ class TableSpec:
         if config.drop_partition_columns:
             raise UnsupportedFeature(f"writing tables with {keys.DROP_PARTITION_COLUMNS}=true")
         KeyGenerator.of(config, schema)
+        check_virtual_keys(config, schema)
         options = WriteOptions.resolve(config, {}, given)
         options.metadata.check_columns(schema.names)
         if options.window is not None:

@@ -14,9 +14,11 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
+from lakedex.keys.generator import check_virtual_keys
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
 from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
+from lakedex.schema.hudi_types import unknown_logical_type
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import find_bucket_index
 from lakedex.timeline import Action, Instant, Timeline
@@ -104,6 +106,14 @@ def check_writable(snapshot: Snapshot) -> None:
         )
     for feature in _refused(config):
         raise UnsupportedFeature(f"writing a table with {feature}")
+    check_virtual_keys(config, snapshot.schema)
+    for field in _record(snapshot).fields:
+        unknown = unknown_logical_type(field.type)
+        if unknown is not None:
+            # The commit would say the column without it, for all readers to come.
+            raise UnsupportedFeature(
+                f"writing a table whose column {field.name} has the logical type {unknown}"
+            )
     if config.merge_mode is MergeMode.CUSTOM:
         raise UnsupportedFeature(f"writing a table that merges by {config.custom_payload}")
     for name in (*config.metadata_partitions, *config.metadata_partitions_inflight):

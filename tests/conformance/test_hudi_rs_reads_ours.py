@@ -9,6 +9,7 @@ from hudi import HudiTable
 import lakedex
 from tests.support import TableBuilder
 from tests.support.sample_tables import changed_cow, changed_mor, new_builder, sorted_rows
+from tests.support.write_lab import Lab, row, source
 
 TABLES = {
     "cow": changed_cow,
@@ -92,3 +93,13 @@ def test_keys_of_several_columns_and_no_partitions_read_the_same(tmp_path):
     assert keys == ["a:2,b:__empty__", "a:3,b:__null__"]
     found = lakedex.open(path).metadata("record_index")
     assert sorted(found["key"].to_pylist()) == keys
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_hudi_rs_reads_a_table_without_meta_columns(tmp_path, kind):
+    lab = Lab(tmp_path, kind, properties={"hoodie.populate.meta.fields": "false"})
+    lab.writer.upsert(source([row("a", "p", 1), row("b", "q", 1), row("c", "q", 1)]))
+    lab.writer.upsert(source([row("a", "p", 2, 5.0)]))
+    lab.writer.delete(source([row("c", "q", 1)]))
+    found = read_with_hudi_rs(lab.path).select(["id", "p", "ver", "x"]).to_pylist()
+    assert sorted(found, key=repr) == [row("a", "p", 2, 5.0), row("b", "q", 1)]

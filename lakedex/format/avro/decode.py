@@ -29,6 +29,7 @@ from lakedex.schema.avro_type import (
     AvroUnion,
     PrimitiveKind,
 )
+from lakedex.schema.hudi_types import is_vector, vectors_of_bytes
 
 # Enough records to make a numpy call cheap for each, few enough to stay in the processor's cache.
 _CHUNK_RECORDS = 1 << 15
@@ -237,7 +238,9 @@ def _fixed(node: AvroFixed, lanes: Lanes, place: Place, validity: pa.Buffer | No
         return decimals_of_fixed(node, lanes, start, place, validity)
     lanes.source.spend_cells(place.rows * (node.size // 8))
     rows = lanes.source.data[start[:, None] + np.arange(node.size)]
-    return to.fixed_width(arrow_type(node), rows, place, validity)
+    found = to.fixed_width(pa.binary(node.size), rows, place, validity)
+    dtype = arrow_type(node)
+    return vectors_of_bytes(found, dtype) if is_vector(dtype) else found
 
 
 def _enum(node: AvroEnum, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:

@@ -14,6 +14,7 @@ from lakedex.format.avro.buffers import offsets, view
 from lakedex.format.avro.decimals import big_endian, least_length
 from lakedex.format.avro.pieces import I64, U8, Mask
 from lakedex.schema.avro_type import AvroEnum, AvroFixed, AvroPrimitive, PrimitiveKind
+from lakedex.schema.hudi_types import is_vector, vector_bytes
 
 
 def encode_primitive(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
@@ -39,6 +40,8 @@ def refuse_nulls(array: pa.Array, valid: Mask | None, path: str) -> None:
 
 def encode_fixed(node: AvroFixed, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
     """Bytes or decimals of a fixed size."""
+    if is_vector(array.type):
+        array = vector_bytes(array)
     if node.logical != "decimal":
         start, size = array.offset * node.size, len(array) * node.size
         data = view(array.buffers()[1], np.uint8, start, size)

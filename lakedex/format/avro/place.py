@@ -146,7 +146,9 @@ def empty_rows(dtype: pa.DataType, rows: int, source: Source, *, valid: bool = T
 
     All buffers are one block of zeros, so a wide type costs no more than a narrow one.
     """
-    if pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > _WIDTH:
+    if pa.types.is_fixed_size_list(dtype):
+        source.spend_cells(rows * dtype.list_size)
+    elif pa.types.is_fixed_size_binary(dtype) and dtype.byte_width > _WIDTH:
         source.spend_cells(rows * (dtype.byte_width // 8))
     if rows <= _FEW_ROWS and (known := _few_empty_rows(dtype, valid=valid)) is not None:
         return known.slice(0, rows)
@@ -167,7 +169,7 @@ def _few_empty_rows(dtype: pa.DataType, *, valid: bool) -> pa.Array | None:
 
 
 def _has_fixed(dtype: pa.DataType) -> bool:
-    if pa.types.is_fixed_size_binary(dtype):
+    if pa.types.is_fixed_size_binary(dtype) or pa.types.is_fixed_size_list(dtype):
         return True
     return any(_has_fixed(dtype.field(number).type) for number in range(dtype.num_fields))
 
@@ -180,6 +182,11 @@ def _zero_rows(dtype: pa.DataType, rows: int, zeros: pa.Buffer, *, valid: bool) 
         fields = [dtype.field(number) for number in range(dtype.num_fields)]
         inner = [_zero_rows(f.type, rows, zeros, valid=not f.nullable) for f in fields]
         return struct(dtype, inner, rows, validity)
+    if pa.types.is_fixed_size_list(dtype):
+        count = rows * dtype.list_size
+        inner_zeros = pa.py_buffer(np.zeros(count * _WIDTH, np.uint8))
+        child = _zero_rows(dtype.value_type, count, inner_zeros, valid=True)
+        return pa.Array.from_buffers(dtype, rows, [validity], children=[child])
     if pa.types.is_map(dtype) or pa.types.is_list(dtype):
         child = pa.nulls(0, dtype.field(0).type)
         return pa.Array.from_buffers(dtype, rows, [validity, zeros], children=[child])

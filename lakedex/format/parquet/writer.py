@@ -24,8 +24,10 @@ from lakedex.errors import InvalidInput
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import keys
 from lakedex.format.parquet.repetition import seldom_repeats
+from lakedex.schema.hudi_types import hudi_type, is_vector, vector_bytes
 
 _WRITER_MODEL = "avro"
+_NEVER_NULL = "not null"
 _SPARK_OF_TODAYS_CALENDAR = "3.5.0"
 
 
@@ -50,6 +52,8 @@ def write_base_file(
         1
     """
     collected: list[pq.FileMetaData] = []
+    entries = _entries(bloom, min_key, max_key, avro_schema_text, table.schema)
+    table = _as_stored(table)
     try:
         writer = pq.ParquetWriter(
             sink,
@@ -67,12 +71,37 @@ def write_base_file(
         )
         with writer:
             writer.write_table(table.replace_schema_metadata(None))
-            writer.add_key_value_metadata(
-                _entries(bloom, min_key, max_key, avro_schema_text)  # type: ignore[arg-type]
-            )
+            writer.add_key_value_metadata(entries)  # type: ignore[arg-type]
     except pa.ArrowException as error:
         raise InvalidInput(f"a column cannot be written to Parquet: {error}") from error
     return collected[0]
+
+
+def _as_stored(table: pa.Table) -> pa.Table:
+    """The table with vectors as the bytes that files hold, and parts that may all be null.
+
+    Below a null struct even a part that is never null has no value, which Arrow would not write.
+    """
+    for number, field in enumerate(table.schema):
+        column = table.column(number)
+        if is_vector(field.type):
+            width = field.type.list_size * field.type.value_type.bit_width // 8
+            chunks = [vector_bytes(chunk) for chunk in column.chunks]
+            column = pa.chunked_array(chunks, pa.binary(width))
+        elif pa.types.is_struct(field.type) and _NEVER_NULL in str(field.type):
+            column = column.cast(_with_nulls(field.type))
+        else:
+            continue
+        table = table.set_column(number, field.with_type(column.type), column)
+    return table
+
+
+def _with_nulls(data_type: pa.DataType) -> pa.DataType:
+    """A struct type of which all parts may be null, down to the first list or map."""
+    if not pa.types.is_struct(data_type):
+        return data_type
+    fields = [field.with_type(_with_nulls(field.type)) for field in data_type]
+    return pa.struct([field.with_nullable(nullable=True) for field in fields])
 
 
 def _columns_without(
@@ -149,7 +178,11 @@ def _has_floats(data_type: pa.DataType) -> bool:
 
 
 def _entries(
-    bloom: BloomFilter | None, min_key: str | None, max_key: str | None, avro_schema_text: str
+    bloom: BloomFilter | None,
+    min_key: str | None,
+    max_key: str | None,
+    avro_schema_text: str,
+    schema: pa.Schema,
 ) -> dict[bytes, bytes]:
     """Hudi's footer entries; those that the caller has no value for are left out."""
     values = {
@@ -160,8 +193,14 @@ def _entries(
         keys.AVRO_SCHEMA: avro_schema_text,
         keys.WRITER_MODEL: _WRITER_MODEL,
         keys.SPARK_VERSION: _SPARK_OF_TODAYS_CALENDAR,
+        keys.VECTOR_COLUMNS: _vector_columns(schema),
     }
     return {key: value.encode("utf-8") for key, value in values.items() if value is not None}
+
+
+def _vector_columns(schema: pa.Schema) -> str | None:
+    found = [f"{field.name}:{hudi_type(field)}" for field in schema if is_vector(field.type)]
+    return ",".join(found) or None
 
 
 def _type_code(bloom: BloomFilter | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +69,8 @@ class Statement:
     """Below a WITH, if there is one."""
     scope: Callable[[Node], Node]
     """Gives a query of the statement the names that its WITH defines."""
+    column_types: Mapping[str, str] = field(default_factory=dict)
+    """The columns of a new table whose type is Hudi's own: VECTOR or BLOB."""
 
     def wrong(self, node: Node, message: str, *, word: str = "") -> InvalidDefinition:
         """An error that points at the place of a plan or an expression in the text.

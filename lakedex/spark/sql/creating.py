@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lakedex.config import keys
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
+from lakedex.expr.sql_lexer import Kind as TokenKind
+from lakedex.expr.sql_lexer import Token, tokenise
 from lakedex.filegroup import META_COLUMNS
+from lakedex.schema.hudi_types import HUDI_TYPE, is_vector, parse_hudi_type
 from lakedex.spark.saving import TYPE_NAMES, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement
@@ -36,6 +41,19 @@ _OF_THE_SESSION = (
 )
 """How writers find records, which cannot change with every write."""
 _CLUSTERS = "cluster_by"
+_OWN_TYPE = re.compile(r"\b(?:VECTOR|BLOB)\b", re.IGNORECASE)
+_PLAIN_TYPES: Mapping[str, Mapping[pa.DataType | None, str]] = {
+    "VECTOR": {
+        pa.float32(): "ARRAY<FLOAT>",
+        pa.float64(): "ARRAY<DOUBLE>",
+        pa.int8(): "ARRAY<TINYINT>",
+    },
+    "BLOB": {
+        None: "STRUCT<`type`: STRING, `data`: BINARY, `reference`: STRUCT<`external_path`: STRING, "
+        "`offset`: BIGINT, `length`: BIGINT, `managed`: BOOLEAN>>"
+    },
+}
+"""What Spark knows columns of Hudi's own types as; a vector by the type of its elements."""
 _BUCKETS = ("bucket", "sorted_bucket")
 """What Spark's parser puts among the partitions of a new table."""
 _OF_THE_STATEMENT = (keys.TABLE_NAME, keys.DATABASE_NAME)
@@ -47,7 +65,47 @@ def create(context: Context, statement: Statement) -> Prepared | None:
     if not context.names.is_own(optional(statement.plan.tableSpec().provider())):
         return None
     _check_folders(statement)
-    return Prepared(partial(_create_empty, context, statement.plan))
+    return Prepared(partial(_create_empty, context, statement))
+
+
+def plain_column_types(text: str) -> tuple[str, dict[str, str]] | None:
+    """A CREATE TABLE with Spark's types in the place of Hudi's own, and the latter by column.
+
+    Spark's grammar knows neither VECTOR nor BLOB. None where a text has no such column.
+
+    Example:
+        >>> plain_column_types("CREATE TABLE t (id INT, e VECTOR(4)) USING hudi")
+        ('CREATE TABLE t (id INT, e ARRAY<FLOAT>) USING hudi', {'e': 'VECTOR(4)'})
+    """
+    if not _OWN_TYPE.search(text):
+        return None
+    tokens = tokenise(text)
+    if tokens[0].keyword != "CREATE":
+        return None
+    pieces, types, end = [], {}, 0
+    depth = 0
+    for at, token in enumerate(tokens[:-1]):
+        depth += {"(": 1, ")": -1}.get(token.keyword, 0)
+        begins_column = depth == 1 and at > 1 and tokens[at - 2].keyword in ("(", ",")
+        if not begins_column or token.keyword not in _PLAIN_TYPES:
+            continue
+        last = _end_of_type(tokens, at)
+        told = text[token.start : last.end]
+        column = tokens[at - 1].value
+        dtype = parse_hudi_type(told, column)
+        element = dtype.value_type if is_vector(dtype) else None
+        pieces += [text[end : token.start], _PLAIN_TYPES[token.keyword][element]]
+        types[column], end = told, last.end
+    return ("".join([*pieces, text[end:]]), types) if types else None
+
+
+def _end_of_type(tokens: Sequence[Token], at: int) -> Token:
+    """The last token of a type: the bracket that closes its parameters."""
+    if tokens[at + 1].keyword != "(":
+        return tokens[at]
+    while tokens[at].keyword != ")" and tokens[at].kind is not TokenKind.END:
+        at += 1
+    return tokens[at]
 
 
 def create_as_select(context: Context, statement: Statement) -> Prepared | None:
@@ -134,8 +192,9 @@ def _on_its_files(context: Context, path: str) -> tuple[Node, Node]:
     return place, place.getFileSystem(conf)
 
 
-def _create_empty(context: Context, plan: Node) -> None:
-    run_create(context, plan, name_parts(plan.name()))
+def _create_empty(context: Context, statement: Statement) -> None:
+    plan = statement.plan
+    run_create(context, plan, name_parts(plan.name()), types=statement.column_types)
 
 
 def run_create(
@@ -145,6 +204,7 @@ def run_create(
     more: Mapping[str, str] | None = None,
     *,
     is_new: bool = False,
+    types: Mapping[str, str] | None = None,
 ) -> SparkTable | None:
     """Let Spark run a CREATE TABLE, and make the table of its catalog entry.
 
@@ -154,6 +214,7 @@ def run_create(
         name: The new table's.
         more: Properties of the table that the statement does not say.
         is_new: Whether nothing may lie in its folder yet.
+        types: The columns whose type is VECTOR or BLOB.
 
     Returns:
         The table; None where the name was there already.
@@ -170,7 +231,7 @@ def run_create(
     try:
         if is_new:
             _check_empty(context, location(entry))
-        return _made(context, entry, more or {})
+        return _made(context, entry, more or {}, types or {})
     except BaseException:
         context.names.forget(entry.identifier())
         raise
@@ -214,7 +275,9 @@ def _plain_create(context: Context, plan: Node, rows: DataFrame) -> Node:
     )
 
 
-def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
+def _made(
+    context: Context, entry: Node, more: Mapping[str, str], types: Mapping[str, str]
+) -> SparkTable:
     """The table of a catalog entry: the one that lies there, or a new one."""
     path = location(entry)
     told_here = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
@@ -236,7 +299,7 @@ def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
     partition_by = list(map(str, listed(entry.partitionColumnNames()))) or told.partition_by
     spec = TableSpec(
         name=str(entry.identifier().table()),
-        schema=arrow_schema(columns),
+        schema=_with_own_types(arrow_schema(columns), types),
         record_key=told.record_key,
         ordering=told.ordering,
         partition_by=partition_by,
@@ -245,6 +308,18 @@ def _made(context: Context, entry: Node, more: Mapping[str, str]) -> SparkTable:
         database=str(entry.database()),
     )
     return context.lake.make_table(path, spec)
+
+
+def _with_own_types(schema: pa.Schema, types: Mapping[str, str]) -> pa.Schema:
+    by_case = {name.lower(): told for name, told in types.items()}
+    return pa.schema(
+        [
+            field.with_metadata({HUDI_TYPE: by_case[field.name.lower()]})
+            if field.name.lower() in by_case
+            else field
+            for field in schema
+        ]
+    )
 
 
 def _settled_by_session(context: Context) -> dict[str, str]:

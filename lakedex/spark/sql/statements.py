@@ -112,7 +112,7 @@ class Statements:
         parser = self._spark._jsparkSession.sessionState().sqlParser()
         parsed = self._package.parsed(parser, text) or self._script(text)
         if parsed is None:
-            prepared = self._prepared(text, None)
+            prepared = self._with_own_types(text) or self._prepared(text, None)
             if prepared is None:
                 # Nobody's statement: this fails, in Spark's own words.
                 return self._context.plans.rows(self._package.behind(parser).parsePlan(text))
@@ -130,6 +130,20 @@ class Statements:
         parser = self._spark._jsparkSession.sessionState().sqlParser()
         script = with_calls(text, lambda each: self._package.parsed(parser, each) is not None)
         return None if script is None else self._package.behind(parser).parsePlan(script)
+
+    def _with_own_types(self, text: str) -> Prepared | None:
+        """A CREATE TABLE with VECTOR or BLOB columns; None where a text is none, or not ours."""
+        found = creating.plain_column_types(text)
+        if found is None:
+            return None
+        plain, types = found
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        plan = self._package.parsed(parser, plain)
+        if plan is None or kind(plan) != "CreateTable":
+            return None
+        plan = self._package.bound(self._spark._jsparkSession.sessionUUID(), plan)
+        statement = Statement(plain, plan, lambda query: query, types)
+        return creating.create(self._context, statement)
 
     def planned(self, text: str) -> Node:
         """How Spark would run a query, or the one that chooses the rows of a statement; not run.
@@ -157,6 +171,9 @@ class Statements:
             script = self._script(text)
             if script is not None:
                 return script
+            created = self._with_own_types(text)
+            if created is not None:
+                return self._runnable(created)
         return self._runnable(self._prepared(text, plan))
 
     def take_write(self, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing

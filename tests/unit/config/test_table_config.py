@@ -237,3 +237,13 @@ def test_properties_of_real_metadata_tables_are_understood(golden, name):
     assert made.is_metadata_table
     assert made.base_file_format == "HFILE"
     assert not made.populate_meta_fields
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hoodie.table.format", "iceberg"), ("hoodie.table.log.file.format", "ORC")]
+)
+def test_a_table_of_another_format_is_refused_by_name(name, value):
+    """Its timeline or its log files lie elsewhere, and it would read as an empty table."""
+    props = {"hoodie.table.name": "t", "hoodie.table.version": "9", name: value}
+    with pytest.raises(UnsupportedFeature, match=f"{name}={value}"):
+        TableConfig.from_properties(props, "hoodie.properties")

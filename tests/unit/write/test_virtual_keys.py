@@ -98,12 +98,21 @@ def test_changes_are_refused(tmp_path):
 
 
 def test_keys_of_a_complex_generator_carry_their_column(tmp_path):
-    """A delete block holds `id:a`, which must be the key that rows are given, too."""
     properties = VIRTUAL | {"hoodie.table.keygenerator.type": "COMPLEX"}
-    lab = Lab(tmp_path, "mor", properties=properties)
+    lab = Lab(tmp_path, "cow", properties=properties)
     lab.writer.upsert(source([row("a", "p", 1), row("b", "p", 1)]))
     lab.writer.delete(source([row("a", "p", 1)]))
     lab.holds([row("b", "p", 1)])
     found = lakedex.open(lab.path).to_arrow(columns=["_hoodie_record_key"])
     assert found["_hoodie_record_key"].to_pylist() == ["id:b"]
-    assert isinstance(found, pa.Table)
+
+
+@pytest.mark.parametrize(
+    ("key", "generator", "named"),
+    [("id", "COMPLEX", "key generator COMPLEX"), ("day", "SIMPLE", r"date32.*\(column day\)")],
+)
+def test_keys_that_hudi_computes_otherwise_are_refused_where_logs_are_merged(key, generator, named):
+    schema = SCHEMA.append(pa.field("day", pa.date32()))
+    properties = VIRTUAL | {"hoodie.table.keygenerator.type": generator}
+    with pytest.raises(UnsupportedFeature, match=named):
+        TableSpec("t", schema, key, "ver", "p", "mor", properties=properties).resolve()
