@@ -17,11 +17,11 @@ _DATASOURCE: Final = """
     write.new.columns.nullable
     write.partitions.to.delete write.dbname
     clustering.async.enable
-    overwrite.mode query.type query.incremental.format read.paths read.begin.instanttime
+    query.type query.incremental.format read.paths read.begin.instanttime
     read.end.instanttime read.incr.path.glob read.enable.data.skipping
     read.extract.partition.values.from.path
     read.file.index.listing.mode read.incr.fallback.fulltablescan.enable read.table.version
-    read.create.filesystem.relation read.streaming.skip_insert_overwrite
+    overwrite.mode read.create.filesystem.relation read.streaming.skip_insert_overwrite
 """
 
 _WRITE: Final = """
@@ -53,7 +53,7 @@ _WRITE: Final = """
     hoodie.copyonwrite.insert.split.size hoodie.copyonwrite.insert.auto.split
     hoodie.record.size.estimation.threshold hoodie.record.size.estimator.class
     hoodie.merge.small.file.group.candidates.limit hoodie.merge.data.validation.enabled
-    hoodie.merge.allow.duplicate.on.inserts hoodie.merge.handle.class
+    hoodie.merge.handle.class
     hoodie.create.handle.class hoodie.append.handle.class hoodie.concat.handle.class
     hoodie.allow.empty.commit hoodie.allow.operation.metadata.field
     hoodie.fail.writes.on.inline.table.service.exception

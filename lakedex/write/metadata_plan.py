@@ -199,7 +199,7 @@ def _stat_columns(
     building = parts["column_stats"].definition if "column_stats" in parts else None
     if building is None:
         return stat_columns(snapshot, options, columns)
-    known = {*META_COLUMNS, *columns.names}
+    known = {*META_COLUMNS, *columns.names}.difference(snapshot.config.dropped_columns)
     return tuple(name for name in building.source_fields if name in known)
 
 
@@ -261,7 +261,12 @@ def stat_columns(
     snapshot: Snapshot, options: MetadataOptions, columns: pa.Schema
 ) -> tuple[str, ...]:
     """The columns that have statistics: three meta columns, then those named or the first ones."""
-    flat = [field.name for field in columns if not pa.types.is_nested(field.type)]
+    dropped = snapshot.config.dropped_columns
+    flat = [
+        field.name
+        for field in columns
+        if not pa.types.is_nested(field.type) and field.name not in dropped
+    ]
     if options.stat_columns:
         return (*_META_STAT_COLUMNS, *(name for name in options.stat_columns if name in flat))
     definition = snapshot.definitions.get("column_stats")
@@ -269,7 +274,7 @@ def stat_columns(
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
-        if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
+        if known - {*listed, *META_COLUMNS, *dropped} and len(listed) < options.most_stat_columns:
             return (*_META_STAT_COLUMNS, *(name for name in listed if name in flat))
     return (*_META_STAT_COLUMNS, *flat[: options.most_stat_columns])
 

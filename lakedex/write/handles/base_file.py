@@ -30,6 +30,7 @@ class BaseBytes:
 
 def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
     """The base file with these rows; equal rows give equal bytes."""
+    rows = facts.in_file(rows)
     keys = flat(rows[KEY])
     # A filter made for fewer keys than it gets would answer yes too often.
     entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)

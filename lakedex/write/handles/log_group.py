@@ -91,7 +91,7 @@ def _encode(
     header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
     blocks = []
     if rows.num_rows:
-        content = encode_avro_content(avro, rows)
+        content = encode_avro_content(avro, facts.in_file(rows))
         blocks.append(encode_block(BlockKind.AVRO_DATA, header, content))
     if len(deletes):
         places = pa.repeat(pa.scalar(group.partition, pa.string()), len(deletes))
