@@ -29,6 +29,29 @@ _OUTPUT = "output.dateformat"
 _FEWEST_FIELDS = 2
 
 
+def check_slash_dates(config: TableConfig) -> None:
+    """Refuse slash-separated dates where folders could not be told from those of other columns.
+
+    Raises:
+        InvalidInput: The table has hive-style or url-encoded folders, formatted times, or another
+            number of partition columns than one.
+    """
+    if not config.slash_separated_dates:
+        return
+    problem = None
+    if config.hive_style_partitioning:
+        problem = f"{keys.HIVE_STYLE_PARTITIONING}=true"
+    elif config.url_encode_partitioning:
+        problem = f"{keys.URL_ENCODE_PARTITIONING}=true"
+    elif len(config.partition_fields) != 1:
+        shown = ", ".join(config.partition_fields) or "none"
+        problem = f"other than one partition column ({shown})"
+    elif config.timebased_keygen:
+        problem = "time-based folders"
+    if problem is not None:
+        raise InvalidInput(f"{keys.SLASH_SEPARATED_DATES}=true does not go with {problem}")
+
+
 @dataclass(frozen=True, slots=True)
 class NewLayout:
     """The folders of new files; what is None or 0 is as it always was.

@@ -162,6 +162,11 @@ _RESTATED: Final[
         lambda config: flag_text(config.drop_partition_columns),
     ),
     (
+        (keys.SLASH_SEPARATED_DATES,),
+        str.lower,
+        lambda config: flag_text(config.slash_separated_dates),
+    ),
+    (
         (keys.POPULATE_META_FIELDS,),
         str.lower,
         lambda config: flag_text(config.populate_meta_fields),
@@ -187,7 +192,6 @@ _RESTATED: Final[
 
 _ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     keys.CONSISTENT_LOGICAL_TIMESTAMP: ("false",),
-    keys.SLASH_SEPARATED_DATES: ("false",),
     "hoodie.index.class": ("",),
     "hoodie.payload.delete.field": ("",),
     "hoodie.payload.delete.marker": ("",),

@@ -71,6 +71,8 @@ class TableConfig:
     hive_style_partitioning: bool
     url_encode_partitioning: bool
     drop_partition_columns: bool
+    slash_separated_dates: bool
+    """Whether the dashes of a partition value are slashes in its path."""
     populate_meta_fields: bool
     base_file_format: str
     partition_metafile_in_base_format: bool
@@ -86,6 +88,11 @@ class TableConfig:
     cdc_logging_mode: str
     timebased_keygen: Mapping[str, str] = field(repr=False)
     raw: Mapping[str, str] = field(repr=False)
+
+    @property
+    def dropped_columns(self) -> tuple[str, ...]:
+        """The columns that files leave out because partition paths tell their values."""
+        return self.partition_fields if self.drop_partition_columns else ()
 
     @classmethod
     def from_properties(cls, props: Mapping[str, str], path: str) -> TableConfig:
@@ -124,6 +131,7 @@ class TableConfig:
             hive_style_partitioning=read.flag(keys.HIVE_STYLE_PARTITIONING),
             url_encode_partitioning=read.flag(keys.URL_ENCODE_PARTITIONING),
             drop_partition_columns=read.flag(keys.DROP_PARTITION_COLUMNS),
+            slash_separated_dates=read.flag(keys.SLASH_SEPARATED_DATES),
             populate_meta_fields=read.flag(keys.POPULATE_META_FIELDS, default=True),
             base_file_format=_base_file_format(read),
             partition_metafile_in_base_format=read.flag(keys.PARTITION_METAFILE_USE_BASE_FORMAT),

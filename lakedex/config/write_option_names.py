@@ -17,6 +17,9 @@ from lakedex.config.option_values import (
 OPERATION: Final = "hoodie.datasource.write.operation"
 """Chosen by the verb; an option that says another one is refused."""
 
+OVERWRITE_MODE: Final = "hoodie.datasource.overwrite.mode"
+"""Which partitions INSERT OVERWRITE takes away: `static` or `dynamic`."""
+
 # The write index.
 INDEX_TYPE: Final = TextOption("hoodie.index.type", "SIMPLE")
 SIMPLE_UPDATE_PARTITION: Final = FlagOption("hoodie.simple.index.update.partition.path", "true")
@@ -107,6 +110,7 @@ COMBINE_BEFORE_UPSERT: Final = FlagOption("hoodie.combine.before.upsert", "true"
 INSERT_DUPLICATES: Final = ChoiceOption(
     "hoodie.datasource.insert.dup.policy", "none", choices=("none", "drop", "fail")
 )
+ALLOW_DUPLICATE_INSERTS: Final = FlagOption("hoodie.merge.allow.duplicate.on.inserts", "true")
 DROP_DUPLICATES: Final = FlagOption("hoodie.datasource.write.insert.drop.duplicates", "false")
 
 # Columns of the table that the rows leave out.

@@ -123,6 +123,8 @@ class WriteOptions:
     combine_before_insert: bool
     combine_before_upsert: bool
     insert_duplicates: InsertDuplicates
+    merges_inserts: bool
+    """Whether an inserted row is merged with the record that has its key, as an upsert does."""
     bloom: BloomOptions
     metadata: MetadataOptions
     layout: LayoutOptions
@@ -202,6 +204,7 @@ class WriteOptions:
             combine_before_insert=options.COMBINE_BEFORE_INSERT.value(settings),
             combine_before_upsert=options.COMBINE_BEFORE_UPSERT.value(settings),
             insert_duplicates=_insert_duplicates(settings),
+            merges_inserts=not options.ALLOW_DUPLICATE_INSERTS.value(settings),
             bloom=_bloom(settings),
             metadata=metadata,
             layout=LayoutOptions.resolve(settings),

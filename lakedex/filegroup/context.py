@@ -192,4 +192,5 @@ def partition_layout(config: TableConfig) -> PartitionLayout:
         newer_fields=new.fields or (),
         hashed_folders=new.hashed_folders,
         has_roots=bool(new.roots),
+        slash_dates=config.slash_separated_dates,
     )

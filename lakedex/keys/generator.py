@@ -22,10 +22,11 @@ from lakedex.config.keygen_type import (
 )
 from lakedex.config.keys import (
     CONSISTENT_LOGICAL_TIMESTAMP,
+    DROP_PARTITION_COLUMNS,
+    NEW_PARTITION_FIELDS,
     POPULATE_META_FIELDS,
-    SLASH_SEPARATED_DATES,
 )
-from lakedex.config.new_layout import NewLayout
+from lakedex.config.new_layout import NewLayout, check_slash_dates
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of, values_of
 from lakedex.keys.hashed_folders import with_hashed_folders, with_roots
@@ -67,9 +68,9 @@ class KeyGenerator:
             UnsupportedFeature: the table has a generator of another kind.
         """
         fields = config.record_key_fields
-        for option in (CONSISTENT_LOGICAL_TIMESTAMP, SLASH_SEPARATED_DATES):
-            if config.raw.get(option, "").strip().lower() == "true":
-                raise UnsupportedFeature(f"{option}=true")
+        if config.raw.get(CONSISTENT_LOGICAL_TIMESTAMP, "").strip().lower() == "true":
+            raise UnsupportedFeature(f"{CONSISTENT_LOGICAL_TIMESTAMP}=true")
+        check_slash_dates(config)
         kind = key_generator_type(config)
         if kind in _ONE_KEY and len(fields) > 1:
             wanted = "CUSTOM" if kind is KeyGeneratorType.TIMESTAMP else "COMPLEX"
@@ -79,12 +80,19 @@ class KeyGenerator:
             )
         new = NewLayout.of(config)
         levels = _levels(new.applied(config), kind)
+        if config.hive_style_partitioning or len(config.partition_fields) == 1:
+            levels = tuple(replace(level, takes_slashes=True) for level in levels)
         if levels and not (new.hashed_folders or new.roots):
             levels = (replace(levels[0], is_first=True), *levels[1:])
         for name in fields:
             check_spellable(_spelled_type(schema, name, _KEY_ROLE), name)
         for level in levels:
             level.check(_spelled_type(schema, level.field, _PARTITION_ROLE))
+        if config.dropped_columns != tuple(level.field for level in levels if level.only_in_path):
+            raise UnsupportedFeature(
+                f"{DROP_PARTITION_COLUMNS}=true with {NEW_PARTITION_FIELDS}, as newer folders do "
+                "not tell all columns; that"
+            )
         named = kind is KeyGeneratorType.COMPLEX or len(fields) > 1
         return cls(fields, named, levels, new.hashed_folders, new.roots)
 
@@ -92,6 +100,14 @@ class KeyGenerator:
     def is_automatic(self) -> bool:
         """Whether the table has no key columns: new rows get keys of their own."""
         return not self.key_fields
+
+    @property
+    def takes_slashes(self) -> bool:
+        """Whether a value may become several folders, so that paths differ in their depth."""
+        return any(
+            level.takes_slashes and not level.url_encoded and level.time is None
+            for level in self.levels
+        )
 
     @property
     def columns(self) -> frozenset[str]:
@@ -206,7 +222,12 @@ def _levels(config: TableConfig, kind: KeyGeneratorType) -> tuple[PartitionLevel
         time = TimeFormat.of(config.timebased_keygen) if how == "timestamp" else None
         levels.append(
             PartitionLevel(
-                name, config.hive_style_partitioning, config.url_encode_partitioning, time
+                name,
+                config.hive_style_partitioning,
+                config.url_encode_partitioning,
+                time,
+                slash_dates=config.slash_separated_dates,
+                only_in_path=config.drop_partition_columns,
             )
         )
     return tuple(levels)

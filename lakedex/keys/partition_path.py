@@ -3,6 +3,8 @@
     hive style            region=eu/day=2024-01-02
     plain                 eu/2024-01-02
     url-encoded           p=x y%2Fz%3D1%25
+    with slashes          day=2024/01/02/region=eu
+    slash-separated date  2024/01/02, for 2024-01-02
 
 The folder name is only believed where it determines the value: a path that could stand for
 several values, or whose text is no exact form of the column's type, gives "unknown", which no
@@ -37,6 +39,8 @@ class PartitionValue:
 
     value: object
     known: bool
+    bounds: tuple[object, object] | None = None
+    """The least and the largest value that it can be, where it is not known."""
 
 
 UNKNOWN = PartitionValue(None, known=False)
@@ -57,6 +61,8 @@ class PartitionLayout:
     """Of how many folders one may stand before a path; it says nothing of values."""
     has_roots: bool = False
     """Whether a path may lie below another root."""
+    slash_dates: bool = False
+    """Whether the dashes of values are slashes in paths."""
 
     def values(self, path: str, types: dict[str, pa.DataType]) -> dict[str, PartitionValue]:
         """The values of the partition columns in a partition path.
@@ -86,6 +92,7 @@ class PartitionLayout:
         for name, level in self._levels(path).items():
             text = level.removeprefix(f"{name}=") if self.hive_style else level
             text = unescape_path_value(text) if self.url_encoded else text
+            text = text.replace("/", "-") if self.slash_dates else text
             found[name] = None if text == DEFAULT_PARTITION else text
         return found
 
@@ -101,7 +108,11 @@ class PartitionLayout:
             is_other = self.hive_style and any("=" in level for level in levels[1:])
             return {} if is_other else {self.fields[0]: path}
         for fields in (self.fields, self.newer_fields):
-            if len(levels) == len(fields):
+            if self.hive_style and fields and path.startswith(f"{fields[0]}="):
+                named = _named_levels(levels, fields)
+                if named:
+                    return named
+            elif len(levels) == len(fields):
                 return dict(zip(fields, levels, strict=True))
         return {}
 
@@ -112,7 +123,27 @@ class PartitionLayout:
         text = level[len(start) :] if self.hive_style else level
         if self.url_encoded:
             text = unescape_path_value(text)
+        if self.slash_dates and "/" in text:
+            dashed = _parse(text.replace("/", "-"), data_type)
+            if isinstance(dashed.value, str):
+                # Other writers may store either form as text; '-' comes before '/'.
+                return PartitionValue(None, known=False, bounds=(dashed.value, text))
+            return dashed
         return _parse(text, data_type)
+
+
+def _named_levels(levels: list[str], fields: tuple[str, ...]) -> dict[str, str]:
+    """The text of each column in hive style, whose values may have slashes; none if unclear."""
+    found: dict[str, str] = {}
+    for level in levels:
+        if len(found) < len(fields) and level.startswith(f"{fields[len(found)]}="):
+            found[fields[len(found)]] = level
+        elif found and "=" not in level:
+            name = fields[len(found) - 1]
+            found[name] = f"{found[name]}/{level}"
+        else:
+            return {}
+    return found if len(found) == len(fields) else {}
 
 
 def escape_path_value(value: str, *, for_file_name: bool = False) -> str:

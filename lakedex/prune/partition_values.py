@@ -60,9 +60,20 @@ def is_decided(snapshot: Snapshot, predicate: Expr, partitions: list[str]) -> bo
 
 
 def _bounds(column: Column, found: list[PartitionValue]) -> ColumnBounds:
+    if any(value.bounds is not None for value in found):
+        return _ranges(column, found)
     known = np.array([value.known for value in found], dtype=np.bool_)
     try:
         values = pa.array([value.value for value in found], column.type)
     except (pa.ArrowInvalid, OverflowError):
         values, known = pa.nulls(len(found), column.type), np.zeros(len(found), dtype=np.bool_)
     return exact_bounds(values).where(known)
+
+
+def _ranges(column: Column, found: list[PartitionValue]) -> ColumnBounds:
+    """The bounds of values of which some paths tell only a range."""
+    known = np.array([each.known or each.bounds is not None for each in found], dtype=np.bool_)
+    pairs = [each.bounds or (each.value, each.value) for each in found]
+    least, most = (pa.array([pair[at] for pair in pairs], column.type) for at in (0, 1))
+    ones = np.ones(len(found), np.int64)
+    return ColumnBounds(least.type, least, most, ones * 0, ones, known)

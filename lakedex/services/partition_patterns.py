@@ -1,7 +1,8 @@
-"""Partitions by a pattern of their paths, as options of Hudi name them."""
+"""Partitions by a pattern of their paths or values, as options and statements name them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -29,3 +30,16 @@ def matching_paths(paths: Sequence[str], pattern: str, *, option: str) -> list[s
         raise InvalidInput(f"{option}={pattern[:200]!r} is no pattern: {error}") from error
     matched: list[str] = column.filter(found).to_pylist()
     return matched
+
+
+def matches_wildcard(text: str, pattern: str) -> bool:
+    """Whether a text matches a pattern in which `*` stands for any characters, none included.
+
+    Example:
+        >>> matches_wildcard("2023-08-01", "2023-08-*"), matches_wildcard("2023-09-01", "*-08-*")
+        (True, False)
+        >>> matches_wildcard("a[1]", "a[1]*"), matches_wildcard("a1", "a[1]*")
+        (True, False)
+    """
+    parts = map(re.escape, pattern.split("*"))
+    return re.fullmatch(".*".join(parts), text, re.DOTALL) is not None

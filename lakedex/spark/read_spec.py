@@ -32,7 +32,6 @@ _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
 SWITCHES = (_SKIPPING, _METADATA)
 """What lets no index remove anything where it is `false`, as an option or of the session."""
-_DYNAMIC_OPTION = "partitionoverwritemode"
 BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 """Says of a name in a catalog that it shows base files only, or the table itself."""
 
@@ -40,14 +39,13 @@ STREAM_LIMITS = ("maxCommitsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigg
 """Options of a stream that is read, besides Hudi's."""
 _OF_SPARK = """
     path paths __paths__ __partition_columns __clustering_columns serialization.format
-    checkpointlocation queryname outputmode
+    checkpointlocation queryname outputmode partitionoverwritemode
 """
 """Options that Spark itself adds or obeys."""
 _OF_FILE_SOURCES = """
     basepath mergeschema overwriteschema recursivefilelookup ignorecorruptfiles ignoremissingfiles
     inferschema header sep delimiter encoding charset quote escape comment multiline mode nullvalue
     dateformat timestampformat compression maxrecordsperfile datetimerebasemode int96rebasemode
-    partitionoverwritemode
 """
 """Options of Spark's file sources that change no row of a Hudi table."""
 _SPARK_NAMES = frozenset(_OF_SPARK.split())
@@ -91,10 +89,6 @@ def hudi_options(
         lower = name.lower()
         if lower in _OTHER_ROWS:
             raise UnsupportedFeature(f"the option {name} ({_OTHER_ROWS[lower]} instead)")
-        if lower == _DYNAMIC_OPTION and str(value).lower() == "dynamic" and use is Use.WRITE:
-            raise UnsupportedFeature(
-                f"the option {name}={value} (use the operation insert_overwrite instead)"
-            )
         if lower in _WITHOUT_EFFECT or lower.startswith(_STORE_PREFIXES):
             warn_once(name, use, "it is an option of Spark's file sources and of the session")
         elif lower not in _SPARK_NAMES and lower not in others:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,10 +12,11 @@ from pyspark.sql import DataFrame
 
 from lakedex.config import keys
 from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_spelling
-from lakedex.config.write_option_names import NULL_FOR_MISSING
+from lakedex.config.write_option_names import NULL_FOR_MISSING, OVERWRITE_MODE
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
+from lakedex.services.partition_patterns import matches_wildcard
 from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
@@ -25,6 +25,8 @@ from lakedex.write.stream_batches import StreamBatch
 
 _OPERATION = "hoodie.datasource.write.operation"
 _INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
+_SPARK_OVERWRITE_MODE = "partitionoverwritemode"
+"""Spark's own option of a writer; option names of Spark ignore case."""
 _PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
 _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
 _PARTITION_BY = "__partition_columns"
@@ -108,7 +110,8 @@ def save_rows(
             return
         check_folders(table, json.loads(given.get(_PARTITION_BY) or "[]"), options)
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
-            _overwrite(table.of_batch(batch), own, options)
+            verb = "insert_overwrite" if _is_dynamic(given) else "insert_overwrite_table"
+            _overwrite(table.of_batch(batch), verb, own, options)
             return
     run_operation(table.of_batch(batch), operation, own, options)
 
@@ -131,10 +134,33 @@ def check_folders(
         )
 
 
-def _overwrite(table: SparkTable, rows: DataFrame, options: Mapping[str, str]) -> None:
-    """Other rows in one commit; Hudi would remove the table first, and then make it anew."""
+def is_dynamic_mode(mode: str) -> bool:
+    """Whether an overwrite mode is dynamic.
+
+    Example:
+        >>> is_dynamic_mode("DYNAMIC"), is_dynamic_mode("static")
+        (True, False)
+
+    Raises:
+        InvalidInput: It is neither static nor dynamic.
+    """
+    if mode.strip().lower() not in ("static", "dynamic"):
+        raise InvalidInput(f"{OVERWRITE_MODE} is static or dynamic, not {mode[:80]!r}")
+    return mode.strip().lower() == "dynamic"
+
+
+def _is_dynamic(given: Mapping[str, str]) -> bool:
+    """Whether the writer's own options ask for a dynamic overwrite."""
+    spark_mode = next(
+        (value for name, value in given.items() if name.lower() == _SPARK_OVERWRITE_MODE), "static"
+    )
+    return is_dynamic_mode(given.get(OVERWRITE_MODE) or spark_mode)
+
+
+def _overwrite(table: SparkTable, verb: str, rows: DataFrame, options: Mapping[str, str]) -> None:
+    """Other rows in one commit; Hudi would remove the table first, and then create it again."""
     try:
-        run_operation(table, "insert_overwrite_table", rows, options)
+        run_operation(table, verb, rows, options)
     except InvalidInput as error:
         raise InvalidInput(
             f'{error}; mode("overwrite") puts other rows into the table that is there: to make '
@@ -173,7 +199,7 @@ def _partitions_to_delete(table: SparkTable, rows: DataFrame, named: str) -> lis
         told = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
         return sorted({*generator.partition_paths(told).to_pylist()}.intersection(present))
     patterns = [name for name in names if "*" in name]
-    matching = {path for path in present for each in patterns if fnmatchcase(path, each)}
+    matching = {path for path in present for each in patterns if matches_wildcard(path, each)}
     return sorted({name for name in names if "*" not in name} | matching)
 
 

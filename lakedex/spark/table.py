@@ -148,7 +148,7 @@ class SparkTable(TableViews):
         """
         writer = self.writer(options)
         if isinstance(rows_or_condition, str):
-            found = writer.delete_where(rows_or_condition, time_zone=self._time_zone)
+            found = writer.delete_where(rows_or_condition, time_zone=self.time_zone)
             return self._written(found)
         return self._written(writer.delete(self._source(rows_or_condition)))
 
@@ -213,7 +213,7 @@ class SparkTable(TableViews):
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
             schedule_only: Plan it and answer the instant; `run_clustering` runs the plan later.
         """
-        writer, zone = self.writer(options), self._time_zone
+        writer, zone = self.writer(options), self.time_zone
         if schedule_only:
             instant = schedule_clustering(writer, by, strategy, where, time_zone=zone)
             return WriteResult("CLUSTER", instant)
@@ -412,7 +412,7 @@ class SparkTable(TableViews):
 
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
-        zone = {EXPRESSION_TIME_ZONE.name: self._time_zone}
+        zone = {EXPRESSION_TIME_ZONE.name: self.time_zone}
         chosen = {**zone, **(options or {}), **self._catalog}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
@@ -423,14 +423,15 @@ class SparkTable(TableViews):
         return self._open().snapshot
 
     @property
-    def _time_zone(self) -> str:
+    def time_zone(self) -> str:
+        """The session's time zone, in which times without one are read."""
         return str(self._spark.conf.get(_ZONE))
 
     def _open(self) -> api.Table:
         return api.open(
             self._address.url,
             storage_options=dict(self._address.settings),
-            options=ReadOptions(time_zone=self._time_zone),
+            options=ReadOptions(time_zone=self.time_zone),
         )
 
     def _written(self, result: WriteResult) -> WriteResult:

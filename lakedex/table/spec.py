@@ -53,6 +53,7 @@ _GENERATOR_NAMES = (
 )
 _MODE_NAMES = (keys.MERGE_MODE, "hoodie.write.record.merge.mode")
 _PAYLOAD_NAMES = (keys.PAYLOAD_CLASS, "hoodie.datasource.write.payload.class")
+_SLASH_DATES = FlagOption(keys.SLASH_SEPARATED_DATES, "false")
 _FLAGS = (
     FlagOption(keys.HIVE_STYLE_PARTITIONING, "true"),
     FlagOption(keys.URL_ENCODE_PARTITIONING, "false"),
@@ -105,6 +106,10 @@ class TableSpec:
         if partition_by:
             props[keys.PARTITION_FIELDS] = ",".join(_spelled(partition_by, generator))
         props |= _merging(given, ordering)
+        if _SLASH_DATES.value(given):
+            props[_SLASH_DATES.name] = "true"
+            # Both at once are refused, so the default of the one gives way to the other.
+            given = {keys.HIVE_STYLE_PARTITIONING: "false", **given}
         props |= {flag.name: flag_text(flag.value(given)) for flag in _FLAGS}
         if not _META_FIELDS.value(given):
             if not record_key:
@@ -119,8 +124,6 @@ class TableSpec:
             if is_timebased(name) or name in (keys.HASHED_FOLDERS, keys.OTHER_ROOTS)
         }
         config = TableConfig.from_properties(props, keys.PROPERTIES_FILE)
-        if config.drop_partition_columns:
-            raise UnsupportedFeature(f"writing tables with {keys.DROP_PARTITION_COLUMNS}=true")
         KeyGenerator.of(config, schema)
         check_virtual_keys(config, schema)
         options = WriteOptions.resolve(config, {}, given)

@@ -26,7 +26,7 @@ class TableFacts:
     schema: pa.Schema
     """Meta columns first, then the columns as this write commits them."""
     schema_text: str
-    """The Avro schema of `schema`, for footers and log blocks."""
+    """The Avro schema of the columns that files have, for footers and log blocks."""
     instant: str
     """The time of this write."""
     committed: CommittedInstants
@@ -63,6 +63,11 @@ class TableFacts:
         """The columns of secondary indexes, each once; of a struct's field the whole column."""
         named = (column_at(path) for each in self.secondary for path in each.columns)
         return list(dict.fromkeys(named))
+
+    def in_file(self, rows: pa.Table) -> pa.Table:
+        """Rows as a file holds them: without the columns that the partition path tells."""
+        dropped = [name for name in self.config.dropped_columns if name in rows.column_names]
+        return rows.drop_columns(dropped) if dropped else rows
 
     def read_context(self) -> ReadContext:
         """What reading slices needs, opened in this process."""

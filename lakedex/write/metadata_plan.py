@@ -222,7 +222,7 @@ def _stat_columns(
     building = parts["column_stats"].definition if "column_stats" in parts else None
     if building is None:
         return stat_columns(snapshot, options, columns)
-    known = {*META_COLUMNS, *columns.names}
+    known = {*META_COLUMNS, *columns.names}.difference(snapshot.config.dropped_columns)
     return tuple(name for name in building.source_fields if name in known)
 
 
@@ -302,7 +302,12 @@ def stat_columns(
     whatever list a later write names: the ranges of its partitions would else leave out the new
     files.
     """
-    flat = [field.name for field in columns if not pa.types.is_nested(field.type)]
+    dropped = snapshot.config.dropped_columns
+    flat = [
+        field.name
+        for field in columns
+        if not pa.types.is_nested(field.type) and field.name not in dropped
+    ]
     meta = _META_STAT_COLUMNS if snapshot.config.populate_meta_fields else ()
     definition = snapshot.definitions.get("column_stats")
     is_there = definition is not None and "column_stats" in snapshot.config.metadata_partitions
@@ -315,7 +320,7 @@ def stat_columns(
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
-        if known - {*listed, *META_COLUMNS} and len(listed) < options.most_stat_columns:
+        if known - {*listed, *META_COLUMNS, *dropped} and len(listed) < options.most_stat_columns:
             return (*meta, *(name for name in listed if name in flat))
     return (*meta, *flat[: options.most_stat_columns])
 

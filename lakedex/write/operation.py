@@ -33,6 +33,8 @@ class Operation:
 
 UPSERT = Operation("UPSERT", looks_up=True)
 INSERT = Operation("INSERT")
+MERGED_INSERT = Operation("INSERT", looks_up=True)
+"""An insert of rows that are merged with the records of their keys."""
 BULK_INSERT = Operation("BULK_INSERT", fills_small=False, sorts=True)
 DELETE = Operation("DELETE", is_delete=True, looks_up=True)
 INSERT_OVERWRITE = Operation("INSERT_OVERWRITE", fills_small=False, replaces=Replaces.PARTITIONS)

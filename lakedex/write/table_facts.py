@@ -37,7 +37,7 @@ def table_facts(
         address=target.address,
         config=snapshot.config,
         schema=schema.full,
-        schema_text=schema.full_text,
+        schema_text=schema.file_text,
         instant=instant,
         committed=CommittedInstants.of(snapshot.timeline),
         scratch=scratch,

@@ -48,7 +48,13 @@ from lakedex.write.time_folders import check_time_folders
 from lakedex.write.windowed.day_window import check_partitions
 from lakedex.write.write_order import WriteOrder
 
-_OF_WHOLE_ROWS = (kinds.UPSERT, kinds.INSERT, kinds.BULK_INSERT, kinds.INSERT_OVERWRITE)
+_OF_WHOLE_ROWS = (
+    kinds.UPSERT,
+    kinds.INSERT,
+    kinds.MERGED_INSERT,
+    kinds.BULK_INSERT,
+    kinds.INSERT_OVERWRITE,
+)
 _MOST_NAMED = 10
 
 

@@ -46,13 +46,16 @@ class StoredSchema:
     """Without meta columns, nullability included."""
     defaults: Mapping[str, pa.Scalar]
     """What columns hold in rows that leave them out."""
+    dropped: tuple[str, ...] = ()
+    """The columns that files leave out, as partition paths tell their values."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> StoredSchema:
         """The schema that rows are brought to."""
         record = _record(snapshot)
         columns = pa.schema([f for f in arrow_schema(record) if f.name not in META_COLUMNS])
-        return cls(record, columns, column_defaults(record))
+        dropped = snapshot.config.dropped_columns
+        return cls(record, columns, column_defaults(record), dropped)
 
 
 @dataclass(frozen=True)
@@ -66,18 +69,22 @@ class WriteSchema:
     text: str
     """The Avro schema of `columns`, as the commit says it."""
     full_text: str
-    """The Avro schema of `full`, as footers and log blocks say it."""
+    """The Avro schema of `full`."""
+    file_text: str
+    """The same without the columns that files leave out, as footers and log blocks say it."""
 
     @classmethod
     def of(cls, columns: pa.Schema, stored: StoredSchema) -> WriteSchema:
         """All forms of some columns, under the name and with the defaults that the table has."""
         name, space = stored.record.name, stored.record.namespace or ""
         full = pa.schema([*META_FIELDS, *columns])
+        in_files = pa.schema([field for field in full if field.name not in stored.dropped])
         return cls(
             columns,
             pa.schema([field.with_nullable(nullable=True) for field in full]),
             keep_defaults(avro_schema(columns, name, space), stored.record).to_json(),
             keep_defaults(avro_schema(full, name, space), stored.record).to_json(),
+            keep_defaults(avro_schema(in_files, name, space), stored.record).to_json(),
         )
 
 
@@ -200,8 +207,6 @@ def _refused(config: TableConfig) -> list[str]:
         found.append("the index bloom_filters but no meta columns (drop that index first)")
     if config.cdc_enabled:
         found.append("change data capture (hoodie.table.cdc.enabled)")
-    if config.drop_partition_columns:
-        found.append("partition columns left out of its files")
     if config.base_file_format != "PARQUET":
         found.append(f"base files of {config.base_file_format}")
     if config.partition_metafile_in_base_format:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
-from lakedex.config.write_options import WriteOptions
+from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import META_COLUMNS
@@ -17,7 +17,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Instant
+from lakedex.timeline import Instant, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change
@@ -99,7 +99,7 @@ class TableWriter:
         return self.run(kinds.UPSERT, rows)
 
     def insert(self, rows: RowSource) -> WriteResult:
-        """Add rows without looking for their keys."""
+        """Add rows without looking for their keys, unless an option asks for that."""
         return self.run(kinds.INSERT, rows)
 
     def bulk_insert(self, rows: RowSource, sort_by: str | Sequence[str] = ()) -> WriteResult:
@@ -203,6 +203,7 @@ class TableWriter:
             return WriteResult(operation.name, None)
         self._check_operation(operation)
         target = self.target()
+        operation = _merged(operation, target)
         services = self._services
         if services is None:
             return run_write(target, operation, rows, partitions=partitions, seen=seen)
@@ -261,6 +262,17 @@ class TableWriter:
         )
         retries = _retries({**kept, **self._options})
         return Target(self._address, self._engine, chosen, snapshot, kept, retries, self._batch)
+
+
+def _merged(operation: Operation, target: Target) -> Operation:
+    """An insert that may not add a key again as the operation that merges it with its record."""
+    options = target.options
+    if operation != kinds.INSERT or not options.merges_inserts:
+        return operation
+    # What a policy for duplicates drops or refuses is not merged.
+    is_plain = options.insert_duplicates is InsertDuplicates.NONE
+    has_key = bool(load_table_config(target.address.open()).record_key_fields)
+    return kinds.MERGED_INSERT if is_plain and has_key else operation
 
 
 def _retries(options: Mapping[str, str]) -> int:

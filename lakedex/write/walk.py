@@ -12,9 +12,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lakedex.config import keys
+from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.write_options import InsertDuplicates
-from lakedex.errors import CommitConflict, ServicePends
+from lakedex.errors import CommitConflict, InvalidInput, ServicePends
 from lakedex.filegroup import FileSlice
+from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.timeline.committed import CommittedInstants
@@ -138,6 +141,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         check_bucket_index(snapshot)
     if StoredSchema.of(snapshot).columns != taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    _check_nesting(write, snapshot)
     plan = plan_metadata(
         snapshot,
         target.options.metadata,
@@ -218,6 +222,33 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result
+
+
+def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
+    """Refuse a partition inside the folder of another one, which Hudi would not list.
+
+    Values with slashes make such folders: `dt=a` and `dt=a/b`. Folders that are named otherwise
+    since some commit may be nested, as their other name says what they are.
+
+    Raises:
+        InvalidInput: Naming both partitions.
+    """
+    new, config = set(write.taken.partitions), snapshot.config
+    if not new or any(name in config.raw for name in LAYOUT_PROPERTIES):
+        return
+    if not KeyGenerator.of(config, write.taken.schema.columns).takes_slashes:
+        return
+    paths = new.union(snapshot.slices.partitions)
+    for path in paths if len({path.count("/") for path in paths}) > 1 else ():
+        parts = path.split("/")
+        for at in range(1, len(parts)):
+            parent = "/".join(parts[:at])
+            if parent in paths and not new.isdisjoint((path, parent)):
+                raise InvalidInput(
+                    f"the partition {path!r} would be a folder of the partition {parent!r}, where "
+                    "Hudi does not find it; do not mix values with and without slashes that begin "
+                    f"alike, or create the table with {keys.URL_ENCODE_PARTITIONING}=true"
+                )
 
 
 def _window(target: Target) -> WindowPlan | None:

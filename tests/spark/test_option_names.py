@@ -89,7 +89,6 @@ def test_a_reader_warns_once_of_what_changes_no_row(lake, path, warnings):
         (SYNC, "true", f"{SYNC}=true .no other catalog is synced"),
         ("hoodie.bucket.index.num.buckets", "4", "num.buckets=4 .bucket indexes"),
         ("hoodie.index.type", "BUCKET", "hoodie.index.type=BUCKET"),
-        ("partitionOverwriteMode", "dynamic", "operation insert_overwrite instead"),
         ("my.own", "1", "no option is called 'my.own'"),
     ],
 )

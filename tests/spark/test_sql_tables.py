@@ -85,6 +85,57 @@ def test_partitions_are_named_by_their_values(sql, spark):
     spark.sql("DROP TABLE numbered")
 
 
+def test_a_declaration_may_not_contradict_the_table_in_its_folder(lake, spark, tmp_path):
+    """Hudi accepts and refuses the same types; where it ignores a contradiction it is refused."""
+    columns = "id INT, name STRING, price DOUBLE, ts BIGINT, tags ARRAY<INT>"
+    place = f"LOCATION '{tmp_path / 'declared'}'"
+    key = "primaryKey = 'id', orderingFields = 'ts'"
+    spark.sql(
+        f"CREATE TABLE declared ({columns}, dt STRING) USING hudi TBLPROPERTIES ({key}) "
+        f"PARTITIONED BY (dt) {place}"
+    )
+    spark.sql("INSERT INTO declared VALUES (1, 'a', 1.5, 10, array(1), 'x')")
+
+    def declare(columns, properties=key, partitions="PARTITIONED BY (dt)", run=spark.sql):
+        named = f"({columns}, dt STRING)" if columns else ""
+        told = f"TBLPROPERTIES ({properties})" if properties else ""
+        run(f"CREATE TABLE again {named} USING hudi {told} {partitions} {place}")
+
+    accepted = [
+        (columns, key),
+        (columns.replace("name", "NAME").replace("INT,", "BIGINT,", 1), key),
+        ("id INT", key),
+        ("id INT, price FLOAT, ts INT, tags ARRAY<STRING>, more STRING", ""),
+    ]
+    for declaration in accepted:
+        declare(*declaration)
+        assert values(spark.sql("SELECT id, name, ts FROM again")) == [(1, "a", 10)]
+        spark.sql("DROP TABLE again")
+    declare("", "", "")
+    spark.sql("INSERT INTO again VALUES (2, 'b', 2.5, 11, NULL, 'y')")
+    assert values(spark.sql("SELECT id FROM declared ORDER BY id")) == [(1,), (2,)]
+    spark.sql("DROP TABLE again")
+    wrong = [
+        ("id INT, name MAP<STRING, STRING>", key, "name is declared as map<string,string>.*string"),
+        ("id INT, price DATE", key, "price is declared as date, but .* stores double"),
+        ("id INT, tags INT", key, "tags is declared as int, but .* stores array<int>"),
+        (columns, "primaryKey = 'name'", "recordkey.field='name' contradicts.*'id'"),
+        (columns, "preCombineField = 'price'", "precombine.field='price' contradicts.*'ts'"),
+        (columns, "type = 'mor'", "contradicts table declared, which has 'COPY_ON_WRITE'"),
+        (
+            columns,
+            "'hoodie.datasource.write.hive_style_partitioning' = 'false'",
+            "hive_style_partitioning='false' contradicts",
+        ),
+    ]
+    for declaration, properties, message in wrong:
+        with pytest.raises(Exception, match=message):
+            declare(declaration, properties)
+        assert not spark.catalog.tableExists("again")
+    with pytest.raises(InvalidInput, match=r"partitionBy\(name\) contradicts .* has dt"):
+        declare(columns, key, "PARTITIONED BY (name)", lake.sql)
+
+
 def test_indexes_come_and_go(lake, sql, table):
     key = "id"
     sql(f"CREATE INDEX record_index ON {table} ({key})")

@@ -90,7 +90,7 @@ def run_compaction(
         address=address,
         config=config,
         schema=snapshot.schema,
-        schema_text=schema.full_text,
+        schema_text=schema.file_text,
         instant=instant,
         committed=CommittedInstants.of(snapshot.timeline),
         scratch="",

@@ -21,7 +21,12 @@ from lakedex.spark.sql import columns
 from lakedex.spark.sql.added_partitions import add_partition, forget_partition, partition_path
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.partitions import matching_partitions, partition_paths, shown_partitions
+from lakedex.spark.sql.partitions import (
+    matching_partitions,
+    partition_paths,
+    shown_partition,
+    shown_partitions,
+)
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
 from lakedex.write import operation as kinds
 
@@ -73,7 +78,8 @@ def _partitions(context: Context, statement: Statement, named: NamedTable) -> Da
     paths = shown_partitions(table)
     if wanted is not None:
         paths = matching_partitions(table, _values(wanted), paths)
-    return context.spark.createDataFrame([(path,) for path in paths], "partition string")
+    shown = [(shown_partition(table, path),) for path in paths]
+    return context.spark.createDataFrame(shown, "partition string")
 
 
 def _values(spec: Node) -> dict[str, str]:
@@ -150,7 +156,7 @@ def _drop_partitions(context: Context, statement: Statement, named: NamedTable) 
     known = shown_partitions(table)
     paths: set[str] = set()
     for spec in specs:
-        found = matching_partitions(table, _values(spec), known)
+        found = matching_partitions(table, _values(spec), known, wildcards=True)
         if not found and not is_truncate and not plan.ifExists():
             raise InvalidInput(f"table {table.name} has no partition with {_values(spec)}")
         paths.update(found)

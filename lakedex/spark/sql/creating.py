@@ -17,14 +17,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from lakedex.config import keys
+from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.expr.sql_lexer import Kind as TokenKind
 from lakedex.expr.sql_lexer import Token, tokenise
 from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.hudi_types import HUDI_TYPE, is_vector, parse_hudi_type
-from lakedex.spark.saving import TYPE_NAMES, described, spelled_out
+from lakedex.spark.saving import TYPE_NAMES, check_folders, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
-from lakedex.spark.sql.context import Context, Prepared, Statement
+from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable, location
 from lakedex.spark.sql.other_views import check_base, keep_for_readers
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
@@ -290,7 +291,7 @@ def _made(
     except TableNotFound:
         check_base(told_here, None, path)
     else:
-        _check_same(table, told.record_key)
+        _check_same(context, table, entry, told_here)
         check_base(told_here, table, path)
         keep_for_readers(context, entry, told_here)
         return table
@@ -340,10 +341,25 @@ def _left_of(more: Mapping[str, str], told_here: Mapping[str, str]) -> dict[str,
     return left
 
 
-def _check_same(table: SparkTable, record_key: list[str]) -> None:
-    present = list(table.snapshot.config.record_key_fields)
-    if record_key and record_key != present:
-        raise InvalidInput(
-            f"the table at {table.path} has the record key {', '.join(present)}, not "
-            f"{', '.join(record_key)}"
-        )
+def _check_same(
+    context: Context, table: SparkTable, entry: Node, told_here: Mapping[str, str]
+) -> None:
+    """Refuse a CREATE TABLE that contradicts the table in its folder.
+
+    As in Hudi the table keeps its own columns. A declared column may have another type if Spark
+    can cast the stored values to it, may be missing, and may be spelled in another case.
+
+    Raises:
+        InvalidInput: A property, the partition columns or a column's type contradict the table.
+    """
+    check_restated(table.snapshot.config, told_here)
+    check_folders(table, list(map(str, listed(entry.partitionColumnNames()))), told_here)
+    stored = {field.name.lower(): field.dataType for field in own_columns(table)}
+    for declared in StructType.fromJson(json.loads(entry.schema().json())):
+        kept = stored.get(declared.name.lower())
+        if kept is not None and not context.plans.can_cast(kept, declared.dataType):
+            raise InvalidInput(
+                f"column {declared.name} is declared as {declared.dataType.simpleString()}, but "
+                f"the table at {table.path} stores {kept.simpleString()}; declare that type, or "
+                "leave out the columns: CREATE TABLE ... USING hudi LOCATION ..."
+            )

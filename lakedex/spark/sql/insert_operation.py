@@ -50,9 +50,14 @@ def insert_operation(
     both = {**kept, **told}
     modes = ("upsert", "strict", "non-strict")
     mode = _checked(_INSERT_MODE, both.get(_INSERT_MODE, "non-strict"), modes)
+    is_bulk = str(both.get(_BULK_INSERT, "")).lower() == "true"
     if not has_key or mode == "non-strict":
-        is_bulk = str(both.get(_BULK_INSERT, "")).lower() == "true"
         return "bulk_insert" if is_bulk else "insert", {}
+    if is_bulk:
+        raise InvalidInput(
+            f"{_BULK_INSERT}=true does not look keys up, as {_INSERT_MODE}={mode} does for a table "
+            f"with a key; set {_INSERT_MODE}=non-strict, or {INSERT_OPERATION} alone"
+        )
     return ("upsert", {}) if mode == "upsert" else ("insert", {INSERT_DUPLICATES.name: "fail"})
 
 

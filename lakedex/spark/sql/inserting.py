@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructField
 
+from lakedex.config.write_option_names import OVERWRITE_MODE
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.saving import run_operation, without_meta_columns
+from lakedex.spark.saving import is_dynamic_mode, run_operation, without_meta_columns
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
@@ -34,8 +36,21 @@ from lakedex.spark.sql.plans import (
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 
-_OVERWRITES = ("insert_overwrite", "insert_overwrite_table")
-_OVERWRITE_MODES = ("hoodie.datasource.overwrite.mode", "spark.sql.sources.partitionOverwriteMode")
+_SESSION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+
+
+class Overwritten(Enum):
+    """What an INSERT OVERWRITE takes away beside the partitions of its rows."""
+
+    TABLE = "all partitions"
+    NAMED = "the partitions with the static values of PARTITION (...)"
+    NOTHING = "nothing: only the partitions of the rows are overwritten"
+
+
+_BY_OPERATION = {
+    "insert_overwrite": Overwritten.NOTHING,
+    "insert_overwrite_table": Overwritten.TABLE,
+}
 
 
 @dataclass(frozen=True)
@@ -130,11 +145,13 @@ def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) ->
     options = {**context.write_options(table), **wanted.options}
     if wanted.overwrite:
         writer, source = table.writer(options), DataFrameSource(rows)
-        if _replaces_table(context, table, wanted):
+        overwritten = _overwritten(context, named, table, wanted)
+        if overwritten is Overwritten.TABLE:
             writer.run(kinds.INSERT_OVERWRITE_TABLE, source, seen=seen)
         else:
-            fixed = {name: each for name, each in wanted.partition.items() if each is not None}
-            paths = matching_partitions(table, fixed) if fixed else []
+            paths: list[str] = []
+            if overwritten is Overwritten.NAMED:
+                paths = matching_partitions(table, _static_values(wanted))
             writer.run(kinds.INSERT_OVERWRITE, source, partitions=paths, seen=seen)
     else:
         operation, more = _operation(context, named, table, wanted.options)
@@ -146,31 +163,58 @@ def _operation(
     context: Context, named: NamedTable, table: SparkTable, options: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
     """What INSERT INTO does: the writer or the session says, else the table."""
-    kept = dict(table.properties)
-    if named.entry is not None:
-        kept |= mapped(named.entry.storage().properties())
-        kept |= mapped(named.entry.properties())
-    told = {name: context.spark.conf.get(name, None) or "" for name in SETTINGS}
-    told |= {name: value for name, value in options.items() if name in SETTINGS}
+    kept = {**table.properties, **_catalog_properties(named)}
+    told = _settings(context, options, SETTINGS)
     has_key = bool(table.snapshot.config.record_key_fields)
-    return insert_operation(
-        {name: each for name, each in told.items() if each}, kept, has_key=has_key
-    )
+    return insert_operation(told, kept, has_key=has_key)
 
 
-def _replaces_table(context: Context, table: SparkTable, wanted: Wanted) -> bool:
-    """Whether INSERT OVERWRITE takes all that is there, as an operation or a mode says."""
+def _settings(context: Context, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """The settings that the writer gives, else the session."""
+    told = {name: context.spark.conf.get(name, None) or "" for name in names}
+    told |= {name: value for name, value in options.items() if name in names}
+    return {name: value for name, value in told.items() if value}
+
+
+def _catalog_properties(named: NamedTable) -> dict[str, str]:
+    """The properties of a table's catalog entry."""
+    if named.entry is None:
+        return {}
+    return {**mapped(named.entry.storage().properties()), **mapped(named.entry.properties())}
+
+
+def _overwritten(
+    context: Context, named: NamedTable, table: SparkTable, wanted: Wanted
+) -> Overwritten:
+    """What INSERT OVERWRITE takes away, as in Hudi.
+
+    An operation decides alone, whatever PARTITION (...) says. Otherwise the mode decides:
+    `dynamic` overwrites the partitions of the rows, `static` those with the static values of
+    PARTITION (...), or the table where there is none.
+
+    Raises:
+        InvalidInput: The overwrite mode is neither static nor dynamic.
+    """
+    names = (WRITE_OPERATION, OVERWRITE_MODE)
+    told = {
+        **{name: str(value) for name, value in _catalog_properties(named).items() if name in names},
+        **_settings(context, wanted.options, names),
+    }
+    if wanted.dynamic is None and told.get(WRITE_OPERATION, "").lower() in _BY_OPERATION:
+        return _BY_OPERATION[told[WRITE_OPERATION].lower()]
     if not table.snapshot.config.is_partitioned:
-        return True
+        return Overwritten.TABLE
     if wanted.dynamic is not None:
-        return not wanted.dynamic
-    if any(value is not None for value in wanted.partition.values()):
-        return False
-    told = wanted.options.get(WRITE_OPERATION) or context.spark.conf.get(WRITE_OPERATION, None)
-    if str(told).lower() in _OVERWRITES:
-        return str(told).lower() == _OVERWRITES[1]
-    modes = (context.spark.conf.get(name, None) for name in _OVERWRITE_MODES)
-    return str(next((mode for mode in modes if mode), "STATIC")).upper() != "DYNAMIC"
+        return Overwritten.NOTHING if wanted.dynamic else Overwritten.TABLE
+    session_mode = context.spark.conf.get(_SESSION_OVERWRITE_MODE, None) or "static"
+    if is_dynamic_mode(told.get(OVERWRITE_MODE, session_mode)):
+        return Overwritten.NOTHING
+    return Overwritten.NAMED if _static_values(wanted) else Overwritten.TABLE
+
+
+def _static_values(wanted: Wanted) -> dict[str, str]:
+    """The columns to which PARTITION (...) gives a value."""
+    return {name: value for name, value in wanted.partition.items() if value is not None}
 
 
 def aligned(

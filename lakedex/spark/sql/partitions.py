@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import partition_layout
@@ -13,6 +15,8 @@ from lakedex.keys.partition_path import (
     OLD_DEFAULT_PARTITION,
     PartitionLayout,
 )
+from lakedex.keys.value_text import value_text
+from lakedex.services.partition_patterns import matches_wildcard
 from lakedex.spark.sql.added_partitions import added_partitions
 from lakedex.spark.table import SparkTable
 
@@ -20,6 +24,17 @@ from lakedex.spark.table import SparkTable
 def partition_paths(table: SparkTable) -> list[str]:
     """The partitions that hold rows, by their paths."""
     return sorted({each.partition for each in table.snapshot.slices if each.partition})
+
+
+def shown_partition(table: SparkTable, path: str) -> str:
+    """A partition as SHOW PARTITIONS spells it: its path, or `dt=2026-01-05` for `2026/01/05`."""
+    layout = partition_layout(table.snapshot.config)
+    if not layout.slash_dates:
+        return path
+    return "/".join(
+        f"{name}={DEFAULT_PARTITION if text is None else text}"
+        for name, text in layout.texts(path).items()
+    )
 
 
 def shown_partitions(table: SparkTable) -> list[str]:
@@ -31,14 +46,19 @@ def shown_partitions(table: SparkTable) -> list[str]:
 
 
 def matching_partitions(
-    table: SparkTable, values: Mapping[str, str], paths: Sequence[str] | None = None
+    table: SparkTable,
+    values: Mapping[str, str],
+    paths: Sequence[str] | None = None,
+    *,
+    wildcards: bool = False,
 ) -> list[str]:
     """The partitions whose columns have these values, by their paths.
 
     Args:
         table: The table.
         values: The values of some partition columns.
-        paths: Which partitions to look at; those that hold rows unless told.
+        paths: The partitions to choose from; by default those that hold rows.
+        wildcards: Whether a `*` in a value stands for any characters.
 
     Raises:
         InvalidInput: A column is none that the table is partitioned by.
@@ -53,37 +73,97 @@ def matching_partitions(
                 f"{', '.join(fields) or 'none'}"
             )
     wanted = {by_case[name.lower()]: value for name, value in values.items()}
-    types = {name: snapshot.schema.field(name).type for name in wanted}
     layout = partition_layout(snapshot.config)
     known = partition_paths(table) if paths is None else paths
-    return [path for path in known if _has_values(layout, path, types, wanted)]
+    patterns = {name: value for name, value in wanted.items() if wildcards and "*" in value}
+    exact = [
+        _Wanted(name, value, snapshot.schema.field(name).type, table.time_zone)
+        for name, value in wanted.items()
+        if name not in patterns
+    ]
+    return [
+        path
+        for path in known
+        if _has_texts(layout, path, patterns) and all(each.is_in(layout, path) for each in exact)
+    ]
 
 
-def _has_values(
-    layout: PartitionLayout,
-    path: str,
-    types: dict[str, pa.DataType],
-    wanted: Mapping[str, str],
-) -> bool:
-    texts, known = layout.texts(path), layout.values(path, types)
-    for name, value in wanted.items():
-        if name in texts and texts[name] is None:
+def _has_texts(layout: PartitionLayout, path: str, patterns: Mapping[str, str]) -> bool:
+    """Whether the partition's values, as the path spells them, match patterns with `*`."""
+    texts = layout.texts(path) if patterns else {}
+    return all(
+        name in texts and matches_wildcard(texts[name] or DEFAULT_PARTITION, pattern)
+        for name, pattern in patterns.items()
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """The value that a partition column is to have."""
+
+    name: str
+    value: str
+    type: pa.DataType
+    time_zone: str
+
+    def is_in(self, layout: PartitionLayout, path: str) -> bool:
+        """Whether the column has the value in a partition.
+
+        Raises:
+            InvalidInput: The partition's folder does not tell.
+        """
+        texts = layout.texts(path)
+        if self.name not in texts:
+            raise _untold(path)
+        text = texts[self.name]
+        if text is None:
             # Rows without a value have a folder of their own.
-            if value != DEFAULT_PARTITION:
-                return False
-        elif known[name].known:
-            if known[name].value != _typed(value, types[name]):
-                return False
-        elif texts.get(name) == OLD_DEFAULT_PARTITION and name not in layout.derived_fields:
+            return self.value == DEFAULT_PARTITION
+        if layout.slash_dates:
+            return text == self.value.replace("/", "-")
+        known = layout.values(path, {self.name: self.type})[self.name]
+        if known.known:
+            return known.value == _typed(self.value, self.type)
+        if self.name in layout.derived_fields:
+            raise _untold(path)
+        if _is_spelled(text, self.type):
+            return text == _spelled(self.value, self.name, self.type, self.time_zone)
+        if text == OLD_DEFAULT_PARTITION:
             # It stood for null once, or is just this text; it never is another value.
-            if value != OLD_DEFAULT_PARTITION:
-                return False
-        else:
-            raise InvalidInput(
-                f"the folder {path!r} does not tell the values of its columns; name partitions "
-                "by their paths: table.delete_partitions([...])"
-            )
-    return True
+            return self.value == OLD_DEFAULT_PARTITION
+        raise _untold(path)
+
+
+def _untold(path: str) -> InvalidInput:
+    return InvalidInput(
+        f"the folder {path!r} does not tell the values of its columns; name partitions "
+        "by their paths: table.delete_partitions([...])"
+    )
+
+
+def _is_spelled(text: str, kind: pa.DataType) -> bool:
+    """Whether a folder holds the text of a timestamp or number, as `_spelled` gives it."""
+    if pa.types.is_timestamp(kind):
+        return text.removeprefix("-").isdigit()
+    return pa.types.is_decimal(kind) or pa.types.is_floating(kind)
+
+
+def _spelled(text: str, name: str, kind: pa.DataType, time_zone: str) -> str | None:
+    """The folder text of the value that a text spells; None where it spells none."""
+    if text == DEFAULT_PARTITION:
+        return None
+    try:
+        values = pa.array([text]).cast(kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(kind) or kind.tz is None:
+            return None
+        try:
+            local = pa.array([text]).cast(pa.timestamp(kind.unit))
+        except pa.ArrowInvalid:
+            return None
+        values = pc.assume_timezone(local, time_zone, ambiguous="earliest", nonexistent="latest")
+    (spelled,) = value_text(values, name).to_pylist()
+    return str(spelled)
 
 
 def _typed(text: str, kind: pa.DataType) -> object:

@@ -144,6 +144,11 @@ class Plans:
         cast = self._jvm.org.apache.spark.sql.catalyst.expressions.Cast
         return bool(cast.canANSIStoreAssign(self._type(given), self._type(target)))
 
+    def can_cast(self, given: DataType, target: DataType) -> bool:
+        """Whether Spark has a cast from one type to another, ANSI mode left aside."""
+        cast = self._jvm.org.apache.spark.sql.catalyst.expressions.Cast
+        return bool(cast.canCast(self._type(given), self._type(target)))
+
     def strict_cast(self, column: Column, target: DataType) -> Column:
         """A cast that fails on values that do not fit, whatever the session's setting is."""
         expressions = self._jvm.org.apache.spark.sql.catalyst.expressions

@@ -35,6 +35,7 @@ def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
 
     Without meta columns the footer has neither a bloom filter nor key bounds, as in Hudi.
     """
+    rows = facts.in_file(rows)
     if not facts.config.populate_meta_fields:
         return _encoded(facts, without_meta_values(rows))
     keys = flat(rows[KEY])

@@ -93,7 +93,7 @@ def _encode(
     if rows.num_rows:
         if not facts.config.populate_meta_fields:
             rows = without_meta_values(rows)
-        content = encode_avro_content(avro, rows)
+        content = encode_avro_content(avro, facts.in_file(rows))
         blocks.append(encode_block(BlockKind.AVRO_DATA, header, content))
     if len(deletes):
         places = pa.repeat(pa.scalar(group.partition, pa.string()), len(deletes))
