@@ -20,6 +20,7 @@ from lakedex.index.bitmap.catalog import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
+from lakedex.index.registry import KINDS
 from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.catalog import list_windowed
 from lakedex.prune import (
@@ -39,11 +40,14 @@ from lakedex.read.arguments import names_in, texts_in
 from lakedex.read.row_changes import told_changes
 from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions
+from lakedex.services.index_names import index_kind
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.timeline import QueryTime, Timeline
 
 _AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
+_SWITCHES = frozenset(("all", "partition_values", *(each.kind for each in KINDS)))
+"""What `without_indexes` may say besides the names of indexes."""
 Filter: TypeAlias = "str | pc.Expression | Expr"
 """A predicate: SQL text, a `pyarrow.compute` expression, or a tree of `lakedex.expr`."""
 
@@ -67,7 +71,12 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
             raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
-        names = names_in("without_indexes", self.without_indexes)
+        names = [index_kind(each) for each in names_in("without_indexes", self.without_indexes)]
+        for name in names:
+            # The name of an index may be anything; what is nearly a kind is a misspelled one.
+            hint = "" if name in _SWITCHES else did_you_mean(name, _SWITCHES)
+            if hint:
+                raise InvalidInput(f"without_indexes: no index is called {name!r}{hint}")
         object.__setattr__(self, "without_indexes", frozenset(names))
 
 
@@ -256,7 +265,8 @@ class Table:
             keys: Only these keys, a list or an Arrow column; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
-        metadata_partition(*names_in("partition", [partition]))
+        (partition,) = map(index_kind, names_in("partition", [partition]))
+        metadata_partition(partition)
         table = self._metadata_table()
         if keys is not None and prefix is not None:
             raise InvalidInput("give keys or a prefix, not both")

@@ -50,6 +50,7 @@ _LIST: Final = "hudi_options.tsv"
 _MOST_SHOWN: Final = 200
 _SHORT, _MIDDLE = 5, 12
 """Names of up to so many letters may differ by one, by two letters from the one that was meant."""
+_BETWEEN_WORDS: Final = str.maketrans("", "", "._- ")
 _warned: set[str] = set()
 
 
@@ -156,16 +157,16 @@ def check_spelling(names: Iterable[str]) -> None:
 
 def hudi_option(name: str) -> HudiOption | None:
     """The line of the list for an option of Hudi, which may be that of its family."""
-    found = _listed().get(name)
-    if found is not None:
-        return found
-    families = [family for family in _families() if name.startswith(family.name[:-1])]
-    return max(families, key=lambda family: len(family.name), default=None)
+    lines = _lines()
+    if name in lines:
+        return _line(lines[name])
+    families = [family for family in _families() if name.startswith(family[:-1])]
+    return _line(lines[max(families, key=len)]) if families else None
 
 
 def hudi_options() -> tuple[HudiOption, ...]:
     """The whole list, families too."""
-    return (*_listed().values(), *_families())
+    return tuple(map(_line, _lines().values()))
 
 
 def canonical_name(name: str) -> str:
@@ -240,20 +241,18 @@ def warn_once(name: str, use: Use, reason: str) -> None:
 
 
 @cache
-def _listed() -> dict[str, HudiOption]:
-    return {each.name: each for each in _lines() if not each.name.endswith(".*")}
+def _lines() -> dict[str, str]:
+    """The lines of the list by name; a line is taken apart when its option is given."""
+    text = resources.files(__package__).joinpath(_LIST).read_text(encoding="utf-8")
+    return {line.partition("\t")[0]: line for line in text.splitlines()[1:]}
 
 
 @cache
-def _families() -> tuple[HudiOption, ...]:
-    return tuple(each for each in _lines() if each.name.endswith(".*"))
+def _families() -> tuple[str, ...]:
+    return tuple(name for name in _lines() if name.endswith(".*"))
 
 
-def _lines() -> list[HudiOption]:
-    text = resources.files(__package__).joinpath(_LIST).read_text(encoding="utf-8")
-    return [_line(line) for line in text.splitlines()[1:]]
-
-
+@lru_cache(maxsize=1024)
 def _line(line: str) -> HudiOption:
     name, verdict, use, accepted, declared, reason = line.split("\t")
     uses = tuple(Use) if use == "both" else (Use(use),)
@@ -275,7 +274,8 @@ def _own_names() -> frozenset[str]:
 
 @cache
 def _all_names() -> frozenset[str]:
-    return _own_names() | _listed().keys() | SHORT_NAMES.keys()
+    listed = {name for name in _lines() if not name.endswith(".*")}
+    return _own_names() | listed | SHORT_NAMES.keys()
 
 
 @cache
@@ -305,7 +305,7 @@ def _nearest(name: str, known: frozenset[str]) -> str | None:
 
 
 def _letters(name: str) -> str:
-    return "".join(each for each in name.lower() if each.isalnum())
+    return name.lower().translate(_BETWEEN_WORDS)
 
 
 def _distance(left: str, right: str, most: int) -> int:
@@ -314,16 +314,20 @@ def _distance(left: str, right: str, most: int) -> int:
     In a short name no letter is changed: `time` is another word than `type`.
     """
     change = most + 1 if most == 1 else 1
-    before, above = list[int](), list(range(len(right) + 1))
+    width, far = len(right) + 1, most + 1
+    before, above = [far] * width, list(range(width))
     for row, letter in enumerate(left, start=1):
-        line = [row]
-        for column, other in enumerate(right, start=1):
+        line = [far] * width
+        line[0] = row
+        # What is further from the diagonal has more differences than that.
+        for column in range(max(1, row - most), min(width, row + most + 1)):
+            other = right[column - 1]
             cost = 0 if letter == other else change
-            least = min(above[column] + 1, line[-1] + 1, above[column - 1] + cost)
+            least = min(above[column] + 1, line[column - 1] + 1, above[column - 1] + cost)
             if row > 1 and column > 1 and letter == right[column - 2] and left[row - 2] == other:
                 least = min(least, before[column - 2] + 1)
-            line.append(least)
+            line[column] = least
         if min(line) > most:
-            return most + 1
+            return far
         before, above = above, line
     return above[-1]

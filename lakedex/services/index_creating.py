@@ -12,6 +12,7 @@ from typing import Final
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
+from lakedex.config.option_check import PREFIXES, did_you_mean
 from lakedex.config.option_values import FlagOption
 from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import FileMissing, InvalidInput, UnsupportedFeature
@@ -169,6 +170,9 @@ def _with_newer_names(index: str, options: Mapping[str, str]) -> dict[str, str]:
     given: dict[str, str] = {}
     for option, value in options.items():
         known = _OF_INDEX.get(option.lower(), option)
+        if known not in _OF_INDEX.values() and not option.startswith(PREFIXES):
+            hint = did_you_mean(option, INDEX_OPTIONS) or f"; there are {', '.join(INDEX_OPTIONS)}"
+            raise InvalidInput(f"no option of an index is called {option!r}{hint}")
         if given.setdefault(known, value) != value:
             raise InvalidInput(f"the option {known} of index {index} is given twice")
     older = given.pop(_OLDER_EXPR, None)
@@ -319,7 +323,8 @@ def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
         known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
-        raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known})")
+        hint = did_you_mean(kind, (*ONCE, SECONDARY_INDEX, BITMAP))
+        raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known}{hint})")
     return kind
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
 from lakedex.api import ReadOptions
+from lakedex.config.option_check import is_own_name
 from lakedex.config.write_index import bucket_options
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
@@ -380,8 +381,9 @@ class SparkTable(TableViews):
         refresh_index(self.writer(), name, rebuild=rebuild)
 
     def keep_options(self, options: Mapping[str, str]) -> None:
-        """Let all later writes go by some of Hudi's write options."""
-        patience = self.writer(dict(options)).target().patience
+        """Let all later writes go by some of Hudi's write options; a user's own are kept along."""
+        obeyed = {name: value for name, value in options.items() if not is_own_name(name)}
+        patience = self.writer(obeyed).target().patience
         storage = self._address.open()
         with open_lock(storage, patience.lock):
             write_own_properties(storage, {**read_own_properties(storage), **options})

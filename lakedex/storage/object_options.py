@@ -8,6 +8,7 @@ not given comes from the environment (`AWS_ACCESS_KEY_ID` and the like), which o
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -161,6 +162,8 @@ _HADOOP_S3 = {
     "fs.s3a.path.style.access": "path_style_access",
     "fs.s3a.connection.ssl.enabled": "ssl_enabled",
 }
+_NEAR = 0.75
+"""How alike a name has to be to be taken for a misspelling."""
 _ALIASES_S3 = {"endpoint_url": "endpoint", "token": "session_token"}
 _INVERTED = {"path_style_access": "virtual_hosted_style_request"}
 _SECRET = frozenset(
@@ -196,7 +199,9 @@ def _canonical(kind: str, name: str) -> str:
         short = _ALIASES_S3.get(short, short)
     if short in known or short in _CLIENT:
         return short
-    raise InvalidInput(f"unknown storage option {name!r} for a store of kind {kind}")
+    near = difflib.get_close_matches(short, sorted(known | _CLIENT), n=1, cutoff=_NEAR)
+    hint = f"; did you mean {prefixes[0] if near[0] in known else ''}{near[0]}?" if near else ""
+    raise InvalidInput(f"unknown storage option {name!r} for a store of kind {kind}{hint}")
 
 
 def _is_plain_http(endpoint: str | None) -> bool:

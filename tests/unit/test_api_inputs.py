@@ -158,3 +158,7 @@ def test_options_of_a_wrong_type_are_named(table):
     assert lakedex.open(table.path, options={"time_zone": "UTC", "weighs_cost": False}).files()
     with pytest.raises(InvalidInput, match="'without_index'; did you mean 'without_indexes'"):
         lakedex.open(table.path, options={"without_index": ["all"]})
+    with pytest.raises(InvalidInput, match="'colum_stats'; did you mean 'column_stats'"):
+        lakedex.open(table.path, options={"without_indexes": ["colum_stats"]})
+    same = lakedex.ReadOptions(without_indexes={"COL_STATS", "my_index", "all"})
+    assert same.without_indexes == {"column_stats", "my_index", "all"}

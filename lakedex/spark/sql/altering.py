@@ -96,13 +96,13 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
     given = spelled_out({} if pairs is None else mapped(pairs))
     folders = {name: given.pop(name) for name in LAYOUT_PROPERTIES if name in given}
     check_options(given, may_be_own=True)
-    fixed = [name for name in given if not is_write_option(name) and name in table.properties]
-    if fixed:
-        raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
-    check_restated(table.snapshot.config, given)
     chosen = {
         name: value for name, value in given.items() if is_write_option(name) or is_own_name(name)
     }
+    fixed = [name for name in given if name not in chosen and name in table.properties]
+    if fixed:
+        raise InvalidInput(f"{fixed[0]} was settled when table {table.name} was made")
+    check_restated(table.snapshot.config, given)
     if folders:
         change_layout(table.address, table.writer().target().patience, folders)
     table.keep_options(chosen)

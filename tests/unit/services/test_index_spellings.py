@@ -65,6 +65,21 @@ def test_kinds_of_the_proposals_are_those_of_hudi_today(people, name, using, col
     assert made not in {each.name for each in lakedex.open(people.path).indexes()}
 
 
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ({"options": {"expr": "upper", "fromat": "y"}}, InvalidInput, "did you mean 'format'"),
+        ({"options": {"expr": "upper", "colour": "1"}}, InvalidInput, "'colour'; there are expr"),
+        ({"options": {"hoodie.index.nam": "a"}}, InvalidInput, "did you mean 'hoodie.index.name'"),
+        ({"using": "colum_stats"}, UnsupportedFeature, "did you mean 'column_stats'"),
+    ],
+)
+def test_misspelled_options_and_kinds_of_an_index(people, how, error, words):
+    with pytest.raises(error, match=words):
+        create_index(people.writer, "up", "id", **how)
+    assert len(people.rows()) == len(ROWS)
+
+
 def test_filters_are_as_large_as_their_options_say(people):
     given = {"expr": "lower", "fpp": "0.01", "numentries": "5000", "filtertype": "SIMPLE"}
     create_index(people.writer, "wide", "id", using="bloom_filters", options=given)
