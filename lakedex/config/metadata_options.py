@@ -39,7 +39,8 @@ class MetadataOptions:
     """The columns that column_stats is to have at least; empty means the first
     `most_stat_columns` of the table. What it has of others it keeps."""
     most_stat_columns: int
-    column_stats_groups: int
+    column_stats_groups: int | None
+    """None where the table's columns and files decide on it."""
     partition_stats_groups: int
     bloom_filter_groups: int
     record_index_groups: tuple[int, int]
@@ -87,10 +88,11 @@ class MetadataOptions:
     def layout(self, partition: str) -> dict[str, str]:
         """The settings that a partition is built with, by the names of their options."""
         if partition == COLUMN_STATS:
+            groups = self.column_stats_groups
             return {
                 options.COLUMN_STATS_COLUMNS.name: ",".join(self.stat_columns),
                 options.COLUMN_STATS_MOST_COLUMNS.name: str(self.most_stat_columns),
-                options.COLUMN_STATS_GROUPS.name: str(self.column_stats_groups),
+                **({} if groups is None else {options.COLUMN_STATS_GROUPS.name: str(groups)}),
             }
         if partition == PARTITION_STATS:
             return {options.PARTITION_STATS_GROUPS.name: str(self.partition_stats_groups)}
@@ -145,7 +147,7 @@ def resolve_metadata(
         record_index=scope,
         stat_columns=options.COLUMN_STATS_COLUMNS.value(settings),
         most_stat_columns=options.COLUMN_STATS_MOST_COLUMNS.value(settings),
-        column_stats_groups=options.COLUMN_STATS_GROUPS.value(settings),
+        column_stats_groups=options.COLUMN_STATS_GROUPS.value_if_given(settings),
         partition_stats_groups=options.PARTITION_STATS_GROUPS.value(settings),
         bloom_filter_groups=options.BLOOM_FILTER_GROUPS.value(settings),
         record_index_groups=counts,

@@ -301,8 +301,12 @@ def _fixed_settings(
         found[options.COLUMN_STATS_COLUMNS.name] = listed
     for option in _FIXED:
         said, known = option.given(given), option.given(kept)
-        if said is not None and known is not None and _normal(said) != _normal(known):
-            raise _contradiction(config, option.name, said, known)
+        stored = known
+        if option is options.COLUMN_STATS_GROUPS and known is None and kept:
+            # Whoever built the index did not say: a table of ordinary size got the default.
+            stored = option.default if COLUMN_STATS in config.metadata_partitions else None
+        if said is not None and stored is not None and _normal(said) != _normal(stored):
+            raise _contradiction(config, option.name, said, stored)
         value = known if known is not None else said
         if value is not None:
             found[option.name] = value

@@ -28,6 +28,11 @@ _MOST_NOTE_BUCKETS = 8
 _MOST_BUILD_BUCKETS = 256
 """A build has all pairs of a bucket in memory, so that each gets few shards."""
 _EXPRESSION_GROUPS = 2
+_STAT_GROUPS = 2
+"""What Hudi gives column_stats, however large the table is."""
+_COLUMNS_A_GROUP = 10
+_LEAST_STATS_A_GROUP = 100_000
+_MOST_STATS_A_GROUP = 1_000_000
 _ENTRIES_A_SHARD = 500_000
 _GROWTH = 4
 
@@ -124,9 +129,12 @@ def plan_metadata(
         shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned)
     if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
         lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))
+    has_stats = "column_stats" in wanted
+    stated = _stat_columns(snapshot, options, columns, parts) if has_stats else ()
     groups = {
         "files": 1,
-        "column_stats": options.column_stats_groups,
+        "column_stats": options.column_stats_groups
+        or stat_groups_for(len(stated), len(snapshot.slices)),
         "partition_stats": options.partition_stats_groups,
         "bloom_filters": options.bloom_filter_groups,
         RECORD_INDEX: shards,
@@ -138,8 +146,6 @@ def plan_metadata(
             each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
             for each in made
         }
-    has_stats = "column_stats" in wanted
-    stated = _stat_columns(snapshot, options, columns, parts) if has_stats else ()
     wanted = (*wanted, *kept, *computed, *(each.name for each in made))
     return MetadataPlan(
         wanted=wanted,
@@ -340,6 +346,21 @@ def _new_stat_columns(
         and name in columns.names
         and before.get(name) == columns.field(name).type
     )
+
+
+def stat_groups_for(columns: int, files: int) -> int:
+    """How many file groups column_stats get for a table of so many columns and files.
+
+    RFC-27's rule is one for every ten columns. A group more is one more file to open for every
+    lookup and to write in every commit, so it has to have enough entries; and none has too many.
+
+    Example:
+        >>> stat_groups_for(35, 100), stat_groups_for(35, 20_000), stat_groups_for(23, 286_603)
+        (2, 4, 7)
+    """
+    entries = columns * files
+    by_columns = min(-(-columns // _COLUMNS_A_GROUP), entries // _LEAST_STATS_A_GROUP)
+    return max(_STAT_GROUPS, by_columns, -(-entries // _MOST_STATS_A_GROUP))
 
 
 def shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:

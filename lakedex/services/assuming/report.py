@@ -87,14 +87,17 @@ class _View:
     share: float
     seen: int
     left: float
+    """How many slices are left of all, about."""
+    bytes_left: int
+    """What they hold, about."""
 
     @classmethod
     def of(cls, files: tuple[FileSlice, ...]) -> _View:
-        few = len(files) <= _MOST_SLICES
-        if few and sum(each.size_bytes for each in files) <= _MOST_BYTES:
-            return cls(list(files), 1.0, len(files), len(files))
+        stored = _bytes_of(files)
+        if len(files) <= _MOST_SLICES and stored <= _MOST_BYTES:
+            return cls(list(files), 1.0, len(files), len(files), stored)
         chosen = spread_slices(files, _SAMPLED_SLICES)
-        return cls(chosen, len(chosen) / len(files), len(chosen), len(files))
+        return cls(chosen, len(chosen) / len(files), len(chosen), len(files), stored)
 
     def take(self, index: AssumedIndex, asked: Asked) -> Step:
         """What an index would leave of what is left."""
@@ -112,32 +115,40 @@ class _View:
             return Step(
                 name, index.kind, before, before, 0, seconds, reason, used=False, assumed=True
             )
-        size = self._mean_bytes()
-        self._narrow(sight)
-        after = round(self.left)
+        saved = self._narrow(sight)
         return Step(
             name,
             index.kind,
             before,
-            after,
-            round((before - after) * size),
+            round(self.left),
+            saved,
             seconds,
             f"assumed: {sight.reason}",
             estimated_seconds=LEAST_S * _LOOKUPS.get(index.kind, 1),
             assumed=True,
         )
 
-    def _narrow(self, sight: Sight) -> None:
+    def _narrow(self, sight: Sight) -> int:
+        """Leave what an index would, and tell the bytes that it saves: no more than are left."""
+        before = self.left
         hits = int(sight.keep.sum())
         expected = hits / self.share
         if sight.typical is not None and hits < _ENOUGH_HITS:
             expected = sight.typical
         if self.slices or self.share == 1:
             self.left = min(self.left, expected)
-        self.slices = [self.slices[number] for number in np.flatnonzero(sight.keep).tolist()]
+        kept = [self.slices[number] for number in np.flatnonzero(sight.keep).tolist()]
+        if self.share == 1:
+            saved = _bytes_of(self.slices) - _bytes_of(kept)
+        else:
+            saved = round(self.bytes_left * (1 - self.left / before)) if before else 0
+        self.slices = kept
+        self.bytes_left -= saved
+        return saved
 
-    def _mean_bytes(self) -> float:
-        return sum(each.size_bytes for each in self.slices) / max(1, len(self.slices))
+
+def _bytes_of(slices: Sequence[FileSlice]) -> int:
+    return sum(each.size_bytes for each in slices)
 
 
 def _index(snapshot: Snapshot, name: str) -> AssumedIndex:

@@ -19,17 +19,20 @@ from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS
+from lakedex.services.index_creating import create_index
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.times import InstantClock
+from lakedex.write import metadata_plan
 from lakedex.write.facts import TableFacts
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import MetadataPlan
 from tests.support.killing_storage import Fuse, Killed, KillingAddress
 from tests.support.sample_tables import in_partition, make_rows, new_builder
 from tests.support.table_builder import TableBuilder
+from tests.support.write_lab import Lab, source
 
 ALL = {
     "files": 1,
@@ -384,3 +387,66 @@ def test_tasks_and_answers_can_be_pickled(tmp_path):
     builder = built(tmp_path / "t")
     ensure(builder.path, engine=Pickling(2))
     assert_whole(builder.path)
+
+
+COLUMNS = 30
+WIDE = pa.schema(
+    [("id", pa.string()), ("p", pa.string()), ("ver", pa.int64())]
+    + [(f"c{number}", pa.int64()) for number in range(COLUMNS)]
+)
+
+
+def wide_rows(partitions: int, version: int = 1) -> list[dict]:
+    values = {f"c{number}": number for number in range(1, COLUMNS)}
+    return [
+        {"id": f"k{at}", "p": f"p{at:02}", "ver": version, "c0": 10 * at + version, **values}
+        for at in range(partitions)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("groups", [1, 4, 7])
+def test_column_stats_in_several_file_groups_answer_as_one_would(tmp_path, kind, groups):
+    count = {"hoodie.metadata.index.column.stats.file.group.count": str(groups)}
+    lab = Lab(tmp_path, kind, schema=WIDE, properties=count)
+    lab.writer.insert(source(wide_rows(20), WIDE))
+    lab.writer.upsert(source(wide_rows(4, 2), WIDE))
+    rows = wide_rows(4, 2) + wide_rows(20)[4:]
+    table = lakedex.open(lab.path)
+    assert len(table.snapshot.metadata.groups("column_stats")) == groups
+    filled = [group for group in table.snapshot.metadata.groups("column_stats") if group.size_bytes]
+    assert len(filled) == groups, "every group has entries"
+    lab.holds(rows, "c0 = 101", "c0 < 25", "c7 = 7", "c20 > 100", "c0 IS NULL")
+    assert len(table.files("c0 = 101")) == 1
+    assert len(table.files("c20 > 100")) == 0
+    assert pa.Table.from_batches(HudiTable(lab.path).read()).num_rows == len(rows)
+
+
+def test_a_wide_table_of_many_files_gets_a_file_group_for_ten_columns(tmp_path, monkeypatch):
+    monkeypatch.setattr(metadata_plan, "_LEAST_STATS_A_GROUP", 100)
+    off = {"hoodie.metadata.index.column.stats.enable": "false"}
+    lab = Lab(tmp_path, schema=WIDE, properties=off)
+    lab.writer.insert(source(wide_rows(20), WIDE))
+    create_index(lab.writer, "column_stats", [f"c{number}" for number in range(COLUMNS)])
+    table = lakedex.open(lab.path)
+    listed = table.snapshot.definitions["column_stats"].source_fields
+    assert len(table.snapshot.metadata.groups("column_stats")) == -(-len(listed) // 10) == 4
+    lab.holds(wide_rows(20), "c0 = 101", "c20 > 100")
+    assert len(table.files("c0 = 101")) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "files", "groups"),
+    [
+        (5, 0, 2),
+        (35, 0, 2),
+        (35, 1_000, 2),
+        (35, 8_600, 3),
+        (35, 12_000, 4),
+        (100, 50_000, 10),
+        (5, 400_000, 2),
+        (23, 286_603, 7),
+    ],
+)
+def test_file_groups_of_column_stats_follow_columns_and_files(columns, files, groups):
+    assert metadata_plan.stat_groups_for(columns, files) == groups
