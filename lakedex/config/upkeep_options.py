@@ -8,6 +8,7 @@ from enum import Enum
 
 from lakedex.config import write_option_names as options
 from lakedex.config.option_values import FlagOption
+from lakedex.config.scheduling_options import Trigger
 from lakedex.errors import InvalidInput
 
 
@@ -24,8 +25,9 @@ class CleaningOptions:
     """When old file versions are removed, and which.
 
     Example:
-        >>> CleaningOptions.resolve({"hoodie.cleaner.commits.retained": "3"}).commits
-        3
+        >>> chosen = CleaningOptions.resolve({"hoodie.cleaner.commits.retained": "3"})
+        >>> chosen.commits, chosen.after_commits
+        (3, 1)
     """
 
     automatic: bool = True
@@ -38,7 +40,8 @@ class CleaningOptions:
     after_commits: int = 5
     """How many commits make the next clean due.
 
-    Hudi cleans after each one; a clean is about half a small write, so they are put together.
+    Hudi cleans after each one. A clean costs about half a small write, so it waits for as many
+    commits as half of those that it retains, five at most: little more is kept than was asked for.
     """
     incremental: bool = True
     """Whether only partitions that changed since the last clean are looked at."""
@@ -50,13 +53,17 @@ class CleaningOptions:
         Raises:
             InvalidInput: a value is wrong.
         """
+        commits = options.CLEAN_COMMITS.value(settings)
+        after = options.CLEAN_AFTER_COMMITS.value(settings)
+        if options.CLEAN_AFTER_COMMITS.given(settings) is None:
+            after = max(1, min(after, commits // 2))
         return cls(
             automatic=_beside_writes(options.CLEAN_AUTOMATIC, settings),
             policy=CleaningPolicy(options.CLEAN_POLICY.value(settings)),
-            commits=options.CLEAN_COMMITS.value(settings),
+            commits=commits,
             hours=options.CLEAN_HOURS.value(settings),
             versions=options.CLEAN_VERSIONS.value(settings),
-            after_commits=options.CLEAN_AFTER_COMMITS.value(settings),
+            after_commits=after,
             incremental=options.CLEAN_INCREMENTAL.value(settings),
         )
 
@@ -81,6 +88,9 @@ class ArchivingOptions:
     """So many files of one level of the history are merged into one of the next."""
     beyond_savepoints: bool = False
     """Whether commits after a savepoint may go; the commit that it keeps stays."""
+    delta_commits: int | None = 5
+    """So many deltacommits since the last compaction stay, because the next one counts them; None
+    where it is not due by their number."""
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> ArchivingOptions:
@@ -106,7 +116,14 @@ class ArchivingOptions:
             most=most,
             files_a_level=options.HISTORY_BATCH.value(settings),
             beyond_savepoints=options.ARCHIVE_BEYOND_SAVEPOINT.value(settings),
+            delta_commits=_counted_delta_commits(settings),
         )
+
+
+def _counted_delta_commits(settings: Mapping[str, str]) -> int | None:
+    trigger = Trigger(options.COMPACTION_TRIGGER.value(settings))
+    is_counted = trigger in (Trigger.NUM_COMMITS, Trigger.NUM_AND_TIME)
+    return options.COMPACT_AFTER_COMMITS.value(settings) if is_counted else None
 
 
 def _beside_writes(option: FlagOption, settings: Mapping[str, str]) -> bool:

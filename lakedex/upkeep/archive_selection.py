@@ -2,15 +2,17 @@
 
 The oldest ones, in one piece, while enough stay: what is older than the active timeline counts as
 committed. A commit with a savepoint may be left behind, as it does not tell where the timeline
-begins. Nothing goes that somebody asks the active timeline for: a write that goes on, a
-savepoint, the next clean, readers that must know which file groups were replaced, and the metadata
-table, whose log files are judged by the instants of the data table until they are compacted.
+begins. Nothing goes that is still looked up in the active timeline: by a write in progress, a
+savepoint, the next clean, the next compaction, which counts deltacommits, readers that must know
+which file groups were replaced, and the metadata table, whose log files are valid by the instants
+of the data table until they are compacted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from lakedex.config import TableType
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.table import Snapshot
@@ -45,6 +47,8 @@ def data_instants_to_archive(
         return []
     saved = timeline.savepoints()
     bounds = [_before_pending(timeline), _cleaned_up_to(timeline), _metadata_bound(snapshot)]
+    if snapshot.config.table_type is TableType.MERGE_ON_READ and archiving.delta_commits:
+        bounds.append(_counted_by_compaction(timeline, archiving.delta_commits))
     if not archiving.beyond_savepoints:
         bounds += saved
     candidates = _before(commits[: len(commits) - least], bounds)
@@ -101,6 +105,18 @@ def _cleaned_up_to(timeline: Timeline) -> str | None:
     """The next clean asks what was written since the instant that the last one retained."""
     last = last_clean(timeline)
     return (clean_outcome(timeline, last).earliest or None) if last is not None else None
+
+
+def _counted_by_compaction(timeline: Timeline, count: int) -> str | None:
+    """The first instant that the next compaction counts from, or the oldest that it still needs."""
+    commits = timeline.write_instants()
+    compactions = [each for each in commits if each.action is Action.COMMIT]
+    last = compactions[-1] if compactions else None
+    deltas = [c for c in commits if c.action is Action.DELTACOMMIT and (last is None or last < c)]
+    if len(deltas) >= count:
+        return deltas[-count].requested_time
+    first = last or (deltas[0] if deltas else None)
+    return None if first is None else first.requested_time
 
 
 def _metadata_bound(snapshot: Snapshot) -> str | None:

@@ -44,6 +44,8 @@ from lakedex.upkeep.archive_selection import (
 )
 
 _AGAIN_AFTER = 5
+"""So many commits after archiving found nothing to move it is tried again, or fewer, if fewer are
+between the two numbers of commits to keep."""
 _in_vain: dict[str, int] = {}
 """By the root of a table: how many commits it had when nothing could go, last in this process."""
 log = logging.getLogger("lakedex")
@@ -92,7 +94,8 @@ def archive_table(
 
 def is_due(storage: Storage, timeline: Timeline, options: ArchivingOptions) -> bool:
     """Whether there are too many commits, and more than when it was last tried in vain."""
-    least = _in_vain.get(storage.root, -_AGAIN_AFTER) + _AGAIN_AFTER
+    after = min(_AGAIN_AFTER, options.most - options.least)
+    least = _in_vain.get(storage.root, -after) + after
     return is_archive_due(timeline, options) and len(timeline.write_instants()) >= least
 
 

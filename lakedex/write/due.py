@@ -10,7 +10,7 @@ import logging
 from lakedex.errors import LakedexError
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.log_compaction import log_compact_if_due
-from lakedex.timeline import Action, Instant, State
+from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
@@ -21,21 +21,31 @@ log = logging.getLogger("lakedex")
 
 
 def tend(target: Target) -> None:
-    """Do what is due after a commit, as Hudi's options say.
+    """Do what is due after a commit, as Hudi's options say, and in Hudi's order.
 
-    The write is committed by now: what goes wrong here is told and left to the next write.
+    The metadata table is compacted, then the table is cleaned, then its timeline is archived: an
+    instant may go only when the two before it no longer need it. The write is committed by now:
+    what goes wrong here is logged and left to the next write.
     """
+    options = target.options
     try:
-        if _tend_timelines(target):
-            cleaning.clean(target.address, target.options.cleaning, target.patience)
+        timeline = _compact_metadata(target)
+        storage = target.address.open()
+        if options.cleaning.automatic and cleaning.is_due(
+            target.address, timeline, options.cleaning
+        ):
+            cleaning.clean(target.address, options.cleaning, target.patience)
+        if options.archiving.automatic and archiving.is_due(storage, timeline, options.archiving):
+            with open_lock(storage, target.patience.lock) as lock:
+                table = locked_table(storage, lock, target.patience.heartbeat)
+                archiving.archive(table, options.archiving, options.cleaning)
     except LakedexError as error:
         log.warning("the table was not tended after its commit: %s", error)
 
 
-def _tend_timelines(target: Target) -> bool:
-    """Compact and archive what is due, and answer whether a clean is due as well."""
+def _compact_metadata(target: Target) -> Timeline:
+    """Compact the metadata table if that is due; the timeline as it is under the lock."""
     storage, options = target.address.open(), target.patience
-    to_clean, to_archive = target.options.cleaning, target.options.archiving
     with open_lock(storage, options.lock) as lock:
         table = locked_table(storage, lock, options.heartbeat)
         timeline = table.timeline()
@@ -50,14 +60,12 @@ def _tend_timelines(target: Target) -> bool:
         if compacted is not None:
             log.info("compacted the metadata table at %s", compacted)
             clean_metadata_table(table)
-            archiving.archive_metadata(table, to_archive)
+            archiving.archive_metadata(table, target.options.archiving)
         elif blocks is not None:
             log_compact_if_due(
                 target.address, target.engine, most_blocks=blocks, next_time=table.next_time
             )
-        if to_archive.automatic and archiving.is_due(storage, timeline, to_archive):
-            archiving.archive(table, to_archive, to_clean)
-    return to_clean.automatic and cleaning.is_due(target.address, timeline, to_clean)
+    return timeline
 
 
 def _may_be_taken_back(pending: Instant) -> bool:

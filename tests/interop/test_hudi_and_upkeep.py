@@ -5,11 +5,16 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+
 import lakedex
 from lakedex.config.upkeep_options import CleaningOptions
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_table
@@ -115,6 +120,48 @@ def test_hudi_reads_and_writes_on_after_our_archive_and_restore(spark, tmp_path)
     assert_holds(spark, path, merged(FIRST, *CHANGES[:4], news))
     writer_of(path, OPTIONS).upsert(source(rows(0, 5, 60)))
     assert_holds(spark, path, merged(FIRST, *CHANGES[:4], news, rows(0, 5, 60)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "retained"), [("cow", 5, 1), ("mor", 5, 1), ("cow", 6, 3)]
+)
+def test_as_many_commits_and_cleans_stay_active_as_in_hudi(spark, tmp_path, kind, most, retained):
+    options = {
+        "hoodie.clean.commits.retained": str(retained),
+        "hoodie.keep.min.commits": str(most - 1),
+        "hoodie.keep.max.commits": str(most),
+    }
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string()), ("ts", pa.int64())])
+    mine, theirs, name = str(tmp_path / "mine"), str(tmp_path / "theirs"), f"kept_{kind}_{most}"
+    create_table(
+        StorageAddress.of(mine).open(), TableSpec("t", schema, "id", "ts", (), kind, options)
+    )
+    shown = ", ".join(f"'{key}'='{value}'" for key, value in options.items())
+    spark.sql(
+        f"create table {name} (id int, name string, ts bigint) using hudi location '{theirs}' "
+        f"tblproperties (primaryKey='id', orderingFields='ts', type='{kind}', {shown})"
+    )
+    for number in range(most + 3):
+        row = pa.table({"id": [number], "name": ["a"], "ts": [number]}, schema=schema)
+        writer_of(mine).insert(source(row))
+        spark.sql(f"insert into {name} select {number}, 'a', {number}")
+        assert active(mine) == active(theirs), number
+    # Hudi writes on in our table, and we in that of Hudi.
+    row = pa.table({"id": [99], "name": ["a"], "ts": [99]}, schema=schema)
+    writer_of(theirs, options).insert(source(row))
+    spark.sql(f"create table {name}_2 using hudi location '{mine}' tblproperties ({shown})")
+    spark.sql(f"insert into {name}_2 select 99, 'a', 99")
+    for path in (mine, theirs):
+        assert lakedex.open(path).count_rows() == most + 4
+        assert spark.read.format("hudi").load(path).count() == most + 4
+        assert lakedex.open(path).verify().ok
+
+
+def active(path: str) -> tuple[int, int]:
+    """How many commits and cleans the active timeline has."""
+    completed = lakedex.open(path).timeline.completed()
+    cleans = sum(each.action is Action.CLEAN for each in completed)
+    return sum(each.action.is_write for each in completed), cleans
 
 
 def test_hudi_restores_our_savepoint(spark, tmp_path):

@@ -86,7 +86,7 @@ def compact_if_due(
     if finished is not None:
         return finished
     due = max(1, max_delta_commits) * (_PATIENCE if has_pending else 1)
-    if _delta_commits(store.timeline) < due or store.is_ahead(data):
+    if _delta_commits(store.timeline, with_first=not has_pending) < due or store.is_ahead(data):
         return None
     slices = _slices(store, config, data)
     if not slices:
@@ -97,18 +97,25 @@ def compact_if_due(
     return _execute(address, engine, store, data, time, pending, slices, next_time)
 
 
-def _delta_commits(timeline: Timeline) -> int:
-    """How many deltacommits completed since the last compaction, first ones left aside."""
+def _delta_commits(timeline: Timeline, *, with_first: bool) -> int:
+    """How many deltacommits completed since the last compaction, as Hudi counts before a write.
+
+    With `with_first` those that made the partitions count too, until the first compaction. One of
+    them is left out, because Hudi does not count the write that has just completed.
+    """
     completed = timeline.completed()
     compactions = [each.requested_time for each in completed if each.action is Action.COMMIT]
     last = max(compactions, default="")
-    return sum(
-        each.action is Action.DELTACOMMIT
-        and timeline.requested_action(each.requested_time) is not Action.LOGCOMPACTION
-        and not each.requested_time.startswith(FIRST_TIMES)
-        and (each.completion_time or each.requested_time) > last
+    deltas = [
+        each
         for each in completed
-    )
+        if each.action is Action.DELTACOMMIT
+        and timeline.requested_action(each.requested_time) is not Action.LOGCOMPACTION
+        and (each.completion_time or each.requested_time) > last
+    ]
+    first = sum(each.requested_time.startswith(FIRST_TIMES) for each in deltas)
+    made = max(0, first - 1) if with_first and not compactions else 0
+    return len(deltas) - first + made
 
 
 def _slices(store: MetadataStore, config: TableConfig, data: Timeline) -> list[FileSlice]:

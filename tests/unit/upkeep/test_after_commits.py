@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
+from hudi import HudiTable
+
 import lakedex
 from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
+from lakedex.engine import LocalEngine
 from lakedex.storage.address import StorageAddress
+from lakedex.table.creation import create_table
+from lakedex.table.spec import TableSpec
 from lakedex.timeline import Action
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import schedule_clean
+from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.killing import changes_of
 from tests.support.upkeep_lab import BY_HAND, Past, read_by_hudi_rs
@@ -54,6 +62,50 @@ def test_files_and_instants_stay_few_over_many_commits(tmp_path):
     assert cleans
     for instant in past.times[-2:]:
         assert past.as_of(instant) == past.states[instant]
+
+
+FEW = {
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.keep.min.commits": "4",
+    "hoodie.keep.max.commits": "5",
+}
+THREE = {
+    "hoodie.clean.commits.retained": "3",
+    "hoodie.keep.min.commits": "5",
+    "hoodie.keep.max.commits": "6",
+}
+METADATA_OFF = {"hoodie.metadata.enable": "false"}
+CLEANING_OFF = {"hoodie.clean.automatic": "false"}
+OFTEN = {"hoodie.metadata.compact.max.delta.commits": "4"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "active"),
+    [
+        ("cow", FEW, [1, 2, 3, 4, 5, 4, 5]),
+        ("cow", FEW | METADATA_OFF, [1, 2, 3, 4, 5, 4, 5]),
+        ("cow", FEW | OFTEN, [1, 2, 3, 4, 5, 4, 5, 4]),
+        ("cow", FEW | CLEANING_OFF, [1, 2, 3, 4, 5, 6, 7, 8, 4, 5, 4]),
+        ("cow", THREE, [1, 2, 3, 4, 5, 6, 5, 6, 5]),
+        ("mor", FEW, [1, 2, 3, 4, 5, 5, 5, 5]),
+    ],
+    ids=["few", "no metadata table", "compacted often", "not cleaned", "three", "mor"],
+)
+def test_as_many_commits_stay_active_as_in_hudi(tmp_path, kind, options, active):
+    # Counted after each INSERT in tables of Hudi 1.2.0 with the same options.
+    schema = pa.schema([("id", pa.int32()), ("name", pa.string()), ("ts", pa.int64())])
+    address = StorageAddress.of(str(tmp_path / "t"))
+    create_table(address.open(), TableSpec("t", schema, "id", "ts", (), kind, options))
+    seen = []
+    for number in range(len(active)):
+        rows = pa.table({"id": [number], "name": ["a"], "ts": [number]}, schema=schema)
+        TableWriter(address, LocalEngine(1)).insert(ArrowRowSource(rows))
+        seen.append(len(lakedex.open(address.url).timeline.write_instants()))
+    assert seen == active
+    table = lakedex.open(address.url)
+    assert sorted(table.to_arrow(columns=["id"])["id"].to_pylist()) == list(range(len(active)))
+    assert table.verify().ok
+    assert sum(len(batch) for batch in HudiTable(address.url).read()) == len(active)
 
 
 def upsert_job(path: str, automatic: str) -> None:
