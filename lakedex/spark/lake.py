@@ -22,6 +22,7 @@ from lakedex.spark.saving import insert_rows, save_rows
 from lakedex.spark.schemas import any_schema
 from lakedex.spark.serving import serve
 from lakedex.spark.shipping import ship
+from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.statements import Statements
 from lakedex.spark.table import SparkTable
 from lakedex.storage.address import StorageAddress
@@ -158,13 +159,17 @@ class Lake:
         """
         text = _text(name_or_path)
         is_name = isinstance(name_or_path, str) and not _PATH_MARKS.search(text)
-        url = self._path_of(text) if is_name else text
+        named = self._named(text) if is_name else None
+        url = text
+        if is_name:
+            url = warehouse_path(self._spark, text) if named is None else named.path
         try:
-            return self.table_at(url)
+            table = self.table_at(url)
         except TableNotFound as error:
             if not is_name:
                 raise
             raise TableNotFound(f"there is no table {text!r}: {error}") from error
+        return table if named is None else table.of_catalog(named.properties)
 
     def explain(self, query: str | DataFrame) -> QueryReport:
         """What a query would read of every table in it, which index removed what, and why.
@@ -239,12 +244,12 @@ class Lake:
         """Run a statement that was taken before; its rows, if it gives any."""
         return self._statements.run(name)
 
-    def _path_of(self, name: str) -> str:
-        found = None
-        if _NAME.fullmatch(name):
-            names = self._statements.names
-            found = names.find(names.parts(name))
-        return warehouse_path(self._spark, name) if found is None else found.path
+    def _named(self, name: str) -> NamedTable | None:
+        """The table of ours that the session's catalog has under a name."""
+        if not _NAME.fullmatch(name):
+            return None
+        names = self._statements.names
+        return names.find(names.parts(name))
 
 
 def _check_name(name: object) -> None:

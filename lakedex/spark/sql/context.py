@@ -99,11 +99,7 @@ class Context:
 
     def open(self, named: NamedTable) -> SparkTable:
         """The table that a name stands for."""
-        table = self.lake.table_at(named.path)
-        if named.entry is None:
-            return table
-        stored = mapped(named.entry.storage().properties())
-        return table.of_catalog({**stored, **mapped(named.entry.properties())})
+        return self.lake.table_at(named.path).of_catalog(named.properties)
 
     def write_options(self, table: SparkTable | None = None) -> dict[str, str]:
         """The write options that the session's settings say, as far as they suit a table.

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from lakedex.errors import TableNotFound
 from lakedex.spark.jvm_classes import has_hudi_bundle
-from lakedex.spark.sql.plans import listed, optional
+from lakedex.spark.sql.plans import listed, mapped, optional
 
 _SESSION_CATALOG = "spark_catalog"
 _OWN, _HUDI = "lakedex", "hudi"
@@ -30,6 +30,13 @@ class NamedTable:
     def identifier(self) -> Any:  # noqa: ANN401 - a JVM object
         """Spark's own form of the name."""
         return None if self.entry is None else self.entry.identifier()
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the catalog holds as options and properties of the table."""
+        if self.entry is None:
+            return {}
+        return {**mapped(self.entry.storage().properties()), **mapped(self.entry.properties())}
 
     @property
     def shown(self) -> str:

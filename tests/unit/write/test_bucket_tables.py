@@ -25,6 +25,7 @@ from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.upgrading.runner import upgrade_table
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.local import LocalStorage
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketEngine, are_bucket_ids, find_bucket_index
 from lakedex.table.creation import create_table
@@ -355,3 +356,19 @@ def test_buckets_that_another_engine_made_meanwhile_are_seen_before_files_are_wr
     with pytest.raises(UnsupportedFeature, match="bucket index"):
         TableWriter(lab.address).upsert(Late(rows))
     assert lab.rows() == [row("2", "a", 1)]
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_an_ordinary_write_lists_one_folder_for_it(kind, tmp_path, monkeypatch):
+    lab = Lab(tmp_path, kind)
+    lab.writer.upsert(source([row("1", "a", 1)]))
+    plain, listed = LocalStorage.folders, []
+
+    def folders(storage, prefix=""):
+        listed.append(prefix)
+        return plain(storage, prefix)
+
+    monkeypatch.setattr(LocalStorage, "folders", folders)
+    TableWriter(lab.address).upsert(source([row("1", "a", 2)]))
+    assert listed.count(".hoodie/.bucket_index") == 1
+    lab.holds([row("1", "a", 2)])
