@@ -263,18 +263,25 @@ def _write_index(
 def _check_virtual_keys(
     config: TableConfig, index: WriteIndex, metadata: MetadataOptions, *, is_windowed: bool
 ) -> None:
-    """Refuse what goes by bloom filters of keys, which files without meta columns do not have."""
+    """Refuse indexes of keys for a table without meta columns.
+
+    Its files have no bloom filters, and Hudi's writers leave its record index as it is, so that
+    keys would be missing in it.
+    """
+    if config.populate_meta_fields:
+        return
     wants: str | None = None
-    if index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM):
+    if index not in (WriteIndex.SIMPLE, WriteIndex.GLOBAL_SIMPLE):
         wants = f"{options.INDEX_TYPE.name}={index.value}"
-    elif metadata.has(BLOOM_FILTERS):
-        wants = f"the index {BLOOM_FILTERS}"
     elif is_windowed:
         wants = options.RECORD_INDEX_WINDOW_DAYS.name
-    if wants is not None and not config.populate_meta_fields:
+    for name in (BLOOM_FILTERS, RECORD_INDEX):
+        if wants is None and metadata.has(name):
+            wants = f"the index {name}"
+    if wants is not None:
         raise UnsupportedFeature(
-            f"{wants} with {keys.POPULATE_META_FIELDS}=false, where files have no bloom filters "
-            f"(use {options.INDEX_TYPE.name}=SIMPLE, GLOBAL_SIMPLE or a record index)"
+            f"{wants} with {keys.POPULATE_META_FIELDS}=false, where Hudi keeps no index of keys "
+            f"(use {options.INDEX_TYPE.name}=SIMPLE or GLOBAL_SIMPLE),"
         )
 
 

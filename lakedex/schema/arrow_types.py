@@ -6,7 +6,9 @@ A union of null and one type is a nullable column. A union of several types is a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -27,6 +29,7 @@ from lakedex.schema.avro_nodes import (
 from lakedex.schema.hudi_types import (
     BLOB,
     BLOB_NODE,
+    ENUM_SYMBOLS,
     HUDI_TYPE,
     hudi_type,
     is_blob_node,
@@ -71,16 +74,18 @@ def arrow_type(node: AvroType) -> pa.DataType:
 def arrow_schema(record: AvroRecord) -> pa.Schema:
     """The Arrow schema of a record's fields; columns without a null branch are not nullable.
 
-    The metadata of VECTOR and BLOB columns names their type.
+    The metadata of VECTOR and BLOB columns names their type, that of enums their symbols.
     """
     return pa.schema([_column(item) for item in record.fields])
 
 
 def _column(item: AvroField) -> pa.Field:
     field = _arrow_field(item.name, item.type)
-    branches = item.type.branches if isinstance(item.type, AvroUnion) else (item.type,)
-    if any(map(is_blob_node, branches)):
+    inner = _value(item.type)
+    if is_blob_node(inner):
         return field.with_metadata({HUDI_TYPE: BLOB})
+    if isinstance(inner, AvroEnum):
+        return field.with_metadata({ENUM_SYMBOLS: json.dumps(inner.symbols)})
     return marked(field)
 
 
@@ -96,6 +101,32 @@ def avro_schema(schema: pa.Schema, name: str, namespace: str) -> AvroRecord:
         '{"type":"record","name":"r","fields":[{"name":"s","type":["null","string"],"default":null}]}'
     """
     return _avro_record(list(schema), name, namespace)
+
+
+def keep_avro_types(record: AvroRecord, older: AvroRecord) -> AvroRecord:
+    """The record with the enums and UUIDs of an older one, which are plain text in Arrow."""
+    known = {item.name: item.type for item in older.fields}
+    fields = []
+    for item in record.fields:
+        old = known.get(item.name)
+        if old is not None and _says_more(old) and arrow_type(old) == arrow_type(item.type):
+            fields.append(replace(item, type=old))
+        else:
+            fields.append(item)
+    return replace(record, fields=tuple(fields))
+
+
+def _says_more(node: AvroType) -> bool:
+    inner = _value(node)
+    is_uuid = isinstance(inner, AvroPrimitive) and inner.logical == "uuid"
+    return is_uuid or isinstance(inner, AvroEnum)
+
+
+def _value(node: AvroType) -> AvroType:
+    """What a nullable column holds."""
+    if isinstance(node, AvroUnion) and len(node.members) == 1:
+        return node.members[0][1]
+    return node
 
 
 def decimal_fixed_bytes(precision: int) -> int:

@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.exact_cast import exact_cast, mismatch
-from lakedex.schema.hudi_types import BLOB, check_blobs, hudi_type, is_vector, vectors_of_lists
+from lakedex.schema.hudi_types import (
+    BLOB,
+    check_blobs,
+    check_symbols,
+    hudi_type,
+    is_vector,
+    vectors_of_lists,
+)
 from lakedex.schema.layout import validity_buffer
 from lakedex.schema.storable import is_list
 
@@ -42,8 +49,9 @@ def conform(
         if field.name in rows.schema.names:
             column = rows.column(field.name)
             chunks = [_value(chunk, field, field.name) for chunk in column.chunks]
-            if hudi_type(field) == BLOB:
-                for chunk in chunks:
+            for chunk in chunks:
+                check_symbols(chunk, field)
+                if hudi_type(field) == BLOB:
                     check_blobs(chunk, field.name)
             columns.append(pa.chunked_array(chunks, type=field.type))
         elif field.name in defaults:

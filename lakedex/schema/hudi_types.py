@@ -13,6 +13,7 @@ footer (`hoodie.vector.columns`).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -37,6 +38,8 @@ from lakedex.schema.layout import validity_buffer
 
 HUDI_TYPE = "hudi_type"
 BLOB = "BLOB"
+ENUM_SYMBOLS = "avro_enum"
+"""The field metadata that lists the symbols of an enum, which is text in Arrow."""
 _MOST_BYTES = 1 << 20
 _VECTOR_TEXT = re.compile(r"VECTOR\s*\(\s*(\d{1,9})\s*(?:,\s*(\w+)\s*)?\)", re.IGNORECASE)
 _ELEMENTS: Mapping[str, pa.DataType] = {
@@ -279,6 +282,25 @@ def check_blobs(array: pa.Array, path: str) -> None:
     if at >= 0:
         raise InvalidInput(
             f"column {path}.type is {kinds[at].as_py()!r}, and a BLOB is {' or '.join(BLOB_KINDS)}"
+        )
+
+
+def check_symbols(array: pa.Array, field: pa.Field) -> None:
+    """Refuse a text that is no symbol of its column, if that is an enum.
+
+    Raises:
+        InvalidInput: naming the column, the value and the symbols.
+    """
+    told = (field.metadata or {}).get(ENUM_SYMBOLS.encode())
+    if told is None or not pa.types.is_string(array.type):
+        return
+    symbols = json.loads(told)
+    unknown = pc.and_(array.is_valid(), pc.invert(pc.is_in(array, pa.array(symbols, pa.string()))))
+    at = pc.index(unknown, value=True).as_py()
+    if at >= 0:
+        raise InvalidInput(
+            f"column {field.name} is an enum of {', '.join(symbols)}, and {array[at].as_py()!r} is "
+            "none of them"
         )
 
 

@@ -16,6 +16,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.keys.generator import check_virtual_keys
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
+from lakedex.schema.arrow_types import keep_avro_types
 from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.schema.hudi_types import unknown_logical_type
@@ -33,6 +34,7 @@ _KEPT_KINDS = (
     Kind.SECONDARY_INDEX,
     Kind.EXPRESSION_INDEX,
 )
+_OF_KEYS = (Kind.BLOOM_FILTERS, Kind.RECORD_INDEX, Kind.SECONDARY_INDEX)
 _NAMED_KINDS = (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX)
 META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
 
@@ -82,10 +84,15 @@ class WriteSchema:
         return cls(
             columns,
             pa.schema([field.with_nullable(nullable=True) for field in full]),
-            keep_defaults(avro_schema(columns, name, space), stored.record).to_json(),
-            keep_defaults(avro_schema(full, name, space), stored.record).to_json(),
-            keep_defaults(avro_schema(in_files, name, space), stored.record).to_json(),
+            _spelled(avro_schema(columns, name, space), stored.record),
+            _spelled(avro_schema(full, name, space), stored.record),
+            _spelled(avro_schema(in_files, name, space), stored.record),
         )
+
+
+def _spelled(record: AvroRecord, stored: AvroRecord) -> str:
+    """The text of a schema, with what only the stored one tells of its columns."""
+    return keep_defaults(keep_avro_types(record, stored), stored).to_json()
 
 
 def _record(snapshot: Snapshot) -> AvroRecord:
@@ -203,8 +210,10 @@ def _refused(config: TableConfig) -> list[str]:
         found.append("a metadata table's payload")
     if not config.populate_meta_fields and not config.record_key_fields:
         found.append("neither meta columns (hoodie.populate.meta.fields=false) nor a record key")
-    if not config.populate_meta_fields and "bloom_filters" in config.metadata_partitions:
-        found.append("the index bloom_filters but no meta columns (drop that index first)")
+    if not config.populate_meta_fields:
+        # Hudi's own writers do not bring indexes of keys up to date.
+        of_keys = (n for n in config.metadata_partitions if metadata_partition(n).kind in _OF_KEYS)
+        found += [f"the index {n} but no meta columns (drop that index first)" for n in of_keys]
     if config.cdc_enabled:
         found.append("change data capture (hoodie.table.cdc.enabled)")
     if config.base_file_format != "PARQUET":

@@ -78,19 +78,25 @@ def test_keys_that_stand_twice_are_changed_in_every_copy(setting, spark, sql, ta
     assert rows_of(spark.table(table).select("id")) == [(1,), (2,), (3,)]
 
 
-def test_indexes_of_keys_and_columns_serve(lake, sql, table):
-    sql(f"CREATE INDEX record_index ON {table} (id)")
-    sql(f"CREATE INDEX by_name ON {table} (name)")
+def test_indexes_of_columns_serve(lake, sql, table):
+    sql(
+        f"CREATE INDEX by_day ON {table} USING column_stats(ts) "
+        "OPTIONS (expr='from_unixtime', format='yyyy-MM-dd')"
+    )
+    for statement in ("record_index ON {} (id)", "by_name ON {} (name)"):
+        with pytest.raises(Exception, match=r"record[ _]index"):
+            sql(f"CREATE INDEX {statement.format(table)}")
     sql(f"UPDATE {table} SET name = 'n', ts = 11 WHERE id = 2")
     sql(f"INSERT INTO {table} VALUES (5, 'n', 5.0, 10, 'y')")
     path = lake.table(table).path
-    for condition in ("id = 2", "name = 'n'", "name = 'b'", "id in (1, 5)"):
+    day = "from_unixtime(ts, 'yyyy-MM-dd') = '1970-01-01'"
+    for condition in ("id = 2", "name = 'n'", "name = 'b'", "id in (1, 5)", day):
         pruned = rows_of(sql(f"SELECT id, name FROM {table} WHERE {condition}"))
         plain = lakedex.open(path, options=lakedex.ReadOptions(without_indexes={"all"}))
         whole = plain.to_arrow(condition, columns=["id", "name"]).to_pylist()
         assert pruned == sorted(tuple(row.values()) for row in whole), condition
     opened = lakedex.open(path)
-    assert len(opened.files("id = 2")) == 1
+    assert len(opened.files("id = 3")) == 1
     assert opened.verify().ok
 
 

@@ -98,6 +98,8 @@ def row_count(table: IndexedTable) -> int:
 
 
 def _find_problem(table: IndexedTable) -> str | None:
+    if table.read.has_virtual_keys:
+        return "Hudi does not bring it up to date in a table without meta columns"
     try:
         if table.metadata.has_every_row(PARTITION):
             return None

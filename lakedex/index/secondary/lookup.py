@@ -197,6 +197,8 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
         return NOT_LIVE
     if not table.is_latest:
         return NEWEST_ONLY
+    if table.read.has_virtual_keys:
+        return "Hudi does not bring it up to date in a table without meta columns"
     if not table.is_live(_RECORD_INDEX):
         return "it needs the record index, which the table does not have"
     known = f"{name}_problem"

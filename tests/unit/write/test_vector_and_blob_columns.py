@@ -180,12 +180,45 @@ def test_a_write_does_not_take_a_logical_type_away(tmp_path, inner):
     column = {"type": "array", "items": variant} if inner else variant
     plain = pa.schema([SCHEMA.field(name) for name in ("id", "p", "ver")])
     lab = Lab(tmp_path, schema=plain)
-    place = Path(lab.path) / ".hoodie" / "hoodie.properties"
-    props = parse_properties(place.read_text(), path="p")
-    record = json.loads(props["hoodie.table.create.schema"])
-    record["fields"].append({"name": "v", "type": ["null", column], "default": None})
-    props = {**props, "hoodie.table.create.schema": json.dumps(record)}
-    place.write_text(format_properties(props, comment=""))
+    _add_columns(lab, {"v": column})
     with pytest.raises(UnsupportedFeature, match="column v has the logical type variant"):
         lab.writer.insert(ArrowRowSource(pa.Table.from_pylist([row("a", 1)], plain)))
     assert lakedex.open(lab.path).to_arrow().num_rows == 0
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_an_enum_stays_an_enum(tmp_path, kind):
+    """To Arrow it is text; a commit of ours says what it was, and takes its symbols only."""
+    plain = pa.schema([SCHEMA.field(name) for name in ("id", "p", "ver")])
+    lab = Lab(tmp_path, kind, schema=plain)
+    enum = {"type": "enum", "name": "colour", "symbols": ["RED", "BLUE"]}
+    uuid = {"type": "string", "logicalType": "uuid"}
+    _add_columns(lab, {"colour": enum, "token": uuid})
+    wider = plain.append(pa.field("colour", pa.string())).append(pa.field("token", pa.string()))
+
+    def write(key, ver, colour):
+        row = {"id": key, "p": "x", "ver": ver, "colour": colour, "token": "t"}
+        lab.writer.upsert(ArrowRowSource(pa.Table.from_pylist([row], wider)))
+        return row
+
+    first, _ = write("a", 1, None), write("b", 1, "RED")
+    second = write("b", 2, "BLUE")
+    with pytest.raises(InvalidInput, match="colour is an enum of RED, BLUE, and 'GREEN' is none"):
+        write("c", 1, "GREEN")
+    lab.holds([first, second], "colour = 'BLUE'")
+    timeline = lakedex.open(lab.path).timeline
+    text = timeline.commit_summary(timeline.write_instants()[-1]).extra["schema"]
+    types = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
+    assert types["colour"][1]["symbols"] == ["RED", "BLUE"]
+    assert types["token"] == ["null", uuid]
+
+
+def _add_columns(lab: Lab, columns: dict) -> None:
+    """Columns of a new table that only another engine would make."""
+    place = Path(lab.path) / ".hoodie" / "hoodie.properties"
+    props = parse_properties(place.read_text(), path="p")
+    record = json.loads(props["hoodie.table.create.schema"])
+    for name, column in columns.items():
+        record["fields"].append({"name": name, "type": ["null", column], "default": None})
+    props = {**props, "hoodie.table.create.schema": json.dumps(record)}
+    place.write_text(format_properties(props, comment=""))

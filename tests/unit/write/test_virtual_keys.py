@@ -25,7 +25,7 @@ def base_files(lab: Lab) -> list[Path]:
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
-@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "GLOBAL_RECORD_LEVEL_INDEX"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE"])
 def test_files_hold_the_meta_columns_without_values(tmp_path, kind, index):
     lab = Lab(tmp_path, kind, index, properties=VIRTUAL)
     lab.writer.upsert(source([row("a", "p", 1), row("b", "q", 1)]))
@@ -65,9 +65,11 @@ def test_column_stats_leave_the_meta_columns_out(tmp_path):
         ({"hoodie.index.type": "BLOOM"}, r"hoodie\.index\.type=BLOOM"),
         ({"hoodie.index.type": "GLOBAL_BLOOM"}, r"hoodie\.index\.type=GLOBAL_BLOOM"),
         ({"hoodie.metadata.index.bloom.filter.enable": "true"}, "bloom_filters"),
+        ({"hoodie.index.type": "RECORD_INDEX"}, "GLOBAL_RECORD_LEVEL_INDEX"),
+        ({"hoodie.metadata.record.index.enable": "true"}, "record_index"),
     ],
 )
-def test_bloom_filters_are_refused_without_meta_columns(options, named):
+def test_indexes_of_keys_are_refused_without_meta_columns(options, named):
     spec = TableSpec("t", SCHEMA, "id", "ver", "p", properties=VIRTUAL | options)
     with pytest.raises(UnsupportedFeature, match=named):
         spec.resolve()
