@@ -82,6 +82,8 @@ class SchedulingOptions:
     schedule_clustering_inline: bool
     cluster_after: int
     """The number of commits since the last clustering that makes one due."""
+    reshard_inline: bool
+    """Whether a write reshards a record index whose number of file groups is far off."""
     refresh_indexes_after: int
     """After so many commits a write refreshes indexes with `maintenance=async`; 0 for never."""
 
@@ -128,5 +130,6 @@ class SchedulingOptions:
             cluster_inline=runs and options.CLUSTER_INLINE.value(settings),
             schedule_clustering_inline=runs and options.SCHEDULE_CLUSTERING_INLINE.value(settings),
             cluster_after=options.CLUSTER_AFTER_COMMITS.value(settings),
+            reshard_inline=options.RESHARD_INLINE.value(settings),
             refresh_indexes_after=options.REFRESH_INDEXES_AFTER.value(settings),
         )

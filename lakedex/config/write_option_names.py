@@ -195,6 +195,7 @@ INDEX_NAME: Final = TextOption("hoodie.index.name", "")
 INDEX_MAINTENANCE: Final = ChoiceOption(
     "lakedex.index.maintenance", "sync", choices=("sync", "async")
 )
+RESHARD_INLINE: Final = FlagOption("lakedex.record.index.reshard.inline", "false")
 REFRESH_INDEXES_AFTER: Final = NumberOption(
     "lakedex.index.refresh.inline.max.commits", "0", least=0, most=1_000_000
 )

@@ -147,6 +147,8 @@ class CommitChanges:
     blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1
+    note_shards: int = 0
+    """By how many file groups of a record index the notes were put into buckets; 0: unknown."""
     pairs: Mapping[str, PairNotes] = field(default_factory=dict)
     """What secondary indexes get, by name."""
     expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)

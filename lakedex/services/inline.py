@@ -26,6 +26,7 @@ from lakedex.services.compaction.runner import run_pending_compactions
 from lakedex.services.expression_creating import CheckedBySpark
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.indexes_by_options import make_indexes_of_options
+from lakedex.services.resharding import reshard_if_due
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline
@@ -61,7 +62,8 @@ class InlineServices:
 
     `hoodie.compact.inline` and `hoodie.clustering.inline` run what is due,
     `hoodie.compact.schedule.inline` and `hoodie.clustering.schedule.inline` only plan it. With
-    `lakedex.index.refresh.inline.max.commits` indexes that are so many commits behind catch up.
+    `lakedex.record.index.reshard.inline` a record index gets as many file groups as fit its rows,
+    with `lakedex.index.refresh.inline.max.commits` indexes that many commits behind catch up.
     """
 
     def run_due(self, writer: TableWriter, target: Target) -> None:
@@ -71,6 +73,8 @@ class InlineServices:
             _attempt("compaction", _compact, writer, target)
         if options.cluster_inline or options.schedule_clustering_inline:
             _attempt("clustering", _cluster, writer, target)
+        if options.reshard_inline:
+            _attempt("resharding", reshard_if_due, writer, target)
         if options.refresh_indexes_after:
             _attempt("refresh of indexes", _refresh_indexes, writer, target)
 

@@ -323,6 +323,7 @@ def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> Commit
         blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
+        note_shards=outcome.facts.note_shards if outcome.plan.has_record_index else 0,
         pairs=outcome.pairs,
         expressions=joined_expressions(
             [*(answer.expressions for answer in outcome.answers), outcome.refreshed]

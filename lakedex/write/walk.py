@@ -15,8 +15,16 @@ from dataclasses import replace
 from lakedex.config import keys
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.write_options import InsertDuplicates
-from lakedex.errors import CommitConflict, InvalidInput, ServicePends
+from lakedex.errors import (
+    CommitConflict,
+    FileMissing,
+    IndexUnusable,
+    InvalidInput,
+    LakedexError,
+    ServicePends,
+)
 from lakedex.filegroup import FileSlice
+from lakedex.index.metadata_table.creation import built_at
 from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
@@ -34,7 +42,7 @@ from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
 from lakedex.write.index_refresh import read_newer_slices
-from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
@@ -160,8 +168,14 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         rows=taken.rows,
     )
     with clock.step("tag"):
-        unique = _are_keys_unique(write, facts)
-        answers = _tag(write, facts, every_copy=not unique)
+        try:
+            unique = _are_keys_unique(write, facts)
+            answers = _tag(write, facts, every_copy=not unique)
+        except (FileMissing, IndexUnusable) as error:
+            _check_same_index(snapshot, error)
+            raise
+        if answers and _looks_up(write) and plan.has_record_index:
+            _check_same_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
@@ -249,6 +263,25 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
                     "Hudi does not find it; do not mix values with and without slashes that begin "
                     f"alike, or create the table with {keys.URL_ENCODE_PARTITIONING}=true"
                 )
+
+
+def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> None:
+    """See to it that the record index was not replaced by another one while it was read.
+
+    A listing of its file groups may then have shown some of the old ones, and a key that is there
+    would seem to be new.
+
+    Raises:
+        CommitConflict: it was resharded, or built again, after the snapshot.
+    """
+    metadata = snapshot.metadata
+    if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
+        return
+    built = built_at(snapshot.storage.sub(keys.METADATA_TABLE_FOLDER), RECORD_INDEX)
+    if not built or not all(map(metadata.is_visible, built)):
+        raise CommitConflict(
+            "the record index was resharded while records were looked up in it; write again"
+        ) from error
 
 
 def _window(target: Target) -> WindowPlan | None:

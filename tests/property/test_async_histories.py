@@ -141,4 +141,4 @@ class AsyncLogHistories(AsyncHistories, MergeOnReadHistories):
 
 @pytest.mark.parametrize("machine", [AsyncHistories, AsyncLogHistories])
 def test_queries_find_the_rows_of_a_scan_however_far_an_index_lags(machine):
-    run_histories(machine, count=3, steps=8)
+    run_histories(machine, count=2, steps=8)

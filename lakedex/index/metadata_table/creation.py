@@ -150,11 +150,13 @@ def remove_partition_of(table: Storage, name: str) -> None:
         return
     parsed = (parse_data_file(file, 0) for file in found)
     times = {file.instant_time for file in parsed if file is not None}
-    times = {time for time in times if time.startswith(FIRST_TIMES)} | _noted_time(storage, name)
+    times = {time for time in times if time.startswith(FIRST_TIMES)} | built_at(storage, name)
     for time in times:
         # A build that was cut short: its instant would pend for ever.
         if store.timeline.is_pending(time):
             store.forget(time, Action.DELTACOMMIT)
+    # Whoever lists the folder from here on can tell that it is not whole.
+    storage.delete(f"{name}/{_METAFILE}")
     storage.delete_folder(name)
 
 
@@ -289,8 +291,8 @@ def _first_time(store: MetadataStore, late_time: NextTime) -> str:
     return f"{FIRST_TIMES}{number:03d}" if number < _MOST_FIRST_TIMES else late_time()
 
 
-def _noted_time(storage: Storage, name: str) -> set[str]:
-    """The instant in a partition's metafile, if it has one that can be read."""
+def built_at(storage: Storage, name: str) -> set[str]:
+    """The instant that a partition was built at, if its metafile is there; of a metadata table."""
     try:
         text = storage.read(f"{name}/{_METAFILE}").decode("utf-8", "replace")
     except FileMissing:

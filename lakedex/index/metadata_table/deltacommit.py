@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from lakedex.config import TableConfig
 from lakedex.engine import Engine
-from lakedex.errors import AlreadyExists, IndexUnusable
+from lakedex.errors import AlreadyExists, CommitConflict, IndexUnusable
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.change import Change
@@ -46,6 +46,8 @@ from lakedex.timeline import Action, Instant, State, Timeline, load_table_config
 RECORD_INDEX = Kind.RECORD_INDEX.value
 _COLUMN_STATS = Kind.COLUMN_STATS.value
 _FEW_NOTES = 25_000
+_MOST_MOVED_NOTES = 2_000_000
+"""So many keys a task holds in memory without harm."""
 _OPERATION = "UPSERT_PREPPED"
 
 
@@ -90,6 +92,7 @@ def commit_changes(
         UnsupportedFeature: the table has an index that is not kept up to date; nothing is written.
         IndexUnusable: the table has no metadata table, or it lacks file groups.
         AlreadyExists: the metadata table has this instant as completed.
+        CommitConflict: the record index was resharded, and the write is too large to be moved.
     """
     table = address.open()
     config = load_table_config(table)
@@ -112,6 +115,7 @@ def commit_changes(
             if _is_partitioned(definitions):
                 first, own = _open_groups(store, instant, own, changes, new_partition_groups)
                 files += first
+            buckets, notes = _notes_of_groups(changes, own, definitions)
             job = ShardJob(
                 address=address,
                 partition=name,
@@ -119,11 +123,11 @@ def commit_changes(
                 pending_path=pending,
                 groups=own,
                 is_partitioned=_is_partitioned(definitions),
-                buckets=changes.note_buckets,
+                buckets=buckets,
                 as_base=False,
                 instant_ms=to_epoch_ms(instant, config.timezone),
             )
-            files += _written(engine, job, write_notes, changes.key_notes)
+            files += _written(engine, job, write_notes, notes)
         elif metadata_partition(name).kind is Kind.SECONDARY_INDEX:
             pairs = changes.pairs.get(name)
             if pairs is not None:
@@ -144,6 +148,31 @@ def commit_changes(
     completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
     said = _said_of_exact(store, completed, exact, before, files)
     store.complete(completed, (log_stat(file, instant) for file in files), _OPERATION, said)
+
+
+def _notes_of_groups(
+    changes: CommitChanges,
+    groups: Mapping[str, Sequence[str]],
+    definitions: Mapping[str, IndexDefinition],
+) -> tuple[int, Sequence[KeyNote]]:
+    """The key notes in buckets of file groups that no two tasks share, and the number of buckets.
+
+    A write that began before the record index was resharded has its notes in buckets of other
+    groups. One task then puts all of them into the groups that are there now.
+
+    Raises:
+        CommitConflict: they are too many for one task; nothing is written.
+    """
+    shards, notes = changes.note_shards, changes.key_notes
+    is_moved = shards and not _is_partitioned(definitions) and shards != len(groups[""])
+    if not is_moved or changes.note_buckets == 1:
+        return changes.note_buckets, notes
+    if sum(note.segment.rows for note in notes) > _MOST_MOVED_NOTES:
+        raise CommitConflict(
+            f"the record index was resharded from {shards} to {len(groups[''])} file groups "
+            "meanwhile; write again"
+        )
+    return 1, [replace(note, bucket=0) for note in notes]
 
 
 def _said_of_exact(

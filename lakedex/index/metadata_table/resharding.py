@@ -226,8 +226,11 @@ def _known_time(address: StorageAddress, config: TableConfig) -> str | None:
     """
     data = Timeline.load(address.open(), config)
     used = {each.requested_time for each in MetadataStore.open(address).timeline.instants}
-    known = {each.requested_time for each in data.instants}
-    known |= {each.completion_time for each in data.instants if each.completion_time}
+    # A write that goes on needs its own time in the metadata table.
+    used |= {each.requested_time for each in data.pending()}
+    done = [each for each in data.instants if each.is_completed]
+    known = {each.requested_time for each in done}
+    known |= {each.completion_time for each in done if each.completion_time}
     newest = max(known, default="")
     if not newest:
         return None
