@@ -131,7 +131,12 @@ def remove_old_versions(storage: Storage, folder: str) -> None:
     for number in range(max(1, current - _KEPT_VERSIONS + 1), current + 1):
         path = f"{folder}/{_MANIFEST}{number}"
         if storage.exists(path):
-            listed = parse_manifest(storage.read(path), path, folder)
+            try:
+                listed = parse_manifest(storage.read(path), path, folder)
+            except CorruptFile:
+                if number == current:
+                    raise
+                continue  # a repair has replaced it, and no reader can find files by it
             kept_files.update(file.path for file in listed)
     for info in storage.list(folder):
         name = split(info.path)[1]

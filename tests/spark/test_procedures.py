@@ -66,7 +66,15 @@ def test_commits_are_told(call, table):
 def test_files_are_told(call, table, tmp_path):
     slices = call("show_fsview_latest(table => 'called', partition_path => 'dt=x')")
     assert [row["num_delta_files"] for row in slices] == [1]
-    assert len(call("show_fsview_all(table => 'called', path_regex => 'dt=.*')")) == 2
+    for glob, count in (("dt=*", 2), ("*/", 2), ("dt={x,z}/", 1), ("dt=[w-x]", 1), ("dt=?", 2)):
+        assert len(call(f"show_fsview_all(table => 'called', path_regex => '{glob}')")) == count
+        assert len(call(f"show_fsview_latest(table => 'called', path_regex => '{glob}')")) == count
+    for glob in ("", "*/*", "dt=.*"):
+        assert call(f"show_fsview_all(table => 'called', path_regex => '{glob}')") == []
+    with pytest.raises(InvalidInput, match="not both"):
+        call("show_fsview_latest(table => 'called', path_regex => '*', partition_path => 'dt=x')")
+    with pytest.raises(InvalidInput, match="no path pattern"):
+        call("show_fsview_all(table => 'called', path_regex => 'dt={x')")
     assert call("stats_file_sizes('called')")[-1]["num_files"] == 2
     name = slices[0]["data_file"].rpartition("/")[2]
     assert call(f"show_file_status(table => 'called', file => '{name}')")[0]["status"] == "exist"
@@ -101,6 +109,17 @@ def test_functions_stand_for_tables(lake, table):
     assert rows(optimized) == [("a",), ("b",), ("c",)]
     columns = "SELECT DISTINCT ColumnStatsMetadata.columnName FROM hudi_metadata('called')"
     assert ("id",) in rows(f"{columns} WHERE type = 3")
+    assert lake.sql("SELECT * FROM hudi_metadata('called')").columns == [
+        "key",
+        "type",
+        "filesystemMetadata",
+        "BloomFilterMetadata",
+        "ColumnStatsMetadata",
+        "recordIndexMetadata",
+        "SecondaryIndexMetadata",
+    ]
+    missing = "recordIndexMetadata.fileId, SecondaryIndexMetadata.isDeleted"
+    assert {*rows(f"SELECT {missing} FROM hudi_metadata('called')")} == {(None, None)}
     with pytest.raises(UnsupportedFeature, match="hudi_vector_search"):
         lake.sql("SELECT * FROM hudi_vector_search('called', 'name', array(1.0), 3)")
 

@@ -12,6 +12,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
 from lakedex.services.bitmap_creating import BitmapBuild
+from lakedex.services.expression_creating import INDEX_OPTIONS
 from lakedex.services.index_names import find_index, spellings
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.spark.sql.context import Context, Prepared, Statement
@@ -22,6 +23,7 @@ from lakedex.write.result import WriteResult
 
 BUILT = "index_name string, detail string"
 """What CREATE INDEX answers: one row for each index that it built."""
+_OF_ONE_COLUMN = {name.lower() for name in INDEX_OPTIONS}
 _SHOWN = "index_name string, index_type string, col_name string, col_options string, options string"
 """The first three are Hudi's."""
 
@@ -34,7 +36,8 @@ def create(context: Context, statement: Statement) -> Prepared | None:
         return None
     pairs = listed(plan.columns())
     columns = [".".join(map(str, listed(pair._1().name()))) for pair in pairs]
-    settings = _settings(mapped(plan.properties()), [mapped(pair._2()) for pair in pairs])
+    behind = dict(zip(columns, (mapped(pair._2()) for pair in pairs), strict=True))
+    settings = _settings(mapped(plan.properties()), behind)
     return Prepared(
         partial(
             create_index,
@@ -50,15 +53,22 @@ def create(context: Context, statement: Statement) -> Prepared | None:
     )
 
 
-def _settings(of_index: dict[str, str], of_columns: Sequence[dict[str, str]]) -> dict[str, str]:
-    """The options of an index, with those that stand behind its column."""
-    given = [each for each in of_columns if each]
-    if given and len(of_columns) > 1:
-        raise InvalidInput("options of one column of several: OPTIONS stand behind the columns")
+def _settings(of_index: dict[str, str], of_columns: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """The options of an index, with those that stand behind its columns.
+
+    Raises:
+        InvalidInput: Two of them contradict each other, or one of several columns has a function.
+    """
     found = dict(of_index)
-    for name, value in (given[0] if given else {}).items():
-        if found.setdefault(name, value) != value:
-            raise InvalidInput(f"the option {name} is {found[name]!r} and {value!r}")
+    for column, given in of_columns.items():
+        for name, value in given.items():
+            if len(of_columns) > 1 and name.lower() in _OF_ONE_COLUMN:
+                raise InvalidInput(
+                    f"OPTIONS ({name}={value!r}) of column {column}, one of several: an index on "
+                    f"an expression has one column; make an index of its own on {column}"
+                )
+            if found.setdefault(name, value) != value:
+                raise InvalidInput(f"the option {name} is {found[name]!r} and {value!r}")
     return found
 
 

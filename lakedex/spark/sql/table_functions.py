@@ -10,10 +10,14 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, lit
 from pyspark.sql.types import DateType, TimestampType
 
 from lakedex.api import ReadOptions, Table
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import META_COLUMNS
+from lakedex.format.avro import METADATA_RECORD
+from lakedex.schema.arrow_types import arrow_schema
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.calls.commits import totals
 from lakedex.spark.sql.calls.files import scheduled_logs
@@ -135,7 +139,7 @@ def _files(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
 
 
 def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFrame:
-    """The records of the metadata table, all indexes together; the driver holds them."""
+    """The records of the metadata table in all its columns; the driver holds them."""
     snapshot = table.snapshot
     if snapshot.metadata is None:
         raise InvalidInput(f"table {table.name} has no metadata table")
@@ -146,7 +150,17 @@ def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFra
         schema = spark_schema(records.schema)
         rows = records.to_pylist(maps_as_pydicts="strict")
         parts.append(context.spark.createDataFrame(rows, schema))
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    found = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    every = spark_schema(arrow_schema(METADATA_RECORD))
+    return found.select(
+        *(
+            col(field.name)
+            if field.name in found.columns
+            else lit(None).cast(field.dataType).alias(field.name)
+            for field in every
+            if field.name not in META_COLUMNS
+        )
+    )
 
 
 @dataclass(frozen=True)

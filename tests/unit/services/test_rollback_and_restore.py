@@ -35,7 +35,7 @@ VERSIONS = {
 
 @pytest.fixture(scope="module")
 def pasts(tmp_path_factory):
-    options = {"hoodie.metadata.compact.max.delta.commits": "5"}
+    options = {"hoodie.metadata.compact.max.delta.commits": "6"}
     return {kind: make_past(tmp_path_factory.mktemp(kind), kind, **options) for kind in KINDS}
 
 

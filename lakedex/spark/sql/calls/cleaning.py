@@ -10,6 +10,7 @@ from lakedex.spark.sql.calls.procedure import (
     Procedure,
     Rows,
     Values,
+    given_options,
     options_of,
     table_of,
 )
@@ -127,6 +128,7 @@ def _archive(context: Context, values: Values) -> Rows:
         "hoodie.keep.min.commits": str(values["min_commits"]),
         "hoodie.keep.max.commits": str(values["max_commits"]),
         "hoodie.clean.commits.retained": str(values["retain_commits"]),
+        **given_options(values),
     }
     table_of(context, values).archive(options=options)
     yield (0,)
@@ -141,6 +143,7 @@ _ARCHIVING = Procedure(
         "max_commits": 30,
         "retain_commits": 10,
         "enable_metadata": True,
+        "options": str,
     },
     "result int",
     _archive,

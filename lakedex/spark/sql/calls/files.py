@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import all_versions
@@ -18,7 +19,6 @@ from lakedex.spark.sql.calls.procedure import (
     Procedure,
     Rows,
     Values,
-    matching_paths,
     named,
     table_of,
 )
@@ -41,13 +41,46 @@ def _view(context: Context, values: Values) -> tuple[SparkTable, Snapshot]:
     return table, snapshot.at(values["max_instant"]) if values["max_instant"] else snapshot
 
 
-def _wanted(table: SparkTable, values: Values) -> set[str] | None:
+def _wanted(snapshot: Snapshot, values: Values) -> set[str] | None:
     """The partitions that a call is about; None for all."""
-    if values.get("partition_path", _EVERY) != _EVERY:
-        return set(named(values["partition_path"])) or {""}
-    if values["path_regex"] != _EVERY:
-        return set(matching_paths(table, values["path_regex"]))
-    return None
+    by_path, by_glob = values.get("partition_path", _EVERY), values["path_regex"]
+    if _EVERY not in (by_path, by_glob):
+        raise InvalidInput("give path_regex or partition_path, not both")
+    if by_path != _EVERY:
+        return set(named(by_path)) or {""}
+    if by_glob == _EVERY:
+        return None
+    pattern = _glob_pattern(by_glob)
+    return {path for path in snapshot.listing.files if pattern.fullmatch(path)}
+
+
+def _glob_pattern(glob: str) -> re.Pattern[str]:
+    """A path pattern of Hadoop, which Hudi calls `path_regex`; `*` stays within one folder.
+
+    Example:
+        >>> bool(_glob_pattern("day=d1/*/").fullmatch("day=d1/hh=h2"))
+        True
+        >>> bool(_glob_pattern("*").fullmatch("day=d1/hh=h2"))
+        False
+        >>> bool(_glob_pattern("day={d1,d2}/hh=h[0-3]").fullmatch("day=d2/hh=h2"))
+        True
+    """
+    text, depth = "", 0
+    marks = {"*": "[^/]*", "?": "[^/]", "[": "[", "]": "]"}
+    for char in glob.strip("/"):
+        if char == "{" or (char in ",}" and depth):
+            depth += {"{": 1, "}": -1, ",": 0}[char]
+            text += {"{": "(?:", "}": ")", ",": "|"}[char]
+        elif char == "-" and "[" in text[text.rfind("]") + 1 :]:
+            text += char
+        else:
+            text += marks.get(char, re.escape(char))
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidInput(
+            f"path_regex => {glob!r} is no path pattern such as 'day=*/hour=0[0-9]/': {error}"
+        ) from error
 
 
 def _slice(root: str, each: FileSlice) -> tuple[object, ...]:
@@ -70,7 +103,7 @@ def scheduled_logs(snapshot: Snapshot, each: FileSlice) -> list[LogFile]:
 
 def _show_latest(context: Context, values: Values) -> Rows:
     table, snapshot = _view(context, values)
-    wanted = _wanted(table, values)
+    wanted = _wanted(snapshot, values)
     for each in snapshot.slices:
         if wanted is not None and each.partition not in wanted:
             continue
@@ -85,7 +118,7 @@ def _show_latest(context: Context, values: Values) -> Rows:
 
 def _show_all(context: Context, values: Values) -> Rows:
     table, snapshot = _view(context, values)
-    wanted = _wanted(table, values)
+    wanted = _wanted(snapshot, values)
     for partition, files in sorted(snapshot.listing.files.items()):
         if wanted is None or partition in wanted:
             for versions in all_versions(partition, files, snapshot.visibility).values():
@@ -97,10 +130,10 @@ def _show_all(context: Context, values: Values) -> Rows:
 def _file_sizes(context: Context, values: Values) -> Rows:
     """How large the base files are that each commit wrote."""
     snapshot = table_of(context, values).snapshot
-    wanted = values["partition_path"]
+    wanted = _sized_partitions(snapshot, values["partition_path"])
     sizes: dict[str, list[int]] = defaultdict(list)
     for partition, files in snapshot.listing.files.items():
-        if wanted and partition != wanted:
+        if wanted is not None and not wanted.fullmatch(partition):
             continue
         for name, size in files:
             found = parse_data_file(name, size)
@@ -109,6 +142,20 @@ def _file_sizes(context: Context, values: Values) -> Rows:
     for instant in sorted(sizes):
         yield _measured(instant, sizes[instant])
     yield _measured("ALL", [size for each in sizes.values() for size in each])
+
+
+def _sized_partitions(snapshot: Snapshot, glob: str) -> re.Pattern[str] | None:
+    """The pattern of the partitions that are measured; None for all of them."""
+    depth = len(snapshot.config.partition_fields)
+    levels = [level for level in glob.split("/") if level]
+    if not depth or not levels:
+        return None
+    if len(levels) != depth:
+        raise InvalidInput(
+            f"partition_path => {glob!r} has {len(levels)} levels; the partitions of table "
+            f"{snapshot.config.name} have {depth} ({', '.join(snapshot.config.partition_fields)})"
+        )
+    return _glob_pattern(glob)
 
 
 def _measured(what: str, sizes: Sequence[int]) -> tuple[object, ...]:

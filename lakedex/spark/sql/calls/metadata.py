@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.api import ReadOptions, Table
@@ -49,14 +51,18 @@ def _show_stats(context: Context, values: Values) -> Rows:
 
 def _show_column_stats(context: Context, values: Values) -> Rows:
     snapshot = table_of(context, values).snapshot
-    for each in _ranges(snapshot, values):
-        file, column, low, high, nulls = each
-        yield file, column, _text(low), _text(high), nulls
+    for file, column, low, high, nulls in _ranges(snapshot, values):
+        is_single = pa.types.is_float32(snapshot.schema.field(column).type)
+        texts = [_text(value, is_single=is_single) for value in (low, high)]
+        yield file, column, *texts, nulls
 
 
-def _text(value: object) -> str:
+def _text(value: object, *, is_single: bool) -> str:
+    """A bound as Hudi shows it; a float with the digits that tell it from its neighbours."""
     if isinstance(value, bool):
         return str(value).lower()
+    if is_single and isinstance(value, float):
+        return str(np.float32(value))
     return "null" if value is None else str(value)
 
 

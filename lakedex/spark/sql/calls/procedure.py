@@ -131,7 +131,17 @@ def named(value: Any) -> list[str]:  # noqa: ANN401 - a text or nothing
 
 def options_of(context: Context, values: Values) -> dict[str, str]:
     """The session's write options, and over them those of the call: `key=value,key=value`."""
-    found = context.write_options(table_of(context, values))
+    return {**context.write_options(table_of(context, values)), **given_options(values)}
+
+
+def given_options(values: Values) -> dict[str, str]:
+    """The options of a call itself.
+
+    Example:
+        >>> given_options({"options": "hoodie.keep.min.commits=4, hoodie.keep.max.commits=5"})
+        {'hoodie.keep.min.commits': '4', 'hoodie.keep.max.commits': '5'}
+    """
+    found: dict[str, str] = {}
     for entry in named(values.get("options")):
         name, mark, value = entry.partition("=")
         if not mark:
