@@ -18,7 +18,7 @@ from lakedex.config.merge_mode import payload_mode
 from lakedex.config.option_check import check_option_names, is_write_option, option_texts
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
-from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
+from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of
@@ -112,6 +112,11 @@ class TableSpec:
         KeyGenerator.of(config, schema)
         options = WriteOptions.resolve(config, {}, given)
         options.metadata.check_columns(schema.names)
+        if config.table_type is TableType.COPY_ON_WRITE and COMPACT_INLINE.value(given):
+            raise InvalidInput(
+                f"{COMPACT_INLINE.name}=true: a copy-on-write table has no log files to compact; "
+                "leave it out, or create a merge-on-read table"
+            )
         if options.window is not None:
             name = RECORD_INDEX_WINDOW_FORMAT.name
             PartitionDays.of(config, options.window.date_format, option=name)

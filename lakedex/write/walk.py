@@ -227,7 +227,9 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
         InvalidInput: Naming both partitions.
     """
     new, config = set(write.taken.partitions), snapshot.config
-    if not new or any(name in config.raw for name in LAYOUT_PROPERTIES):
+    if write.operation.is_delete or not new:
+        return
+    if any(name in config.raw for name in LAYOUT_PROPERTIES):
         return
     if not KeyGenerator.of(config, write.taken.schema.columns).takes_slashes:
         return
