@@ -25,7 +25,7 @@ from lakedex.config.option_check import (
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
 from lakedex.config.write_index import refuse_bucket_options
-from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
+from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of
@@ -128,6 +128,11 @@ class TableSpec:
         check_virtual_keys(config, schema)
         options = WriteOptions.resolve(config, {}, given)
         options.metadata.check_columns(schema.names)
+        if config.table_type is TableType.COPY_ON_WRITE and COMPACT_INLINE.value(given):
+            raise InvalidInput(
+                f"{COMPACT_INLINE.name}=true: a copy-on-write table has no log files to compact; "
+                "leave it out, or create a merge-on-read table"
+            )
         if options.window is not None:
             name = RECORD_INDEX_WINDOW_FORMAT.name
             PartitionDays.of(config, options.window.date_format, option=name)

@@ -144,12 +144,7 @@ def _action(target: Target, operation: Operation) -> Action:
 def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     target, taken, clock = write.target, write.taken, write.clock
     snapshot = write.transaction.snapshot
-    if newest_write(snapshot.timeline) != newest_write(target.snapshot.timeline):
-        # Another engine may have made it a table with a bucket index since.
-        check_bucket_index(snapshot)
-    if StoredSchema.of(snapshot).columns != taken.stored:
-        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    _check_nesting(write, snapshot)
+    _check_snapshot(write, snapshot)
     plan = plan_metadata(
         snapshot,
         target.options.metadata,
@@ -238,6 +233,16 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     return result
 
 
+def _check_snapshot(write: Attempt, snapshot: Snapshot) -> None:
+    """Refuse rows that do not suit the table as it is when the write begins."""
+    if newest_write(snapshot.timeline) != newest_write(write.target.snapshot.timeline):
+        # Another engine may have made it a table with a bucket index since.
+        check_bucket_index(snapshot)
+    if StoredSchema.of(snapshot).columns != write.taken.stored:
+        raise CommitConflict("another writer changed the table's columns meanwhile; write again")
+    _check_nesting(write, snapshot)
+
+
 def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
     """Refuse a partition inside the folder of another one, which Hudi would not list.
 
@@ -248,7 +253,9 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
         InvalidInput: Naming both partitions.
     """
     new, config = set(write.taken.partitions), snapshot.config
-    if not new or any(name in config.raw for name in LAYOUT_PROPERTIES):
+    if write.operation.is_delete or not new:
+        return
+    if any(name in config.raw for name in LAYOUT_PROPERTIES):
         return
     if not KeyGenerator.of(config, write.taken.schema.columns).takes_slashes:
         return

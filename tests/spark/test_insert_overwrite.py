@@ -58,7 +58,9 @@ def test_the_mode_decides_which_partitions_go(lake, spark, setting, tmp_path):
     assert not lake.table("taken").verify().problems
 
 
-def test_a_mode_of_the_table_holds_unless_the_session_says_otherwise(spark, setting, tmp_path):
+def test_a_mode_of_the_table_holds_unless_the_session_says_otherwise(
+    lake, spark, setting, tmp_path
+):
     created(spark, "moded", tmp_path / "t", properties=f", '{MODE}' = 'dynamic'")
     spark.sql(f"INSERT INTO moded VALUES {SEED}")
     spark.sql(f"INSERT OVERWRITE moded {PARTLY}")
@@ -117,7 +119,7 @@ def test_a_data_frame_overwrites_the_partitions_of_its_rows_when_asked(lake, spa
     assert ids(spark, "framed") == TABLE
 
 
-def test_a_table_without_partitions_is_overwritten_as_a_whole(spark, setting, tmp_path):
+def test_a_table_without_partitions_is_overwritten_as_a_whole(lake, spark, setting, tmp_path):
     spark.sql(f"CREATE TABLE whole (id INT) USING hudi LOCATION '{tmp_path / 'whole'}'")
     spark.sql("INSERT INTO whole VALUES (1), (2)")
     setting(MODE, "dynamic")

@@ -42,7 +42,7 @@ def test_a_value_with_slashes_is_several_folders(lake, spark, tmp_path, hive):
     assert rows(spark, "SELECT id, dt FROM slashed WHERE dt = '2026/01/02'") == [(2, "2026/01/02")]
     report = lake.table("slashed").explain("dt = '2026/01/02'")
     assert (report.total, len(report.files)) == (3, 1)
-    assert report.steps[0].kind == "partition"
+    assert report.steps[0].kind == "partition_values"
     assert report.steps[0].after == 1
     spark.sql("UPDATE slashed SET v = 5 WHERE id = 1")
     spark.sql("INSERT OVERWRITE slashed PARTITION (dt = '2026/01/02') SELECT 4, 4")
@@ -59,7 +59,7 @@ def test_a_value_with_slashes_is_several_folders(lake, spark, tmp_path, hive):
     assert not lake.table("slashed").verify().problems
 
 
-def test_slashes_in_one_of_two_columns(spark, tmp_path):
+def test_slashes_in_one_of_two_columns(lake, spark, tmp_path):
     created(spark, "two", tmp_path / "t", "", "dt STRING, hh STRING", "dt, hh")
     spark.sql("INSERT INTO two VALUES (1, 1, '2026/01/01', 'h'), (2, 1, '2026/01/01', 'i')")
     assert folders(tmp_path / "t") == ["dt=2026/01/01/hh=h", "dt=2026/01/01/hh=i"]
@@ -100,7 +100,7 @@ def test_slash_separated_dates(lake, spark, tmp_path):
     assert not lake.table("dated").verify().problems
 
 
-def test_patterns_name_partitions_to_drop(spark, tmp_path):
+def test_patterns_name_partitions_to_drop(lake, spark, tmp_path):
     created(spark, "many", tmp_path / "t", "", "dt STRING, hh STRING", "dt, hh")
     values = "(1, 1, 'a', '00'), (2, 1, 'a', '01'), (3, 1, 'ab', '00'), (4, 1, 'b', '00')"
     cases = [

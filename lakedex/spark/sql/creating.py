@@ -14,7 +14,7 @@ from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import CharType, StringType, StructType, VarcharType
 
 from lakedex.config import keys
 from lakedex.config.restated_options import check_restated
@@ -28,7 +28,7 @@ from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable, location
 from lakedex.spark.sql.other_views import check_base, keep_for_readers
-from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
+from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
 
@@ -232,7 +232,7 @@ def run_create(
     try:
         if is_new:
             _check_empty(context, location(entry))
-        return _made(context, entry, more or {}, types or {})
+        return _made(context, entry, more or {}, _declared(plan), types or {})
     except BaseException:
         context.names.forget(entry.identifier())
         raise
@@ -276,8 +276,19 @@ def _plain_create(context: Context, plan: Node, rows: DataFrame) -> Node:
     )
 
 
+def _declared(plan: Node) -> StructType:
+    """The columns as a statement declares them; the catalog has those of the table instead."""
+    described = member(plan, "tableDesc")
+    schema = member(plan, "tableSchema") if described is None else described.schema()
+    return StructType() if schema is None else StructType.fromJson(json.loads(schema.json()))
+
+
 def _made(
-    context: Context, entry: Node, more: Mapping[str, str], types: Mapping[str, str]
+    context: Context,
+    entry: Node,
+    more: Mapping[str, str],
+    declared: StructType,
+    types: Mapping[str, str],
 ) -> SparkTable:
     """The table of a catalog entry: the one that lies there, or a new one."""
     path = location(entry)
@@ -291,7 +302,7 @@ def _made(
     except TableNotFound:
         check_base(told_here, None, path)
     else:
-        _check_same(context, table, entry, told_here)
+        _check_same(context, table, entry, told_here, declared)
         check_base(told_here, table, path)
         keep_for_readers(context, entry, told_here)
         return table
@@ -342,7 +353,11 @@ def _left_of(more: Mapping[str, str], told_here: Mapping[str, str]) -> dict[str,
 
 
 def _check_same(
-    context: Context, table: SparkTable, entry: Node, told_here: Mapping[str, str]
+    context: Context,
+    table: SparkTable,
+    entry: Node,
+    told_here: Mapping[str, str],
+    declared: StructType,
 ) -> None:
     """Refuse a CREATE TABLE that contradicts the table in its folder.
 
@@ -355,11 +370,13 @@ def _check_same(
     check_restated(table.snapshot.config, told_here)
     check_folders(table, list(map(str, listed(entry.partitionColumnNames()))), told_here)
     stored = {field.name.lower(): field.dataType for field in own_columns(table)}
-    for declared in StructType.fromJson(json.loads(entry.schema().json())):
-        kept = stored.get(declared.name.lower())
-        if kept is not None and not context.plans.can_cast(kept, declared.dataType):
+    for column in declared:
+        kept = stored.get(column.name.lower())
+        is_text = isinstance(column.dataType, CharType | VarcharType)
+        wanted = StringType() if is_text else column.dataType
+        if kept is not None and not context.plans.can_cast(kept, wanted):
             raise InvalidInput(
-                f"column {declared.name} is declared as {declared.dataType.simpleString()}, but "
+                f"column {column.name} is declared as {column.dataType.simpleString()}, but "
                 f"the table at {table.path} stores {kept.simpleString()}; declare that type, or "
                 "leave out the columns: CREATE TABLE ... USING hudi LOCATION ..."
             )

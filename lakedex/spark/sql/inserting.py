@@ -195,11 +195,7 @@ def _overwritten(
     Raises:
         InvalidInput: The overwrite mode is neither static nor dynamic.
     """
-    names = (WRITE_OPERATION, OVERWRITE_MODE)
-    told = {
-        **{name: str(value) for name, value in _catalog_properties(named).items() if name in names},
-        **_settings(context, wanted.options, names),
-    }
+    told = _settings(context, wanted.options, (WRITE_OPERATION, OVERWRITE_MODE))
     if wanted.dynamic is None and told.get(WRITE_OPERATION, "").lower() in _BY_OPERATION:
         return _BY_OPERATION[told[WRITE_OPERATION].lower()]
     if not table.snapshot.config.is_partitioned:
@@ -207,7 +203,8 @@ def _overwritten(
     if wanted.dynamic is not None:
         return Overwritten.NOTHING if wanted.dynamic else Overwritten.TABLE
     session_mode = context.spark.conf.get(_SESSION_OVERWRITE_MODE, None) or "static"
-    if is_dynamic_mode(told.get(OVERWRITE_MODE, session_mode)):
+    kept_mode = _catalog_properties(named).get(OVERWRITE_MODE, session_mode)
+    if is_dynamic_mode(told.get(OVERWRITE_MODE, kept_mode)):
         return Overwritten.NOTHING
     return Overwritten.NAMED if _static_values(wanted) else Overwritten.TABLE
 

@@ -173,9 +173,9 @@ def test_without_ordering_the_later_write_wins(tmp_path):
             "'nope', which is no column",
         ),
         (
-            {"properties": {"hoodie.datasource.write.drop.partition.columns": "true"}},
-            UnsupportedFeature,
-            "drop.partition.columns",
+            {"properties": {"hoodie.compact.inline": "true"}},
+            InvalidInput,
+            "hoodie.compact.inline=true: a copy-on-write table",
         ),
         ({"schema": pa.schema([("id", pa.int8()), ("ID", pa.int8())])}, InvalidInput, "id and ID"),
         ({"schema": pa.schema([("id", pa.int8())] * 2)}, InvalidInput, "column id twice"),

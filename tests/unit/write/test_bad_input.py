@@ -19,6 +19,7 @@ from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.history import History, create, writer_of
 from tests.support.row_model import arrow_rows, assert_holds, rows_in
+from tests.support.write_lab import Lab, row, source
 from tests.support.write_shapes import DELETED_COLUMN, Shape
 
 SHAPES = [
@@ -304,3 +305,16 @@ def test_of_two_creators_at_once_the_winner_keeps_its_settings(tmp_path):
     with pytest.raises(InvalidInput, match="table already"):
         create_table(slow, spec(mine))
     assert read_own_properties(storage)["hoodie.index.type"] == other.index
+
+
+def test_a_partition_inside_the_folder_of_another_is_refused(tmp_path):
+    """Values with slashes make folders in folders, and Hudi lists no partition in a partition."""
+    lab = Lab(tmp_path)
+    lab.writer.upsert(source([row("a", "x/y", 1)]))
+    for value, outer in (("x", "p=x"), ("x/y/z", "p=x/y")):
+        with pytest.raises(InvalidInput, match=f"folder of the partition '{outer}'"):
+            lab.writer.upsert(source([row("b", value, 1)]))
+    with pytest.raises(InvalidInput, match="folder of the partition 'p=k'"):
+        lab.writer.upsert(source([row("c", "k", 1), row("d", "k/l", 1)]))
+    lab.writer.delete(source([row("a", "x", 1)]))
+    lab.holds([row("a", "x/y", 1)], "p = 'x/y'")

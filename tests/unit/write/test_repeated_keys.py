@@ -217,3 +217,21 @@ def test_rows_that_are_marked_as_deleted_take_every_copy_away(
     gone = [marked(row("a", "p", 2), gone=True), marked(row("c", "p", 1))]
     assert lab.writer.upsert(source(gone, MARKED)).deleted == 3
     lab.holds([row("b", "p", 1), row("c", "p", 1)], "id = 'a'", "id = 'c'")
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_RECORD_LEVEL_INDEX"])
+def test_inserts_merge_with_the_records_of_their_keys_where_duplicates_are_forbidden(
+    tmp_path, kind, index
+):
+    lab = Lab(tmp_path, kind, index)
+    lab.writer.insert(source([row("a", "p", 5), row("b", "p", 5)]))
+    merging = lab.writer.with_options({"hoodie.merge.allow.duplicate.on.inserts": "false"})
+    rows = [row("a", "p", 4, 9.0), row("b", "p", 6, 9.0), row("c", "p", 1), row("c", "p", 2, 2.0)]
+    result = merging.insert(source(rows))
+    assert result.operation == "INSERT"
+    lab.holds([row("a", "p", 5), row("b", "p", 6, 9.0), row("c", "p", 2, 2.0)], "id = 'b'")
+    dropping = merging.with_options({"hoodie.datasource.insert.dup.policy": "drop"})
+    dropping.insert(source([row("b", "p", 7, 7.0), row("d", "p", 1)]))
+    kept = [row("a", "p", 5), row("b", "p", 6, 9.0), row("c", "p", 2, 2.0), row("d", "p", 1)]
+    lab.holds(kept, "id = 'b'")
