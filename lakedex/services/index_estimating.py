@@ -7,8 +7,8 @@ with as many keys to a value as in the table.
 
 Of a table of up to 24 files that has no more than some 400,000 rows everything is read, so the
 figures are counts. Of larger ones the size is within 15 % of the real index; the files per value
-are within 25 % where values are about equally frequent, and too high, never much too low, where a
-few values have most of the rows.
+are within 25 % where values are about equally frequent, and too high, by some times where a few
+values have most of the rows and the table has many more files than are sampled.
 """
 
 from __future__ import annotations
