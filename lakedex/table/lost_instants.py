@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
+from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, TimelineDamaged
 from lakedex.filegroup import parse_data_file
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
@@ -31,7 +32,7 @@ from lakedex.timeline import (
     parse_query_time,
     read_plan,
 )
-from lakedex.timeline.instant_time import is_instant_time
+from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time
 from lakedex.timeline.timeline import EARLIEST
 
 _META_FOLDER = ".hoodie/"
@@ -39,6 +40,7 @@ _FIRST_TIMES = "00000000000000"
 """The metadata table's own instants, which build its first partitions, start with this."""
 _SUFFIX_DIGITS = 3
 """Tables of version 6 number operations of the metadata table behind the instant of the data."""
+_FIRST_VERSION_WITH_COMPLETION = 8
 _FILES = "files"
 _OLD_LAYOUT = 1
 _MOST_NAMED = 5
@@ -85,7 +87,7 @@ def metadata_problem(data: Timeline, metadata: Timeline) -> str | None:
     times = {each.requested_time for each in completed}
     absent = [
         each.requested_time
-        for each in _writes_since(data, completed)
+        for each in _writes_since(data, metadata)
         if each.requested_time not in times
     ]
     if not absent:
@@ -107,16 +109,24 @@ def check_metadata(data: Timeline, metadata: Timeline) -> None:
         )
 
 
-def _writes_since(data: Timeline, metadata: Sequence[Instant]) -> list[Instant]:
-    """The completed writes of the data table that came after its metadata table was made."""
-    if data.config.timeline_layout == _OLD_LAYOUT:
-        known = [instant_key(each.requested_time) for each in metadata if _is_of_data(each)]
-        first = min(known, default=None)
-        if first is None:
-            return []
-        return [e for e in data.write_instants() if instant_key(e.requested_time) > first]
-    made = min(instant_key(each.completion_time or each.requested_time) for each in metadata)
-    return [e for e in data.write_instants() if instant_key(e.completion_time or "") > made]
+def _writes_since(data: Timeline, metadata: Timeline) -> list[Instant]:
+    """The completed writes of the data table that came after its metadata table was made.
+
+    A table of an older version has no completion times, or times that an upgrade made up: there
+    only what began after the first write that the metadata table has counts.
+    """
+    completed, writes = metadata.completed(), data.write_instants()
+    if _has_completion_times(data):
+        made = min(instant_key(each.completion_time or each.requested_time) for each in completed)
+        return [each for each in writes if instant_key(each.completion_time or "") > made]
+    known = [instant_key(e.requested_time) for e in completed if _is_of_data(e, metadata)]
+    first = min(known, default=None)
+    return [e for e in writes if first is not None and instant_key(e.requested_time) > first]
+
+
+def _has_completion_times(data: Timeline) -> bool:
+    initial = data.config.raw.get(keys.TABLE_INITIAL_VERSION, "")
+    return initial.isdecimal() and int(initial) >= _FIRST_VERSION_WITH_COMPLETION
 
 
 def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) -> None:
@@ -168,7 +178,7 @@ def lost_instants(data: Timeline, metadata: Timeline | None) -> list[str]:
     suspects = [
         each
         for each in metadata.instants
-        if _is_of_data(each)
+        if _is_of_data(each, metadata)
         and data.find(each.requested_time) is None
         and data.find(each.requested_time[:-_SUFFIX_DIGITS]) is None
         and (root, each.requested_time) not in _explained
@@ -246,7 +256,11 @@ class _Explanation:
         restores = [e for e in self._metadata.completed() if e.action is Action.RESTORE]
         if not restores or instant < restores[-1]:
             return False
-        since = [e for e in self._metadata.completed() if restores[-1] < e and _is_of_data(e)]
+        since = [
+            e
+            for e in self._metadata.completed()
+            if restores[-1] < e and _is_of_data(e, self._metadata)
+        ]
         return since[0] == instant
 
     def _rolled_back(self) -> frozenset[str]:
@@ -256,15 +270,25 @@ class _Explanation:
         return self._undone
 
 
-def _is_of_data(instant: Instant) -> bool:
-    """Whether an instant of a metadata table may be one of its data table."""
-    is_change = instant.is_completed and instant.action is Action.DELTACOMMIT
-    return is_change and not instant.requested_time.startswith(_FIRST_TIMES)
+def _is_of_data(instant: Instant, metadata: Timeline) -> bool:
+    """Whether an instant of a metadata table may be one of its data table.
+
+    A log compaction completes as deltacommit, too, under a time of its own.
+    """
+    time = instant.requested_time
+    return (
+        instant.is_completed
+        and instant.action is Action.DELTACOMMIT
+        and not time.startswith(_FIRST_TIMES)
+        and len(time) <= MILLIS_DIGITS
+        and metadata.requested_action(time) is not Action.LOGCOMPACTION
+    )
 
 
 def _has_been_written(data: Timeline, metadata: Timeline | None) -> bool:
     if metadata is not None and any(
-        _is_of_data(each) and data.find(each.requested_time) is None for each in metadata.instants
+        _is_of_data(each, metadata) and data.find(each.requested_time) is None
+        for each in metadata.instants
     ):
         return True
     with suppress(CorruptFile, FileMissing):

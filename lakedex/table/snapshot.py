@@ -107,8 +107,11 @@ class Snapshot:
             self.metadata_problem = str(error)
             return None
         check_instants(self._full_timeline, opened.timeline)
-        self.metadata_problem = metadata_problem(self._full_timeline, opened.timeline)
-        return opened if self.metadata_problem is None else None
+        problem = metadata_problem(self._full_timeline, opened.timeline)
+        if problem is not None:
+            self.metadata_problem = problem
+            return None
+        return opened
 
     def check_timeline(self) -> None:
         """Refuse a table whose timeline lacks instants; reads of rows do so by themselves.

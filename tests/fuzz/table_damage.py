@@ -423,8 +423,10 @@ def judge(subject: Subject, case: Case, scratch: Path) -> list[str]:
 
 
 def named_by(case: Case) -> set[str]:
-    """What an error may call the damaged thing."""
-    return _names_of(case.target.rpartition("/")[2])
+    """What an error may call the damaged thing; of an archive also its folder."""
+    folder, _, name = case.target.rpartition("/")
+    of_archive = {folder} if folder.endswith(("history", "archived")) else set()
+    return _names_of(name) | of_archive
 
 
 def _names_of(name: str) -> set[str]:

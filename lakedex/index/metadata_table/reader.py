@@ -7,7 +7,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
+from lakedex.format.logfile import LogBlock
 from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
 from lakedex.index.metadata_table.exactness import NotedFiles
 from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
@@ -29,16 +30,23 @@ from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
     RECORD_INDEX_PAYLOAD,
     STATS_PAYLOAD,
+    Kind,
     MetadataPartition,
     metadata_partition,
     no_groups,
 )
 from lakedex.storage import Storage
-from lakedex.timeline import Timeline, load_table_config
+from lakedex.timeline import Action, Timeline, instant_key, load_table_config
+from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 FOLDER = ".hoodie/metadata"
 _FEW_CELLS = 4_096
 """Decoding costs as much for one cell as for so many, so groups wait until they have them."""
+_OF_EVERY_COMMIT = (Kind.FILES, Kind.PARTITION_STATS)
+"""A lost entry of these hides files; of other indexes a file without an entry is read."""
+_MOST_NOT_WRITTEN = 4_096
+_NOT_WRITTEN: set[tuple[str, str, str]] = set()
+"""Root of a metadata table, partition and instant: commits that had nothing to say there."""
 Shards = npt.NDArray[np.int32]
 
 
@@ -207,12 +215,44 @@ class MetadataTable:
             raise IndexUnusable(no_groups(partition))
         return file_ids
 
+    def _check_blocks(self, partition: str) -> None:
+        """Refuse a partition that every commit writes to, where the block of one is gone.
+
+        Raises:
+            CorruptFile: it names the log file.
+        """
+        groups = self.groups(partition)
+        readers = [self.group_reader(partition, group.file_id) for group in groups]
+        seen = {time for reader in readers for time in _block_times(reader.log_blocks)}
+        merged = max((instant_key(group.base_instant) for group in groups), default="")
+        for each in self._timeline.completed():
+            time = each.requested_time
+            done = instant_key(each.completion_time or time)
+            if (
+                each.action is not Action.DELTACOMMIT
+                or time in seen
+                or done <= merged
+                or len(time) > MILLIS_DIGITS
+                or not self.is_visible(time)
+                or (self._storage.root, partition, time) in _NOT_WRITTEN
+                or self._timeline.requested_action(time) is Action.LOGCOMPACTION
+            ):
+                continue
+            stats = self._timeline.commit_metadata(each).partition_to_stats.get(partition)
+            if stats:
+                path = f"{FOLDER}/{stats[0].path}"
+                raise CorruptFile(path, 0, expected=f"the entries of {time}", actual="none")
+            if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
+                _NOT_WRITTEN.add((self._storage.root, partition, time))
+
     def _read(
         self, partition: str, selections: dict[str, Selection], *, with_places: bool = False
     ) -> pa.Table:
         described: MetadataPartition = metadata_partition(partition)
         if with_places:
             described = replace(described, payloads=(*described.payloads, RECORD_INDEX_PAYLOAD))
+        if described.kind in _OF_EVERY_COMMIT:
+            self._check_blocks(partition)
         schema = record_schema(described)
         merged: list[pa.Table] = []
         waiting: list[list[RawCells]] = []
@@ -225,6 +265,13 @@ class MetadataTable:
                 waiting = []
         merged += _merged(described, schema, waiting)
         return pa.concat_tables(merged) if merged else merge_batches(described, schema, [])
+
+
+def _block_times(blocks: Iterable[LogBlock]) -> Iterator[str]:
+    """The instants that log blocks are of, those included that were compacted into one."""
+    for block in blocks:
+        yield block.instant_time
+        yield from block.compacted_times
 
 
 def _cell_count(groups: Sequence[Sequence[RawCells]]) -> int:

@@ -207,3 +207,27 @@ def test_the_metadata_of_another_commit_is_noticed(table):
     second.write_bytes(first.read_bytes())
     with pytest.raises(CorruptFile, match=second.name):
         rows(table)
+
+
+@pytest.mark.parametrize("name", ["mor_trips_all_indexes", "v6_mor"])
+@pytest.mark.parametrize("damage", ["remove", "zero"])
+def test_files_are_listed_where_the_metadata_table_lost_a_list_of_them(
+    damage, name, golden, tmp_path
+):
+    whole = golden(name)
+    right = sorted(map(str, lakedex.open(whole.path).to_arrow().to_pylist()))
+    logs = sorted(Path(whole.path, ".hoodie/metadata/files").glob(".*.log.*"))
+    assert len(logs) > 2
+    sources: list[str] = []
+    for number, log in enumerate(logs[1:]):
+        copy = tmp_path / f"t{number}"
+        shutil.copytree(whole.path, copy)
+        file = copy / log.relative_to(whole.path)
+        if damage == "zero":
+            file.write_bytes(b"\0" * file.stat().st_size)
+        else:
+            file.unlink()
+        table = lakedex.open(str(copy))
+        assert sorted(map(str, table.to_arrow().to_pylist())) == right
+        sources.append(table.snapshot.listing.source)
+    assert any(source.startswith("file listing") for source in sources)
