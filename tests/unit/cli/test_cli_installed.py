@@ -49,12 +49,5 @@ def test_the_demo_runs_from_the_wheel_in_an_empty_folder(tmp_path):
     assert names == sorted([*lakedex.__all__, "__version__"])
 
 
-def test_the_demo_of_a_checkout_runs_in_any_folder(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "lakedex", "demo", "--no-spark"]
-    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_module_shows_its_public_names():
     assert dir(lakedex) == sorted([*lakedex.__all__, "__version__"])

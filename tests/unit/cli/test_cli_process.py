@@ -134,13 +134,13 @@ def test_the_demo_reads_less_with_indexes(lakedex, golden):
 
 
 def test_the_demo_keeps_its_table_where_it_is_told(lakedex, tmp_path, monkeypatch):
-    result = lakedex("demo", "--keep", str(tmp_path), "--no-spark", "--json")
+    monkeypatch.chdir(tmp_path)
+    result = lakedex("demo", "--keep", ".", "--no-spark", "--json")
     assert result.exit_code == 0
     assert (tmp_path / "cow_trips" / ".hoodie" / "hoodie.properties").is_file()
     again = lakedex("demo", "--keep", str(tmp_path))
     assert (again.exit_code, again.stdout) == (2, "")
     assert "exists already" in again.stderr
-    monkeypatch.chdir(tmp_path)
     from_here = lakedex("demo", "--table", "cow_trips", "--json")
     assert json.loads(from_here.stdout)["hudi_rs"] == {
         "installed": True,
@@ -150,7 +150,7 @@ def test_the_demo_keeps_its_table_where_it_is_told(lakedex, tmp_path, monkeypatc
 
 
 def test_the_demo_without_its_table_says_what_to_do(lakedex, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lakedex.cli.demo._FOLDERS", (tmp_path,))
     result = lakedex("demo", "--no-spark")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
