@@ -43,6 +43,7 @@ from lakedex.write.target import (
     StoredSchema,
     WriteSchema,
     check_indexed_columns,
+    check_key_indexes,
     check_writable,
 )
 from lakedex.write.time_folders import check_time_folders
@@ -112,6 +113,7 @@ def take_rows(
     """Read the rows once and spill them, or refuse them with the table as it was."""
     snapshot = Snapshot.open(target.address.open())
     check_writable(snapshot)
+    check_key_indexes(snapshot.config)
     stored = StoredSchema.of(snapshot)
     columns = stored.columns
     config = snapshot.config
@@ -185,6 +187,7 @@ def take_change(target: Target, change: Change) -> Taken:
     """Change the columns of a table, or refuse that with the table as it was."""
     snapshot = Snapshot.open(target.address.open())
     check_writable(snapshot)
+    check_key_indexes(snapshot.config)
     stored = StoredSchema.of(snapshot)
     newest = history_before(snapshot, stored).newest
     changed = change(numbered(stored.columns, newest))
