@@ -266,9 +266,11 @@ def _check_virtual_keys(
     """Refuse indexes of keys for a table without meta columns.
 
     Its files have no bloom filters, and Hudi's writers leave its record index as it is, so that
-    keys would be missing in it.
+    keys would be missing in it. A table that has such an index is told when rows are written, so
+    that the index can be dropped.
     """
-    if config.populate_meta_fields:
+    present = config.metadata_partitions
+    if config.populate_meta_fields or (index.uses_record_index and RECORD_INDEX in present):
         return
     wants: str | None = None
     if index not in (WriteIndex.SIMPLE, WriteIndex.GLOBAL_SIMPLE):
@@ -276,7 +278,7 @@ def _check_virtual_keys(
     elif is_windowed:
         wants = options.RECORD_INDEX_WINDOW_DAYS.name
     for name in (BLOOM_FILTERS, RECORD_INDEX):
-        if wants is None and metadata.has(name):
+        if wants is None and metadata.has(name) and name not in present:
             wants = f"the index {name}"
     if wants is not None:
         raise UnsupportedFeature(

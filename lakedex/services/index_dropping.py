@@ -167,7 +167,8 @@ def _check_unneeded(
     chosen = WriteOptions.resolve(
         snapshot.config, kept, {}, record_index_partitioned=partitioned
     ).index_type
-    if chosen.uses_record_index:
+    # Without meta columns nobody keeps the index up to date, and writes go by none.
+    if chosen.uses_record_index and snapshot.config.populate_meta_fields:
         raise InvalidInput(
             f"the writes of table {snapshot.config.name} find records by the record index "
             f"(hoodie.index.type={chosen.value}); it cannot be dropped"

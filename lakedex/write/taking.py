@@ -43,6 +43,7 @@ from lakedex.write.target import (
     StoredSchema,
     WriteSchema,
     check_indexed_columns,
+    check_key_indexes,
 )
 from lakedex.write.time_folders import check_time_folders
 from lakedex.write.windowed.day_window import check_partitions
@@ -120,6 +121,7 @@ def take_rows(
 ) -> Taken:
     """Read the rows once and spill them, or refuse them with the table as it was."""
     snapshot = target.snapshot
+    check_key_indexes(snapshot.config)
     stored = StoredSchema.of(snapshot)
     columns = stored.columns
     config = snapshot.config
@@ -193,6 +195,7 @@ def take_rows(
 def take_change(target: Target, change: Change) -> Taken:
     """Change the columns of a table, or refuse that with the table as it was."""
     snapshot = target.snapshot
+    check_key_indexes(snapshot.config)
     stored = StoredSchema.of(snapshot)
     newest = history_before(snapshot, stored).newest
     changed = change(numbered(stored.columns, newest))

@@ -175,6 +175,21 @@ def check_bucket_index(snapshot: Snapshot, *, keeps_file_groups: bool = False) -
     return True
 
 
+def check_key_indexes(config: TableConfig) -> None:
+    """Refuse rows for a table without meta columns that has an index of keys.
+
+    Hudi's own writers do not bring one up to date, so that keys are missing in it.
+
+    Raises:
+        UnsupportedFeature: naming the index.
+    """
+    for name in () if config.populate_meta_fields else config.metadata_partitions:
+        if metadata_partition(name).kind in _OF_KEYS:
+            raise UnsupportedFeature(
+                f"writing a table with the index {name} but no meta columns (drop that index first)"
+            )
+
+
 def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schema) -> None:
     """Refuse rows that would change the type of a column with a secondary or expression index.
 
@@ -210,10 +225,6 @@ def _refused(config: TableConfig) -> list[str]:
         found.append("a metadata table's payload")
     if not config.populate_meta_fields and not config.record_key_fields:
         found.append("neither meta columns (hoodie.populate.meta.fields=false) nor a record key")
-    if not config.populate_meta_fields:
-        # Hudi's own writers do not bring indexes of keys up to date.
-        of_keys = (n for n in config.metadata_partitions if metadata_partition(n).kind in _OF_KEYS)
-        found += [f"the index {n} but no meta columns (drop that index first)" for n in of_keys]
     if config.cdc_enabled:
         found.append("change data capture (hoodie.table.cdc.enabled)")
     if config.base_file_format != "PARQUET":

@@ -17,7 +17,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Instant, load_table_config
+from lakedex.timeline import Instant
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change
@@ -271,7 +271,7 @@ def _merged(operation: Operation, target: Target) -> Operation:
         return operation
     # What a policy for duplicates drops or refuses is not merged.
     is_plain = options.insert_duplicates is InsertDuplicates.NONE
-    has_key = bool(load_table_config(target.address.open()).record_key_fields)
+    has_key = bool(target.snapshot.config.record_key_fields)
     return kinds.MERGED_INSERT if is_plain and has_key else operation
 
 

@@ -10,6 +10,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import UnsupportedFeature
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.compaction import compact_table
+from lakedex.services.index_dropping import drop_index
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
@@ -142,3 +143,6 @@ def test_a_record_index_of_hudi_does_not_prune(spark, tmp_path, kind):
     writer = TableWriter(StorageAddress.of(path), LocalEngine(2), {})
     with pytest.raises(UnsupportedFeature, match="record_index but no meta columns"):
         writer.upsert(ours([(2, "bb", 2, "x")]))
+    drop_index(StorageAddress.of(path), "record_index", writer.target().patience)
+    writer.upsert(ours([(2, "bb", 2, "x")]))
+    assert both(spark, path) == [(1, "a", 1, "x"), (2, "bb", 2, "x")]

@@ -35,7 +35,9 @@ def texts_of(table: str) -> set[str]:
         for match in re.finditer(rb"\x00\x00\x00\x02(.{4})(?=\{)", data, re.DOTALL):
             size = int.from_bytes(match.group(1), "big")
             found.add(data[match.end() : match.end() + size].decode("utf-8", "replace"))
-    return {text for text in found if text.endswith("}")}
+    # The record of a BLOB stands inside of a schema, where its empty namespace says something.
+    inner = '{"type":"record","name":"blob"'
+    return {text for text in found if text.endswith("}") and not text.startswith(inner)}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
