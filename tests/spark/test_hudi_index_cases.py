@@ -14,7 +14,7 @@ TIMES = {1: 1601098924, 2: 1632634924, 3: 1664170924, 5: 1727329324}
 
 
 @pytest.fixture(scope="module")
-def make(spark, tmp_path_factory):
+def make(lake, spark, tmp_path_factory):
     """Make a table, with one INSERT for each row."""
     root = tmp_path_factory.mktemp("cases")
     names = []

@@ -13,7 +13,7 @@ PLAIN = "id int, name string, price double, ts bigint"
 
 
 @pytest.fixture(scope="module")
-def make(spark, tmp_path_factory):
+def make(lake, spark, tmp_path_factory):
     """Make a table, with one INSERT for each row."""
     root = tmp_path_factory.mktemp("cases")
     names = []
