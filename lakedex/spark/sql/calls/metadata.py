@@ -183,10 +183,13 @@ def _built(table: SparkTable) -> str:
 
 
 def _delete(context: Context, values: Values) -> Rows:
-    table = table_of(context, values)
-    _require(table.snapshot)
-    drop_metadata_table(table.writer())
-    return [(f"Deleted Metadata Table at '{_folder(table)}'",)]
+    several = [{"table": name} for name in named(values["table"])]
+    tables = [table_of(context, each) for each in ([values] if values["path"] else several)]
+    for table in tables:  # none is changed where one is wrong
+        _require(table.snapshot)
+    for table in tables:
+        drop_metadata_table(table.writer())
+    return [(f"Deleted Metadata Table at '{', '.join(map(_folder, tables))}'",)]
 
 
 def _folder(table: SparkTable) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 from lakedex.errors import InvalidInput
@@ -32,8 +33,18 @@ def _truncate(context: Context, values: Values) -> Rows:
 
 def _drop(context: Context, values: Values) -> Rows:
     table = table_of(context, values)
-    table.delete_partitions(_known(table, named(values["partition"])))
+    table.delete_partitions(_known(table, _expanded(table, named(values["partition"]))))
     yield ("Success",)
+
+
+def _expanded(table: SparkTable, wanted: list[str]) -> list[str]:
+    """The paths with those in the place of a pattern that match it; `*` goes over all levels."""
+    found: list[str] = []
+    for path in wanted:
+        pattern = re.compile(".*".join(map(re.escape, path.split("*"))))
+        matching = [each for each in partition_paths(table) if pattern.fullmatch(each)]
+        found += matching if "*" in path and matching else [path]
+    return list(dict.fromkeys(found))
 
 
 def _known(table: SparkTable, wanted: list[str]) -> list[str]:
