@@ -152,7 +152,8 @@ def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) 
         folder = config.archive_folder
         if config.timeline_layout != _OLD_LAYOUT:
             folder = config.history_folder
-        raise TimelineDamaged(folder, f"{_listed(lost)} is missing, which wrote files of the table")
+        problem = f"{_listed(lost)} is missing, which wrote files of the table"
+        raise TimelineDamaged(folder, problem, can_be_rebuilt=False)
 
 
 def _listed(times: Sequence[str]) -> str:
