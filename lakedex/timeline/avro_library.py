@@ -17,4 +17,6 @@ except ModuleNotFoundError as missing:
     fastavro = None
     SchemaResolutionError = ValidationError = type("Absent", (Exception,), {})
 
-__all__ = ["SchemaResolutionError", "ValidationError", "fastavro"]
+HAS_FASTAVRO = fastavro is not None
+
+__all__ = ["HAS_FASTAVRO", "SchemaResolutionError", "ValidationError", "fastavro"]

@@ -57,7 +57,8 @@ class MetadataWriter:
         if not self._initialised:
             self.ensure(clock, changes if self._layout == "base" else {})
             if self._layout == "base":
-                return
+                # Its changes are in the base files already.
+                changes = {}
         write_pending(self._root, time, Action.DELTACOMMIT)
         stats = {
             name: tuple(self._write_logs(name, time, change)) for name, change in changes.items()
