@@ -227,20 +227,19 @@ class MetadataTable:
         if not HAS_FASTAVRO:
             return
         groups = self.groups(partition)
-        readers = [self.group_reader(partition, group.file_id) for group in groups]
-        blocks = [block for reader in readers for block in reader.log_blocks]
-        seen = set(_block_times(blocks))
-        # A log compaction leaves out blocks without records, as those of new file groups are.
-        compacted = [block.instant_time for block in blocks if block.compacted_times]
-        bases = [group.base_instant for group in groups]
-        merged = max(map(instant_key, (*bases, *compacted)), default="")
+        seen = {group.base_instant for group in groups}
+        begin = ""
+        for group in groups:
+            blocks = self.group_reader(partition, group.file_id).log_blocks
+            seen.update(_block_times(blocks))
+            begin = max(begin, self._first_change(group, blocks))
         for each in self._timeline.completed():
             time = each.requested_time
             done = instant_key(each.completion_time or time)
             if (
                 each.action is not Action.DELTACOMMIT
                 or time in seen
-                or done <= merged
+                or done <= begin
                 or len(time) > MILLIS_DIGITS
                 or not self.is_visible(time)
                 or (self._storage.root, partition, time) in _NOT_WRITTEN
@@ -253,6 +252,19 @@ class MetadataTable:
                 raise CorruptFile(path, 0, expected=f"the entries of {time}", actual="none")
             if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
+
+    def _first_change(self, group: FileSlice, blocks: Iterable[LogBlock]) -> str:
+        """The time after which every commit has a block of its own in a file group.
+
+        What was completed before is in the base file of a compaction or in the block of a log
+        compaction, which leaves out blocks without records, or it was written to an index that the
+        first file replaced.
+        """
+        times = [block.instant_time for block in blocks if block.compacted_times]
+        first = self._timeline.find(group.base_instant)
+        is_build = first is not None and first.action is Action.DELTACOMMIT
+        built = first.completion_time if first is not None and is_build else None
+        return max(map(instant_key, (*times, built or group.base_instant)))
 
     def _read(
         self, partition: str, selections: dict[str, Selection], *, with_places: bool = False
