@@ -264,7 +264,9 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
         parts = path.split("/")
         for at in range(1, len(parts)):
             parent = "/".join(parts[:at])
-            if parent in paths and not new.isdisjoint((path, parent)):
+            # A folder with a name of its own is that of another column, not a part of a value.
+            is_column = config.hive_style_partitioning and "=" in parts[at]
+            if parent in paths and not is_column and not new.isdisjoint((path, parent)):
                 raise InvalidInput(
                     f"the partition {path!r} would be a folder of the partition {parent!r}, where "
                     "Hudi does not find it; do not mix values with and without slashes that begin "

@@ -69,8 +69,8 @@ def test_whole_partitions_are_pruned_where_column_stats_cannot_be_read(lake, tmp
     table = ordered_table(tmp_path / "t", ("column_stats", "partition_stats"))
     for file in (table / ".hoodie/metadata/column_stats").glob("*.hfile"):
         file.write_bytes(file.read_bytes()[:100])
-    lake.spark.read.format("hudi").load(str(table)).createOrReplaceTempView("ordered")
-    rows, (report,) = scanned(lake, "SELECT id FROM ordered WHERE seq BETWEEN 15 AND 22")
+    lake.spark.read.format("hudi").load(str(table)).createOrReplaceTempView("cost_ordered")
+    rows, (report,) = scanned(lake, "SELECT id FROM cost_ordered WHERE seq BETWEEN 15 AND 22")
     expected = [f"{letter}{number}" for number in range(7, 12) for letter in "km"]
     assert sorted(row.id for row in rows) == sorted({*expected} - {"k7", "m11"})
     assert (len(report.files), report.total) == (20, 120), report

@@ -40,10 +40,14 @@ def create_proposals(table: AdvisedTable) -> Iterator[Proposal | str]:
     if asked is not None and not table.has("record_index"):
         yield from _guarded(_record_index, table, asked)
     columns = [each for each in demands(table, POINTS) if _is_candidate(table, each.column)]
+    answered: set[str] = set()
     for demand in columns[:_MOST_COLUMNS]:
-        yield from _guarded(_secondary, table, demand)
+        for found in _guarded(_secondary, table, demand):
+            if isinstance(found, Proposal):
+                answered.add(demand.column)
+            yield found
     if not table.has("column_stats"):
-        yield from _all_ranges(table)
+        yield from _all_ranges(table, answered)
 
 
 def _guarded(
@@ -114,9 +118,17 @@ def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
     )
 
 
-def _all_ranges(table: AdvisedTable) -> Iterator[Proposal | str]:
-    """Column stats of all columns that they pay for: a table has them once."""
-    asked = [each for each in demands(table, RANGES) if each.column not in META_COLUMNS]
+def _all_ranges(table: AdvisedTable, answered: set[str]) -> Iterator[Proposal | str]:
+    """Column stats of all columns that they pay for: a table has them once.
+
+    Values that a proposed secondary index looks up (`answered`) need no ranges.
+    """
+    asked = [
+        each
+        for each in demands(table, RANGES)
+        if each.column not in META_COLUMNS
+        and not (each.column in answered and each.operators <= _POINTS_OF_RANGES)
+    ]
     whole: Proposal | None = None
     for demand in asked[:_MOST_COLUMNS]:
         for found in _guarded(_column_stats, table, demand):

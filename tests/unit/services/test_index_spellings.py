@@ -76,7 +76,7 @@ def test_kinds_of_the_proposals_are_those_of_hudi_today(people, name, using, col
 )
 def test_misspelled_options_and_kinds_of_an_index(people, how, error, words):
     with pytest.raises(error, match=words):
-        create_index(people.writer, "up", "id", **how)
+        create_index(people.writer, "up", "p", **how)
     assert len(people.rows()) == len(ROWS)
 
 

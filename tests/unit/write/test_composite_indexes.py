@@ -76,7 +76,9 @@ class Table(Trips):
         self.assert_whole()
 
     def step(self, predicate: str) -> Step:
-        options = lakedex.ReadOptions(weighs_cost=False, without_indexes={"column_stats"})
+        options = lakedex.ReadOptions(
+            weighs_cost=False, without_indexes={"column_stats", "partition_stats"}
+        )
         report = lakedex.open(self.path, options=options).explain(predicate)
         return next(step for step in report.steps if step.index == INDEX)
 

@@ -85,7 +85,7 @@ def cow_upsert(path: Path) -> Scene:
 
 def mor_upsert_and_compaction(path: Path) -> Scene:
     """Only changes of rows that are there, so that they go to log files."""
-    options = {"hoodie.metadata.compact.max.delta.commits": "4"}
+    options = {"hoodie.metadata.compact.max.delta.commits": "7"}
 
     def changes(history: History) -> Commit:
         rows = [history.changed(row) for row in history.sample(15)]

@@ -311,7 +311,7 @@ def test_options_may_hold_the_expression_or_a_function_of_the_columns(tmp_path):
         create_index(table.writer, "c", "qty", options={"expr": "price * 3"})
     with pytest.raises(UnsupportedFeature, match="the option 'format'"):
         create_index(table.writer, "c", "price", options={"expr": "abs", "format": "x"})
-    with pytest.raises(UnsupportedFeature, match="bloom filters of price \\* 3, which is DOUBLE"):
+    with pytest.raises(UnsupportedFeature, match="bloom filters on price \\* 3, which is DOUBLE"):
         create_index(table.writer, "c", "price * 3", using="bloom_filters")
 
 

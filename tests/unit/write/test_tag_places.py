@@ -164,10 +164,12 @@ def test_entry_of_a_replaced_group_is_no_place(tmp_path: Path) -> None:
     metadata = CommitMetadata(
         {}, {}, operation_type="DELETE_PARTITION", replaced_file_ids={"p=b": (group.file_id,)}
     )
-    write_pending(builder.path, "20290101000000000", Action.REPLACECOMMIT)
-    write_completed(
-        builder.path, "20290101000000000", "20290101000000001", Action.REPLACECOMMIT, metadata
-    )
+    time, end = "20290101000000000", "20290101000000001"
+    write_pending(builder.path / ".hoodie/metadata", time, Action.DELTACOMMIT)
+    noted = CommitMetadata({}, {}, operation_type="UPSERT_PREPPED")
+    write_completed(builder.path / ".hoodie/metadata", time, end, Action.DELTACOMMIT, noted)
+    write_pending(builder.path, time, Action.REPLACECOMMIT)
+    write_completed(builder.path, time, end, Action.REPLACECOMMIT, metadata)
     rows = incoming([("k061", "b", 1), ("k062", "a", 1), ("k001", "a", 11)])
     found = tags(run_tagging(builder.path, rows, WriteIndex.GLOBAL_RECORD_LEVEL_INDEX))
     assert [(tag[0], tag[1], tag[3]) for tag in found] == [
