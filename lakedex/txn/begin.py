@@ -71,7 +71,7 @@ def locked_table(
         if metadata is not None and config.metadata_enabled:
             check_metadata(data, metadata)
     clock = InstantClock.after(storage, [data] if metadata is None else [data, metadata])
-    return LockedTable(storage, config, clock, lock.check, heartbeat)
+    return LockedTable(storage, config, clock, lock.check, heartbeat, metadata)
 
 
 def take_instant(

@@ -60,6 +60,8 @@ class LockedTable:
     clock: InstantClock
     check: Callable[[], None]
     heartbeat: HeartbeatOptions
+    metadata: Timeline | None = None
+    """The timeline of its metadata table when the lock was taken."""
 
     def next_time(self) -> str:
         """A time after all times of the table, while the lock is held."""

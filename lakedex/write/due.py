@@ -57,6 +57,8 @@ def _compact_metadata(target: Target) -> Timeline:
             has_pending=any(map(_may_be_taken_back, timeline.pending())),
         )
         blocks = target.options.metadata.log_compact_after
+        if compacted is None and table.metadata and table.metadata.pending_of(Action.CLEAN):
+            clean_metadata_table(table)  # a dead writer left it
         if compacted is not None:
             log.info("compacted the metadata table at %s", compacted)
             clean_metadata_table(table)

@@ -18,7 +18,7 @@ def assert_nothing_left(path: Path) -> None:
         timeline = lakedex.open(str(root)).timeline
         done = {instant.requested_time for instant in timeline.write_instants()}
         # What is older has been archived, which takes completed writes only.
-        oldest = min((instant.requested_time for instant in timeline.instants), default="")
+        oldest = "" if timeline.first_active is None else timeline.first_active.requested_time
         assert not timeline.pending(), f"{root}: {timeline.pending()}"
         for file in root.rglob("*"):
             inside = file.relative_to(root)

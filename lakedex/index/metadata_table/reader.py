@@ -41,6 +41,7 @@ from lakedex.timeline.avro_library import HAS_FASTAVRO
 from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 FOLDER = ".hoodie/metadata"
+_METAFILE = ".hoodie_partition_metadata"
 _FEW_CELLS = 4_096
 """Decoding costs as much for one cell as for so many, so groups wait until they have them."""
 _OF_EVERY_COMMIT = (Kind.FILES, Kind.PARTITION_STATS)
@@ -82,12 +83,19 @@ class MetadataTable:
         return self._timeline
 
     def groups(self, partition: str) -> list[FileSlice]:
-        """The file groups of a partition, ordered by file id."""
+        """The file groups of a partition, ordered by file id.
+
+        Raises:
+            IndexUnusable: the partition is being removed, and some of its groups may be gone.
+        """
         if partition not in self._groups:
             described = metadata_partition(partition)
             listed = self._storage.list(partition)
             self._stamps.update((info.path, info.stamp) for info in listed)
             files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
+            # The metafile is the first to go: without it a key could be sought in the wrong group.
+            if files and _METAFILE not in dict(files):
+                raise IndexUnusable(f"{FOLDER}/{partition}/{_METAFILE} is missing")
             visibility = Visibility(
                 is_visible=self.is_visible,
                 completion_time=self._timeline.completion_time_or_self,
