@@ -39,8 +39,10 @@ def create_proposals(table: AdvisedTable) -> Iterator[Proposal | str]:
     asked = key_demand(table)
     if asked is not None and not table.has("record_index"):
         yield from _guarded(_record_index, table, asked)
-    columns = [each for each in demands(table, POINTS) if _is_candidate(table, each.column)]
-    answered: set[str] = set()
+    points = list(demands(table, POINTS))
+    columns = [each for each in points if _is_candidate(table, each.column)]
+    snapshot = table.snapshot
+    answered = {e.column for e in points if existing_index(snapshot, e.column) is not None}
     for demand in columns[:_MOST_COLUMNS]:
         for found in _guarded(_secondary, table, demand):
             if isinstance(found, Proposal):
@@ -121,7 +123,7 @@ def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
 def _all_ranges(table: AdvisedTable, answered: set[str]) -> Iterator[Proposal | str]:
     """Column stats of all columns that they pay for: a table has them once.
 
-    Values that a proposed secondary index looks up (`answered`) need no ranges.
+    Values that a secondary index looks up, there or proposed (`answered`), need no ranges.
     """
     asked = [
         each
