@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.types import StructType
-
 from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 
 OURS_TOO = {"path", "options", "showArchived", "skip_locking"}
@@ -31,13 +29,12 @@ def test_parameters_defaults_and_columns_are_those_of_hudi(spark):
             wanted = _text(each.default())
             default = ours.parameters[str(each.name())]
             assert _text(None if isinstance(default, type) else default) == wanted, (name, each)
-        columns = StructType.fromDDL(ours.columns)
-        shown = [(str(f.name()), str(f.dataType().simpleString())) for f in _fields(theirs)]
-        assert [(f.name, f.dataType.simpleString()) for f in columns.fields] == shown, name
+        columns = spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(ours.columns)
+        assert _columns(columns) == _columns(theirs.outputType()), name
 
 
-def _fields(procedure: Any) -> list[Any]:
-    return list(procedure.outputType().fields())
+def _columns(struct: Any) -> list[tuple[str, str]]:
+    return [(str(each.name()), str(each.dataType().simpleString())) for each in struct.fields()]
 
 
 def _text(value: object) -> str:
