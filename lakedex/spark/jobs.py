@@ -17,8 +17,7 @@ from lakedex.spark.outcome import carried_error
 
 Answer = TypeVar("Answer")
 
-JOB_CANCELLED = "SPARK_JOB_CANCELLED"
-"""The error class of Spark that the message of a cancelled job carries; `LakeSink` looks for it."""
+_CANCELLED = re.compile(r"Job [0-9]+ cancelled")
 _POLL_S = 0.2
 
 
@@ -60,7 +59,17 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
         readable = _readable(error, label)
         # The Java trace of a cancelled job explains nothing, and Spark overflows its stack when it
         # searches a long text for the reason why a stream ended.
-        raise readable from (None if JOB_CANCELLED in str(readable) else error)
+        raise readable from (None if is_cancelled(readable) else error)
+
+
+def is_cancelled(error: Exception) -> bool:
+    """Whether an error says that a Spark job was cancelled; `LakeSink` looks for the same words.
+
+    Example:
+        >>> is_cancelled(LakedexError("write the files: Job 12 cancelled part of a job group"))
+        True
+    """
+    return _CANCELLED.search(str(error)) is not None
 
 
 def _readable(error: Exception, label: str) -> LakedexError:

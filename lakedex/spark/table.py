@@ -30,7 +30,7 @@ from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
 from lakedex.spark.expression_checking import SparkJudge
-from lakedex.spark.jobs import JOB_CANCELLED
+from lakedex.spark.jobs import is_cancelled
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
 from lakedex.spark.table_views import TableViews
@@ -177,7 +177,7 @@ class SparkTable(TableViews):
         try:
             self.of_batch(batch).upsert(rows)
         except LakedexError as error:
-            if JOB_CANCELLED not in str(error):
+            if not is_cancelled(error):
                 raise
             # What Spark takes for a query that was stopped, not for one that failed.
             stopped = self._spark._jvm.java.lang.InterruptedException(str(error))

@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
@@ -17,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 public final class LakeSink implements Sink {
 
   private static final String QUERY = "sql.streaming.queryId";
-  private static final String CANCELLED = "SPARK_JOB_CANCELLED";
+  private static final Pattern CANCELLED = Pattern.compile("Job [0-9]+ cancelled");
 
   private final SQLContext context;
   private final Map options;
@@ -41,7 +42,7 @@ public final class LakeSink implements Sink {
     try {
       Python.call("stream_write", Arrays.asList(message));
     } catch (IllegalArgumentException error) {
-      if (Thread.currentThread().isInterrupted() || error.getMessage().contains(CANCELLED)) {
+      if (Thread.currentThread().isInterrupted() || CANCELLED.matcher(error.getMessage()).find()) {
         // What Spark takes for a query that was stopped, not for one that failed.
         throw new UncheckedIOException(new InterruptedIOException(error.getMessage()));
       }
