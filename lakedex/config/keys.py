@@ -12,6 +12,7 @@ PROPERTIES_BACKUP_FILE: Final = "hoodie.properties.backup"
 META_FOLDER: Final = ".hoodie"
 METADATA_TABLE_FOLDER: Final = ".hoodie/metadata"
 BUCKET_INDEX_FOLDER: Final = ".hoodie/.bucket_index"
+PARTITION_METAFILE: Final = ".hoodie_partition_metadata"
 
 # What the table is.
 TABLE_NAME: Final = "hoodie.table.name"

@@ -19,6 +19,7 @@ from contextlib import suppress
 from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, TimelineDamaged
 from lakedex.filegroup import parse_data_file
+from lakedex.index.metadata_table.instants import FIRST_TIMES
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
 from lakedex.storage import Storage
 from lakedex.timeline import (
@@ -36,7 +37,6 @@ from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time
 from lakedex.timeline.timeline import EARLIEST
 
 _META_FOLDER = ".hoodie/"
-_FIRST_TIMES = "00000000000000"
 """The metadata table's own instants, which build its first partitions, start with this."""
 _SUFFIX_DIGITS = 3
 """Tables of version 6 number operations of the metadata table behind the instant of the data."""
@@ -280,7 +280,7 @@ def _is_of_data(instant: Instant, metadata: Timeline) -> bool:
     return (
         instant.is_completed
         and instant.action is Action.DELTACOMMIT
-        and not time.startswith(_FIRST_TIMES)
+        and not time.startswith(FIRST_TIMES)
         and len(time) <= MILLIS_DIGITS
         and metadata.requested_action(time) is not Action.LOGCOMPACTION
     )

@@ -12,6 +12,7 @@ from functools import partial
 
 from lakedex.config import TableConfig, format_properties, table_checksum
 from lakedex.config import keys as names
+from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.engine import Engine
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup.names import parse_data_file
@@ -48,7 +49,6 @@ from lakedex.timeline import Action, Instant, State, to_epoch_ms
 
 _MOST_FIRST_TIMES = 1000
 _FILES = Kind.FILES.value
-_METAFILE = ".hoodie_partition_metadata"
 _PROPERTIES = f"{names.META_FOLDER}/{names.PROPERTIES_FILE}"
 _OPERATION = "UPSERT_PREPPED"
 
@@ -156,7 +156,7 @@ def remove_partition_of(table: Storage, name: str) -> None:
         if store.timeline.is_pending(time):
             store.forget(time, Action.DELTACOMMIT)
     # Whoever lists the folder from here on can tell that it is not whole.
-    storage.delete(f"{name}/{_METAFILE}")
+    storage.delete(f"{name}/{PARTITION_METAFILE}")
     storage.delete_folder(name)
 
 
@@ -198,7 +198,7 @@ def _build(
     # The metafile tells of the instant, should this be cut short.
     props = {"commitTime": time, "partitionDepth": "1"}
     metafile = format_properties(props, comment="partition metadata").encode("ascii")
-    store.storage.create(f"{name}/{_METAFILE}", metafile)
+    store.storage.create(f"{name}/{PARTITION_METAFILE}", metafile)
     pending = store.begin(time, Action.DELTACOMMIT)
     logs = [
         write_first_log(store.storage, name, file_id, time)
@@ -294,7 +294,7 @@ def _first_time(store: MetadataStore, late_time: NextTime) -> str:
 def built_at(storage: Storage, name: str) -> set[str]:
     """The instant that a partition was built at, if its metafile is there; of a metadata table."""
     try:
-        text = storage.read(f"{name}/{_METAFILE}").decode("utf-8", "replace")
+        text = storage.read(f"{name}/{PARTITION_METAFILE}").decode("utf-8", "replace")
     except FileMissing:
         return set()
     lines = (line.partition("=") for line in text.splitlines())

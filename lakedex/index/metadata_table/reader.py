@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
@@ -41,7 +42,6 @@ from lakedex.timeline.avro_library import HAS_FASTAVRO
 from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 FOLDER = ".hoodie/metadata"
-_METAFILE = ".hoodie_partition_metadata"
 _FEW_CELLS = 4_096
 """Decoding costs as much for one cell as for so many, so groups wait until they have them."""
 _OF_EVERY_COMMIT = (Kind.FILES, Kind.PARTITION_STATS)
@@ -94,8 +94,8 @@ class MetadataTable:
             self._stamps.update((info.path, info.stamp) for info in listed)
             files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
             # The metafile is the first to go: without it a key could be sought in the wrong group.
-            if files and _METAFILE not in dict(files):
-                raise IndexUnusable(f"{FOLDER}/{partition}/{_METAFILE} is missing")
+            if files and PARTITION_METAFILE not in dict(files):
+                raise IndexUnusable(f"{FOLDER}/{partition}/{PARTITION_METAFILE} is missing")
             visibility = Visibility(
                 is_visible=self.is_visible,
                 completion_time=self._timeline.completion_time_or_self,

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 
 from lakedex.config import decode_properties, format_properties, parse_properties
+from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import AlreadyExists, FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.keys.generator import KeyGenerator
 from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.spark.table import SparkTable
 from lakedex.storage.protocol import Storage
 
-_METAFILE = ".hoodie_partition_metadata"
 _TIME, _DEPTH = "commitTime", "partitionDepth"
 _BEFORE_ALL = "00000000000000"
 
@@ -54,7 +54,7 @@ def forget_partition(table: SparkTable, path: str) -> None:
     if last:
         _mark(snapshot.storage, path, last[0].requested_time)
     else:
-        snapshot.storage.delete(f"{path}/{_METAFILE}")
+        snapshot.storage.delete(f"{path}/{PARTITION_METAFILE}")
 
 
 def partition_path(table: SparkTable, values: Mapping[str, str]) -> str:
@@ -89,16 +89,16 @@ def partition_path(table: SparkTable, values: Mapping[str, str]) -> str:
 
 def _time_of(storage: Storage, path: str) -> str | None:
     try:
-        data = storage.read(f"{path}/{_METAFILE}")
+        data = storage.read(f"{path}/{PARTITION_METAFILE}")
     except FileMissing:
         return None
-    return parse_properties(decode_properties(data), path=f"{path}/{_METAFILE}").get(_TIME)
+    return parse_properties(decode_properties(data), path=f"{path}/{PARTITION_METAFILE}").get(_TIME)
 
 
 def _mark(storage: Storage, path: str, time: str) -> None:
     told = {_TIME: time, _DEPTH: str(path.count("/") + 1)}
     data = format_properties(told, comment="partition metadata").encode("ascii")
-    place = f"{path}/{_METAFILE}"
+    place = f"{path}/{PARTITION_METAFILE}"
     try:
         storage.create(place, data)
     except AlreadyExists:

@@ -10,6 +10,7 @@ attempt looks whether its write goes on, after its file is there.
 from __future__ import annotations
 
 from lakedex.config import format_properties
+from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant import Action, Instant, State, file_name
@@ -19,7 +20,6 @@ from lakedex.write.facts import TableFacts
 from lakedex.write.handles.late_file import is_in_table
 from lakedex.write.handles.work import GroupWork
 
-_METAFILE = ".hoodie_partition_metadata"
 _ACTIONS = (
     Action.COMMIT,
     Action.DELTACOMMIT,
@@ -110,7 +110,7 @@ class Publisher:
         depth = group.partition.count("/") + 1 if group.partition else 0
         props = {"commitTime": self._facts.instant, "partitionDepth": str(depth)}
         text = format_properties(props, comment="partition metadata")
-        path = group.path_of(_METAFILE)
+        path = group.path_of(PARTITION_METAFILE)
         if self._create(path, text.encode("ascii"), durable=False):
             self._published.append(path)
         self._known_partitions.add(group.partition)

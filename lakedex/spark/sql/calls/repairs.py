@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.config.properties_text import format_properties
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.upgrading import upgrade_table
@@ -10,7 +11,6 @@ from lakedex.spark.sql.context import Context
 from lakedex.storage.protocol import Storage
 from lakedex.txn.places import marker_folder
 
-_METAFILE = ".hoodie_partition_metadata"
 _NEWEST = ("NINE", "9", "CURRENT")
 
 
@@ -22,7 +22,7 @@ def _add_partition_meta(context: Context, values: Values) -> Rows:
         for path in sorted({each.partition for each in snapshot.slices})
     }
     for path, instant in first.items():
-        place = f"{path}/{_METAFILE}" if path else _METAFILE
+        place = f"{path}/{PARTITION_METAFILE}" if path else PARTITION_METAFILE
         if snapshot.storage.exists(place):
             yield path, "Yes", "None"
         elif values["dry_run"]:
