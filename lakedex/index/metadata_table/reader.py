@@ -55,10 +55,11 @@ Shards = npt.NDArray[np.int32]
 class MetadataTable:
     """The metadata table as one snapshot of its data table sees it."""
 
-    def __init__(self, storage: Storage, timeline: Timeline, data_timeline: Timeline) -> None:
-        """Use `open`; this only keeps what it is given."""
-        self._storage = storage
-        self._timeline = timeline
+    def __init__(self, table: Storage, data_timeline: Timeline) -> None:
+        """Use `open`."""
+        self._table = table
+        self._storage = table.sub(FOLDER)
+        self._timeline = Timeline.load(self._storage, load_table_config(self._storage))
         self._data_timeline = data_timeline
         self._pin = _newest_time(data_timeline)
         self._groups: dict[str, list[FileSlice]] = {}
@@ -69,8 +70,7 @@ class MetadataTable:
     @classmethod
     def open(cls, table: Storage, data_timeline: Timeline) -> MetadataTable:
         """The metadata table of the table at `table`; raises if there is none."""
-        storage = table.sub(FOLDER)
-        return cls(storage, Timeline.load(storage, load_table_config(storage)), data_timeline)
+        return cls(table, data_timeline)
 
     @property
     def storage(self) -> Storage:
@@ -93,9 +93,8 @@ class MetadataTable:
             listed = self._storage.list(partition)
             self._stamps.update((info.path, info.stamp) for info in listed)
             files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
-            # The metafile is the first to go: without it a key could be sought in the wrong group.
             if files and PARTITION_METAFILE not in dict(files):
-                raise IndexUnusable(f"{FOLDER}/{partition}/{PARTITION_METAFILE} is missing")
+                self._check_not_dropped(partition)
             visibility = Visibility(
                 is_visible=self.is_visible,
                 completion_time=self._timeline.completion_time_or_self,
@@ -107,6 +106,16 @@ class MetadataTable:
                 if group.file_id.startswith(described.file_id_prefix)
             ]
         return self._groups[partition]
+
+    def _check_not_dropped(self, partition: str) -> None:
+        """Raise if a partition without a metafile was dropped after this snapshot was taken.
+
+        A drop takes the name out of the properties, then removes the metafile, then the groups:
+        with some of them gone, keys would be looked up in the wrong group. Hudi writes no metafile
+        into an index that it built without any entry, so its absence alone says nothing.
+        """
+        if partition not in load_table_config(self._table).metadata_partitions:
+            raise IndexUnusable(f"{FOLDER}/{partition} is being removed")
 
     def is_visible(self, instant_time: str) -> bool:
         """Whether cells written at that instant count for this snapshot."""
