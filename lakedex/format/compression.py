@@ -25,12 +25,6 @@ MAX_INFLATED_BYTES = 96 * 1024 * 1024
 MAX_DEFLATE_RATIO = 1032
 """Deflate cannot make data shorter than this many times; a larger claim is a lie."""
 
-GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
-"""What a gzip member starts with that says nothing of its file."""
-
-fast_crc32: Any = None if _isal is None else _isal.crc32
-"""The checksum of gzip by `isal`; None without it."""
-
 _GZIP_WINDOW = 31
 _ERRORS: tuple[type[Exception], ...] = (
     (zlib.error, EOFError) if _igzip is None else (zlib.error, EOFError, _igzip.IsalError)
@@ -47,21 +41,6 @@ def gzip(data: bytes | memoryview, *, level: int = 1) -> bytes:
     if _isal is not None:
         return bytes(_isal.compress(data, min(level, 3), _GZIP_WINDOW))
     return zlib.compress(data, level, _GZIP_WINDOW)
-
-
-def is_gzip_of(member: bytes, data: memoryview) -> bool:
-    """Whether a gzip member holds exactly `data`.
-
-    Example:
-        >>> is_gzip_of(gzip(b"abc"), memoryview(b"abc")), is_gzip_of(gzip(b"abc"), memoryview(b"x"))
-        (True, False)
-    """
-    try:
-        inflated, complete = _inflate(member, len(data) + 1)
-    except _ERRORS:
-        return False
-    # Views of signed and unsigned bytes are never equal.
-    return complete and inflated == data.cast("B")
 
 
 def gunzip(data: bytes | memoryview, *, expected_size: int, path: str, offset: int) -> bytes:

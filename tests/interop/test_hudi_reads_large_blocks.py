@@ -14,7 +14,7 @@ from tests.support import TableBuilder
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 ROWS, FILES = 20_000, 4
-# So many, and so unlike one another, that blocks are deflated by what is known of their cells.
+# Enough keys without common prefixes to fill several blocks.
 KEYS = sorted(sha256(b"%d" % number).hexdigest()[:40] for number in range(ROWS))
 
 

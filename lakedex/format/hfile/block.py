@@ -120,19 +120,12 @@ class BlockFormat:
 def encode_block(magic: bytes, raw: memoryview, previous: int, form: BlockFormat) -> bytes:
     """One block: header, payload, checksum area."""
     payload = gzip(raw, level=form.level) if form.codec is Codec.GZIP else raw
-    return block_of(magic, payload, len(raw), previous, form)
-
-
-def block_of(
-    magic: bytes, payload: bytes | memoryview, raw_size: int, previous: int, form: BlockFormat
-) -> bytes:
-    """One block around a payload that is `raw_size` bytes without compression."""
     with_header = HEADER_SIZE + len(payload)
     checksums = bytes(4 * -(-with_header // form.bytes_per_checksum))
     header = _HEADER.pack(
         magic,
         len(payload) + len(checksums),
-        raw_size,
+        len(raw),
         previous,
         0,
         form.bytes_per_checksum,

@@ -8,7 +8,7 @@ search them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.compression import MAX_INFLATED_BYTES, is_gzip_of
+from lakedex.format.compression import MAX_INFLATED_BYTES
 from lakedex.format.hfile.block import (
     DATA_MAGIC,
     FILE_INFO_MAGIC,
@@ -25,12 +25,9 @@ from lakedex.format.hfile.block import (
     ONE_CHECKSUM,
     ROOT_INDEX_MAGIC,
     BlockFormat,
-    block_of,
     encode_block,
 )
 from lakedex.format.hfile.block_index import encode_root_index
-from lakedex.format.hfile.even_blocks import EvenDeflater
-from lakedex.format.hfile.even_matches import as_even_cells
 from lakedex.format.hfile.file_info import (
     AVERAGE_KEY_LENGTH,
     AVERAGE_VALUE_LENGTH,
@@ -125,7 +122,6 @@ class HFileBuilder:
             BlockFormat(options.codec, options.level, options.bytes_per_checksum),
             self._parts.append if sink is None else sink.write,
         )
-        self._deflater = EvenDeflater()
         self._raw_bytes = self._key_bytes = self._value_bytes = 0
         self.entry_count = 0
         self.first_key: bytes | None = None
@@ -148,8 +144,7 @@ class HFileBuilder:
         cuts = _cut_blocks(bounds, duplicate, self._options.block_size)
         _check_block_sizes(bounds[cuts])
         index_keys = _index_keys(key_column, cuts, self._options)
-        payloads = self._payloads(cells, bounds, cuts, key_column, value_column)
-        self._file.add_data(cells, bounds[cuts], index_keys, payloads)
+        self._file.add_data(cells, bounds[cuts], index_keys)
         self._raw_bytes += int(bounds[-1])
         self._key_bytes += pc.sum(pc.binary_length(key_column)).as_py()
         self._value_bytes += pc.sum(pc.binary_length(value_column)).as_py()
@@ -169,15 +164,6 @@ class HFileBuilder:
         info = self._own_info() | dict(file_info or {})
         self._file.finish(info, entry_count=self.entry_count, raw_bytes=self._raw_bytes)
         return b"".join(self._parts)
-
-    def _payloads(
-        self, cells: memoryview, bounds: Ints, cuts: Ints, keys: pa.Array, values: pa.Array
-    ) -> Iterator[bytes] | None:
-        """What blocks hold where it is better known here than to a compressor; else None."""
-        if self._options.codec is not Codec.GZIP:
-            return None
-        even = as_even_cells(cells, bounds, keys, values)
-        return None if even is None else self._deflater.members(even, cuts)
 
     def _own_info(self) -> dict[str, bytes]:
         """The entries that every file has."""
@@ -207,27 +193,12 @@ class _FileBuilder:
         self._data: list[tuple[int, int, bytes]] = []
         self._meta: list[tuple[int, int, bytes]] = []
 
-    def add_data(
-        self,
-        cells: memoryview,
-        bounds: Ints,
-        index_keys: list[bytes],
-        payloads: Iterator[bytes] | None,
-    ) -> None:
-        """Add data blocks: block i holds the cells between `bounds[i]` and the next one.
-
-        `payloads` are these cells, compressed already.
-        """
+    def add_data(self, cells: memoryview, bounds: Ints, index_keys: list[bytes]) -> None:
+        """Add data blocks: block i holds the cells between `bounds[i]` and the next one."""
         limits = bounds.tolist()
         previous = self._data[-1][0] if self._data else -1
         for start, stop, key in zip(limits[:-1], limits[1:], index_keys, strict=True):
-            payload = None if payloads is None else next(payloads)
-            # What was not made by a compressor is believed only after it was inflated once.
-            if payload is None or not is_gzip_of(payload, cells[start:stop]):
-                block = encode_block(DATA_MAGIC, cells[start:stop], previous, self._form)
-            else:
-                block = block_of(DATA_MAGIC, payload, stop - start, previous, self._form)
-            offset, size = self._append(block)
+            offset, size = self._add(DATA_MAGIC, cells[start:stop], previous)
             self._data.append((offset, size, key))
             previous = offset
 
@@ -256,9 +227,7 @@ class _FileBuilder:
 
     def _add(self, magic: bytes, raw: memoryview, previous: int = -1) -> tuple[int, int]:
         """Append one block; return its offset and size."""
-        return self._append(encode_block(magic, raw, previous, self._form))
-
-    def _append(self, block: bytes) -> tuple[int, int]:
+        block = encode_block(magic, raw, previous, self._form)
         self._write(block)
         self._size += len(block)
         return self._size - len(block), len(block)
