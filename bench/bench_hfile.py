@@ -21,7 +21,7 @@ from rides import uuid_texts
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.block import decode_payload
 from lakedex.format.hfile.data_blocks import read_stored
-from lakedex.format.hfile.varint import varint
+from lakedex.format.hfile.trailer import varint
 from lakedex.storage import open_storage
 
 ENTRIES = {True: 100_000, False: 1_000_000}

@@ -7,8 +7,7 @@ columns.
 
 from __future__ import annotations
 
-from lakedex.format.hfile.cells import Cells
-from lakedex.format.hfile.data_blocks import ReadCounters
+from lakedex.format.hfile.data_blocks import Cells, ReadCounters
 from lakedex.format.hfile.lookup import KeyRange, after_prefix, prefix_ranges
 from lakedex.format.hfile.reader import HFileReader
 from lakedex.format.hfile.trailer import Codec

@@ -4,7 +4,7 @@
     24 checksum type (1) | 25 bytes per checksum (4) | 29 size on disk with header, without
     checksums (4) | 33 payload, gzip or raw | checksum area, 4 bytes a checksum
 
-Checksums are written as zeros with type 0 and read by nobody, but their area must be there:
+Checksums are written as zeros with type 0 and not read, but their area must be there:
 hudi-rs cuts it off by arithmetic. Hudi's JVM reader takes 4 bytes a checksum off the end of
 the *raw* data of a block and loses the cells that start there, so blocks written here claim
 one checksum for up to 2 GiB: every cell is longer than the 4 bytes lost.
@@ -36,7 +36,7 @@ _HEADER = struct.Struct(">8sIIqBII")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes in memory come from, for errors: byte 0 lies at `offset` of `path`."""
+    """Where bytes in memory come from, for errors: byte 0 is at `offset` of `path`."""
 
     path: str
     offset: int

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lakedex.format.hfile.block import HEADER_SIZE, Place
-from lakedex.format.hfile.sorted_keys import SortedKeys
-from lakedex.format.hfile.varint import Cursor, vint
-from lakedex.format.hfile.words import PADDING, Ints
+from lakedex.format.hfile.keys import PADDING, Ints, SortedKeys
+from lakedex.format.hfile.trailer import Cursor, vint
 
 _ENTRY = struct.Struct(">qI")
 _LENGTH_SIZE = 2

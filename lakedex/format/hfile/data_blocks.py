@@ -1,5 +1,6 @@
-"""Reading data blocks: only those asked for, each inflated once, in groups of bounded size.
+"""Data blocks and their cells, the key-value pairs of an HFile.
 
+Only the blocks that a request needs are read, each inflated once, in groups of bounded size.
 Several threads may read one file at the same time, as queries that share a snapshot do.
 """
 
@@ -12,6 +13,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile
 from lakedex.format.hfile.block import (
@@ -23,18 +27,145 @@ from lakedex.format.hfile.block import (
     decode_payload,
 )
 from lakedex.format.hfile.block_index import BlockIndex
-from lakedex.format.hfile.cells import CellGroup
-from lakedex.format.hfile.even_cells import find_even_cells
+from lakedex.format.hfile.cell_starts import (
+    CONTENT_START,
+    KEY_SUFFIX,
+    BrokenCell,
+    FoundCells,
+    find_cells,
+    find_fixed_width_cells,
+)
+from lakedex.format.hfile.keys import PADDING, Ints, SortedKeys
 from lakedex.format.hfile.trailer import Codec
-from lakedex.format.hfile.walk import BrokenCell, FoundCells, find_cells
-from lakedex.format.hfile.words import PADDING, Ints
 from lakedex.storage.source import ByteSource
 
 GROUP_BYTES = 5 * 1024 * 1024
 """How many raw bytes are decoded at a time; a single larger block makes a larger group."""
-
 _READ_BYTES = 4 * 1024 * 1024
 _CACHE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Key-value pairs; an empty value is a pair like any other (Hudi reads it as deleted).
+
+    `query` says for each pair which of the keys of the request it belongs to.
+    """
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    query: npt.NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        """How many pairs there are."""
+        return len(self.keys)
+
+
+def empty_cells() -> Cells:
+    """No cells."""
+    return Cells(pa.array([], pa.binary()), pa.array([], pa.binary()))
+
+
+def concat_cells(parts: Sequence[Cells]) -> Cells:
+    """The pairs of all parts, in order; `query` is not kept."""
+    if not parts:
+        return empty_cells()
+    return Cells(
+        pa.concat_arrays([part.keys for part in parts]),
+        pa.concat_arrays([part.values for part in parts]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CellGroup:
+    """Some raw data blocks end to end in one buffer, with the starts of all their cells.
+
+    The buffer is used again for the next group: take out what you need before.
+    """
+
+    data: bytearray
+    found: FoundCells
+    end: int
+    blocks: npt.NDArray[np.int64]
+    """The numbers of the blocks, ascending."""
+
+    def __len__(self) -> int:
+        """How many cells there are."""
+        return len(self.starts)
+
+    @property
+    def starts(self) -> Ints:
+        """Where the cells start in the buffer."""
+        return self.found.starts
+
+    def sorted_keys(self) -> SortedKeys:
+        """The keys, to search in."""
+        data = np.frombuffer(self.data, np.uint8)
+        return SortedKeys(data, self.starts + CONTENT_START, self.found.shortest_key)
+
+    def cells(self, rows: Ints | None = None) -> Cells:
+        """The cells at `rows`, or all, as Arrow columns of their own memory."""
+        return Cells(self.keys(rows), self.values(rows))
+
+    def keys(self, rows: Ints | None = None) -> pa.BinaryArray:
+        """The keys of the cells at `rows`, or of all."""
+        starts = self.starts if rows is None else self.starts[rows]
+        return _gather(self.data, starts + CONTENT_START, self._key_ends(starts))
+
+    def values(self, rows: Ints | None = None) -> pa.BinaryArray:
+        """The values of the cells at `rows`, or of all."""
+        if rows is None:
+            starts = self.starts
+            ends = np.append(starts[1:], self.end)
+        else:
+            starts = self.starts[rows]
+            last = rows == len(self) - 1
+            ends = self.starts.take(rows + 1, mode="clip")
+            ends[last] = self.end
+        return _gather(self.data, self._key_ends(starts) + len(KEY_SUFFIX), ends - 1)
+
+    def value(self, row: int) -> bytes:
+        """The value of one cell."""
+        start = int(self.starts[row])
+        end = int(self.starts[row + 1]) if row + 1 < len(self) else self.end
+        content = int.from_bytes(self.data[start + 8 : start + CONTENT_START], "big")
+        return bytes(self.data[start + CONTENT_START + content + len(KEY_SUFFIX) : end - 1])
+
+    def _key_ends(self, starts: Ints) -> Ints:
+        """Where the contents of the keys end, of the cells at `starts`."""
+        ends: Ints
+        if self.found.fixed_width is not None:
+            ends = starts + (CONTENT_START + self.found.fixed_width.length)
+            return ends
+        data = np.frombuffer(self.data, np.uint8)
+        lengths = (data[starts + 8].astype(np.int64) << 8) | data[starts + 9]
+        ends = starts + CONTENT_START + lengths
+        return ends
+
+
+def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:
+    """The bytes of each range as one array; ranges may be in any order.
+
+    Arrow views the buffer as an array with one slot for each range and one for each gap that
+    follows it; taking the former copies them together. Ranges that go back need their order
+    first, which a sort by start gives.
+    """
+    count = len(starts)
+    order: Ints | None = None
+    if count > 1 and not (starts[1:] >= ends[:-1]).all():
+        unique, order = np.unique(starts, return_inverse=True)
+        lengths = np.zeros(len(unique), np.int64)
+        lengths[order] = ends - starts
+        starts, ends = unique, unique + lengths
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2], offsets[1::2] = starts, ends
+    slots = pa.BinaryArray.from_buffers(
+        pa.binary(),
+        max(len(offsets) - 1, 0),
+        [None, pa.py_buffer(offsets), pa.py_buffer(data)],
+    )
+    rows = np.arange(0, len(offsets), 2) if order is None else order * 2
+    return pc.take(slots, pa.array(rows), boundscheck=False)
 
 
 @dataclass(slots=True)
@@ -102,7 +233,7 @@ class DataBlocks:
         self._cached_bytes = 0
         self._guard = threading.Lock()
         self._spare: list[bytearray] = []
-        self._may_be_even = True
+        self._may_be_fixed_width = True
 
     @property
     def held_bytes(self) -> int:
@@ -171,8 +302,8 @@ class DataBlocks:
 
     def _find(self, buffer: bytearray, bounds: Ints) -> FoundCells:
         """The cells in a buffer; what did not work for one group is not tried again."""
-        found = find_even_cells(buffer, bounds) if self._may_be_even else None
-        self._may_be_even = found is not None
+        found = find_fixed_width_cells(buffer, bounds) if self._may_be_fixed_width else None
+        self._may_be_fixed_width = found is not None
         return find_cells(buffer, bounds) if found is None else found
 
     def _from_cache(self, index: BlockIndex, rows: Ints) -> CellGroup | None:

@@ -3,6 +3,13 @@
 A key belongs to the last block whose index key is not greater. Index keys may be shorter
 than the first key of their block, so a key can be sent to a block and sort before all of its
 cells: then it is not in the file. Equal keys never span two blocks.
+
+Many keys are searched together (`KeyLookup`). Where they, and the keys of the cells, all have
+one length, nothing has to be masked or padded: the queries are the rows of one matrix, the 8 bytes
+after the part that all stored keys share are searched as numbers, and the whole key at the end of
+the search is compared in the buffer. Where several keys share those 8 bytes, the next ones are
+tried; where many do, the search of keys of any length (`SortedKeys`) goes on. A few keys are
+searched one by one (`PointLookup`), as setting up whole arrays would take longer.
 """
 
 from __future__ import annotations
@@ -15,23 +22,127 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.format.hfile.block_index import BlockIndex
-from lakedex.format.hfile.cells import CellGroup, Cells, empty_cells
-from lakedex.format.hfile.even_keys import UNSURE, find_rows, key_matrix
-from lakedex.format.hfile.few_keys import MOST_KEYS, FewKeys
-from lakedex.format.hfile.words import Ints, key_column, sorted_once
+from lakedex.format.hfile.data_blocks import CellGroup, Cells, empty_cells
+from lakedex.format.hfile.keys import (
+    WORD_SIZE,
+    Bytes,
+    Ints,
+    KeyColumn,
+    SortedKeys,
+    key_column,
+    sorted_once,
+)
 from lakedex.schema.flat_columns import flat
 
+UNSURE = -2
+"""Stands for a row where so many keys are alike that another search has to tell."""
+
+_STEPS = 3
+MOST_KEYS = 16
+"""More than these are found sooner together (`lookup.KeyLookup`)."""
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 KeyRange = tuple[bytes, bytes | None]
 """From a key up to, but without, another one; None stands for no end."""
 
 
-def key_lookup(keys: pa.Array | pa.ChunkedArray) -> KeyLookup | FewKeys:
+def key_matrix(keys: KeyColumn) -> Bytes | None:
+    """The keys as rows of equal length; None when they are of several lengths or too short.
+
+    They must lie end to end, as `key_column` gives them.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from lakedex.format.hfile.keys import key_column
+        >>> key_matrix(key_column(pa.array(["trip-001", "trip-002"]))).shape
+        (2, 8)
+        >>> key_matrix(key_column(pa.array(["trip-001", "trip-1"])))
+    """
+    count = len(keys)
+    width = int(keys.lengths[0]) if count else 0
+    if width < WORD_SIZE or int(keys.lengths.min()) != width or int(keys.lengths.max()) != width:
+        return None
+    return keys.data[: count * width].reshape(count, width)
+
+
+def find_rows(group: CellGroup, queries: Bytes) -> Ints | None:
+    """For each query the row of its cell (the first of several), -1 or `UNSURE`.
+
+    None when the cells are not of the queries' kind.
+    """
+    fixed, keys = group.found.fixed_width, group.sorted_keys()
+    if fixed is None or fixed.length != queries.shape[1] or not len(group):
+        return None
+    skip = len(keys.shared)
+    if skip + WORD_SIZE > fixed.length:
+        return None
+    stored = fixed.words(skip)
+    stored = keys.words if stored is None else stored
+    heads = np.ascontiguousarray(queries[:, skip : skip + WORD_SIZE]).view("<u8").ravel()
+    words = heads.byteswap()
+    rows = np.searchsorted(stored, words)
+    np.minimum(rows, len(group) - 1, out=rows)
+    wrong = _differing(keys, rows, queries)
+    for _ in range(_STEPS):
+        # The next key is another candidate while it starts with the same 8 bytes.
+        following = np.minimum(rows[wrong] + 1, len(group) - 1)
+        tied = stored[following] == words[wrong]
+        rows[wrong] = np.where(tied, following, -1)
+        wrong = wrong[tied]
+        if not len(wrong):
+            return rows
+        wrong = wrong[_differing(keys, rows[wrong], queries[wrong])]
+    rows[wrong] = UNSURE
+    return rows
+
+
+def _differing(keys: SortedKeys, rows: Ints, queries: Bytes) -> Ints:
+    """Which of the queries differ from the key at their row, ascending."""
+    width = queries.shape[1]
+    at_every_byte = np.ndarray((len(keys.data) - width + 1,), f"V{width}", keys.data, 0, (1,))
+    stored = at_every_byte[keys.starts[rows]].view(np.uint8)
+    differing = np.flatnonzero(stored != queries.ravel()) // width
+    return sorted_once(differing)
+
+
+class PointLookup:
+    """Keys to look up, in any order, with repetitions and nulls (which are never found)."""
+
+    def __init__(self, keys: Sequence[bytes | None]) -> None:
+        """Take the keys."""
+        self._keys_by_query = [(query, key) for query, key in enumerate(keys) if key is not None]
+
+    def homes(self, index: BlockIndex) -> Ints:
+        """For each key that is not null the row of the index that may hold it, or -1."""
+        return np.array(
+            [index.keys.count_up_to(key) - 1 for _, key in self._keys_by_query], np.int64
+        )
+
+    def find(self, homes: Ints, groups: Iterator[CellGroup]) -> Cells:
+        """The cells of the keys that are found, by ascending `query`.
+
+        Of several cells with the same key the first is found.
+        """
+        found: dict[int, tuple[bytes, bytes]] = {}
+        for group in groups:
+            keys, blocks = group.sorted_keys(), set(group.blocks.tolist())
+            for (query, key), home in zip(self._keys_by_query, homes.tolist(), strict=True):
+                row = keys.row_of(key) if home in blocks else -1
+                if row >= 0:
+                    found[query] = key, group.value(row)
+        ordered = [found[query] for query in sorted(found)]
+        return Cells(
+            pa.array([key for key, _ in ordered], pa.binary()),
+            pa.array([value for _, value in ordered], pa.binary()),
+            np.array(sorted(found), np.int64),
+        )
+
+
+def key_lookup(keys: pa.Array | pa.ChunkedArray) -> KeyLookup | PointLookup:
     """How keys, which must be binary or string, are looked up best."""
     if keys.type not in _KEY_TYPES:
         raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
     binary = flat(keys).cast(pa.binary())
-    return FewKeys(binary.to_pylist()) if len(binary) <= MOST_KEYS else KeyLookup(binary)
+    return PointLookup(binary.to_pylist()) if len(binary) <= MOST_KEYS else KeyLookup(binary)
 
 
 class KeyLookup:
@@ -81,9 +192,9 @@ class KeyLookup:
         for group in groups:
             first = np.searchsorted(sorted_homes, group.blocks[0], "left")
             last = np.searchsorted(sorted_homes, group.blocks[-1], "right")
-            asked, part = self._find_in(group, by_home[first:last])
-            at[asked] = np.arange(count, count + len(asked))
-            count += len(asked)
+            rows, part = self._find_in(group, by_home[first:last])
+            at[rows] = np.arange(count, count + len(rows))
+            count += len(rows)
             values.append(part)
         if count == len(at):
             keys, query = self._keys, self._row_of
@@ -109,8 +220,8 @@ class KeyLookup:
         """For each of the keys at `mine`, of any length, the row of its cell or -1."""
         rows = group.sorted_keys().candidates(self._sorted.take(mine))
         possible = np.flatnonzero(rows >= 0)
-        asked = self._keys.take(pa.array(self._order[mine[possible]]))
-        equal = pc.equal(group.keys(rows[possible]), asked)
+        wanted = self._keys.take(pa.array(self._order[mine[possible]]))
+        equal = pc.equal(group.keys(rows[possible]), wanted)
         rows[possible[~equal.to_numpy(zero_copy_only=False)]] = -1
         return rows
 

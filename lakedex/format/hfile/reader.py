@@ -31,19 +31,15 @@ from lakedex.format.hfile.block_index import (
     child_entries,
     root_entries,
 )
-from lakedex.format.hfile.cells import Cells, concat_cells
 from lakedex.format.hfile.data_blocks import (
     GROUP_BYTES,
+    Cells,
     DataBlocks,
     ReadCounters,
+    concat_cells,
     read_stored,
 )
-from lakedex.format.hfile.file_info import (
-    AVERAGE_KEY_LENGTH,
-    AVERAGE_VALUE_LENGTH,
-    check_no_timestamps,
-    decode_file_info,
-)
+from lakedex.format.hfile.keys import Ints
 from lakedex.format.hfile.lookup import (
     KeyRange,
     RangeLookup,
@@ -51,8 +47,15 @@ from lakedex.format.hfile.lookup import (
     prefix_ranges,
     touched_rows,
 )
-from lakedex.format.hfile.trailer import TRAILER_SIZE, Trailer, decode_trailer
-from lakedex.format.hfile.words import Ints
+from lakedex.format.hfile.trailer import (
+    AVERAGE_KEY_LENGTH,
+    AVERAGE_VALUE_LENGTH,
+    TRAILER_SIZE,
+    Trailer,
+    check_no_timestamps,
+    decode_file_info,
+    decode_trailer,
+)
 from lakedex.storage.source import ByteSource
 
 _TAIL_BYTES = 64 * 1024

@@ -28,18 +28,20 @@ from lakedex.format.hfile.block import (
     encode_block,
 )
 from lakedex.format.hfile.block_index import encode_root_index
-from lakedex.format.hfile.file_info import (
+from lakedex.format.hfile.cell_starts import KEY_SUFFIX
+from lakedex.format.hfile.keys import Ints
+from lakedex.format.hfile.trailer import (
     AVERAGE_KEY_LENGTH,
     AVERAGE_VALUE_LENGTH,
     CREATE_TIME,
     KEY_VALUE_VERSION,
     LAST_KEY,
     MAX_MEMSTORE_TIMESTAMP,
+    Codec,
+    Trailer,
     encode_file_info,
+    encode_trailer,
 )
-from lakedex.format.hfile.trailer import Codec, Trailer, encode_trailer
-from lakedex.format.hfile.walk import KEY_SUFFIX
-from lakedex.format.hfile.words import Ints
 from lakedex.schema.flat_columns import flat
 
 MAX_KEY_BYTES = 32767

@@ -15,10 +15,9 @@ from lakedex.errors import CorruptFile, LakedexError
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.block import BlockFormat, encode_block
 from lakedex.format.hfile.block_index import encode_root_index
-from lakedex.format.hfile.file_info import encode_file_info
-from lakedex.format.hfile.trailer import Trailer, encode_trailer
-from lakedex.format.hfile.walk import KEY_SUFFIX, BrokenCell, find_cells
-from lakedex.format.hfile.words import PADDING
+from lakedex.format.hfile.cell_starts import KEY_SUFFIX, BrokenCell, find_cells
+from lakedex.format.hfile.keys import PADDING
+from lakedex.format.hfile.trailer import Trailer, encode_file_info, encode_trailer
 from lakedex.storage.source import MemorySource, SourceWindow
 
 KEYS = pa.array([b"key-%04d" % n for n in range(60)])

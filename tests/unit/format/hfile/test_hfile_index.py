@@ -12,9 +12,8 @@ from lakedex.errors import CorruptFile, UnsupportedFeature
 from lakedex.format.hfile import Codec, HFileOptions, HFileReader, write_hfile
 from lakedex.format.hfile.block import BlockFormat, decode_block, encode_block
 from lakedex.format.hfile.block_index import Place, encode_root_index, root_entries
-from lakedex.format.hfile.file_info import encode_file_info
-from lakedex.format.hfile.trailer import Trailer, encode_trailer
-from lakedex.format.hfile.walk import KEY_SUFFIX
+from lakedex.format.hfile.cell_starts import KEY_SUFFIX
+from lakedex.format.hfile.trailer import Trailer, encode_file_info, encode_trailer
 from lakedex.storage.source import MemorySource
 
 FORM = BlockFormat(Codec.GZIP)

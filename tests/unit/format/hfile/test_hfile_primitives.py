@@ -8,13 +8,18 @@ from hypothesis import strategies as st
 
 from lakedex.errors import CorruptFile, UnsupportedFeature
 from lakedex.format.hfile.block import BlockFormat, Place, decode_header, encode_block
-from lakedex.format.hfile.file_info import (
+from lakedex.format.hfile.trailer import (
+    Codec,
+    Cursor,
+    Trailer,
     check_no_timestamps,
     decode_file_info,
+    decode_trailer,
     encode_file_info,
+    encode_trailer,
+    varint,
+    vint,
 )
-from lakedex.format.hfile.trailer import Codec, Trailer, decode_trailer, encode_trailer
-from lakedex.format.hfile.varint import Cursor, varint, vint
 
 REAL_HEADER = bytes.fromhex("44415441424c4b2a0000003f00000034ffffffffffffffff00000040000000005c")
 REAL_TRAILER_START = bytes.fromhex(

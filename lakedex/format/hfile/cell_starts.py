@@ -3,11 +3,19 @@
     4 key length K | 4 value length V | 2 content length | content | 10 suffix | value | 1 zero
 
 Cells are a chain: the next one starts K + V + 9 bytes on, so a block has no cell that can be
-found alone. Here many chains are walked in lockstep, one numpy step for all of them: one from
+found alone. `find_cells` walks many chains in lockstep, one numpy step for all of them: one from
 the start of each block, and more from *guessed* starts inside the blocks, found by the suffix
 that all keys end in. A guess is believed only when the chain before it lands on it exactly;
 the first chain of a block starts at a true cell, so by induction all believed ones do. Guesses
 that are passed over are dropped and the rest of their block is walked again.
+
+`find_fixed_width_cells` needs no walk where all keys are equally long (UUIDs, hashes, index
+keys). Every key ends in the same suffix, which holds seven bytes 0xff; one whole 4-byte word of
+them, and only one, lies on a multiple of 4. So one comparison over the words of the buffer finds
+all suffixes, and each gives the start of its cell. What is found is believed only if the cells
+make one chain from the first byte to the last, each as long as its own lengths say. The result of
+that comparison is one byte a word, nearly all of them 0. Where cells are longer than eight words,
+eight results hold one 1 at most, so they are read as one number first.
 """
 
 from __future__ import annotations
@@ -18,8 +26,9 @@ from array import array
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from lakedex.format.hfile.words import (
+from lakedex.format.hfile.keys import (
     WORD_SIZE,
     Bytes,
     Ints,
@@ -50,6 +59,15 @@ _SHORT_KEY = 256
 _GUESS_ROWS = 4096
 _CHECK_ROWS = 1 << 18
 _NOWHERE = 1 << 60
+_VALUE_SHIFT = 32
+_FULL_WORD = 0xFFFFFFFF
+_PREVIOUS_ENDS_FULL = (0xFF000000, 0xFFFF0000, 0xFFFFFF00)
+_FULL_START = KEY_SUFFIX.index(0xFF)
+_HEAD_BYTES = 3 * WORD_SIZE
+_SPOT_WORDS = 8
+_SPOT_BYTES = 4 * _SPOT_WORDS
+_EXPONENT_OF_EIGHTS = 52 + 3
+_EXPONENT_BIAS = 1023 // 8
 
 
 class BrokenCell(Exception):
@@ -63,7 +81,7 @@ class BrokenCell(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class EvenKeys:
+class FixedWidthKeys:
     """Keys of one length, with the first 24 bytes of their cells as three little-endian words."""
 
     length: int
@@ -88,7 +106,7 @@ class FoundCells:
 
     starts: Ints
     shortest_key: int
-    even: EvenKeys | None = None
+    fixed_width: FixedWidthKeys | None = None
     """What is known when all keys are equally long."""
 
 
@@ -329,3 +347,79 @@ def _check(view: Bytes, starts: Ints) -> None:
             raise BrokenCell(
                 start, f"lengths {view[start : start + CONTENT_START].tobytes().hex()}"
             )
+
+
+def find_fixed_width_cells(data: bytearray, bounds: Ints) -> FoundCells | None:
+    """The cells of blocks that lie end to end in `data`; None when they are not of that kind.
+
+    Block i reaches from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last.
+    """
+    end = int(bounds[-1])
+    content = int.from_bytes(data[CONTENT_START - 2 : CONTENT_START], "big")
+    view = np.frombuffer(data, np.uint8)
+    starts = _starts(view, end, content)
+    if not len(starts) or int(starts[0]) != 0:
+        return None
+    heads = _heads(view, starts)
+    if heads is None or not _is_chain(heads, starts, content, end):
+        return None
+    firsts = starts[np.minimum(np.searchsorted(starts, bounds[:-1]), len(starts) - 1)]
+    if not (firsts == bounds[:-1]).all():
+        return None
+    return FoundCells(starts, content, FixedWidthKeys(content, heads))
+
+
+def _starts(view: Bytes, end: int, content: int) -> Ints:
+    """Where cells start whose suffix comes after `content` bytes of key."""
+    words = view[: -(-end // _SPOT_BYTES) * _SPOT_BYTES].view("<u4")
+    full = _full_words(words, apart=content + CELL_OVERHEAD >= _SPOT_BYTES)
+    full = full[: np.searchsorted(full, end // 4)]
+    before = words.take(full - 1, mode="wrap")
+    more = np.zeros(len(full), np.int8)
+    for limit in _PREVIOUS_ENDS_FULL:
+        more += (before >= np.uint32(limit)).view(np.int8)
+    full *= 4
+    full -= CONTENT_START + content + _FULL_START
+    full -= more
+    return full
+
+
+def _full_words(words: npt.NDArray[np.uint32], *, apart: bool) -> Ints:
+    """Which words are full; `apart` says that eight neighbours hold one at most."""
+    is_full = words == np.uint32(_FULL_WORD)
+    if not apart:
+        return np.flatnonzero(is_full)
+    eights = is_full.view("<u8")
+    full = np.flatnonzero(eights != 0)
+    # A number with one bit set is its own exponent as a float: 8 for each word passed over.
+    exponents = eights[full].astype(np.float64).view(np.int64) >> _EXPONENT_OF_EIGHTS
+    full *= _SPOT_WORDS
+    full += exponents - _EXPONENT_BIAS
+    return full
+
+
+def _heads(view: Bytes, starts: Ints) -> Words | None:
+    """The first 24 bytes of each cell as three words; None when the last is out of the buffer.
+
+    Full words are at least 4 bytes apart and are put right by 3 at most, so starts ascend.
+    """
+    last = len(view) - _HEAD_BYTES
+    if int(starts[-1]) > last:
+        return None
+    at_every_byte = np.ndarray((last + 1,), f"V{_HEAD_BYTES}", view, 0, (1,))
+    return at_every_byte[starts].view("<u8").reshape(-1, _HEAD_BYTES // WORD_SIZE)
+
+
+def _is_chain(heads: Words, starts: Ints, content: int, end: int) -> bool:
+    """Whether each cell has a key of `content` bytes and ends where the next one starts."""
+    values = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=values[:-1])
+    values[-1] = end - starts[-1]
+    values -= content + CELL_OVERHEAD
+    if int(values.min()) < 0:
+        return False
+    values += (content + _KEY_EXTRA) << _VALUE_SHIFT
+    if not np.array_equal(heads[:, 0].byteswap().view(np.int64), values):
+        return False
+    stored = np.uint64(int.from_bytes(content.to_bytes(2, "big"), "little"))
+    return bool(((heads[:, 1] & np.uint64(0xFFFF)) == stored).all())
