@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.format.avro import place as to
-from lakedex.format.avro.decimals import decimals_of_bytes, decimals_of_fixed
+from lakedex.format.avro import arrays
+from lakedex.format.avro.arrays import Place, decimals_of_bytes, decimals_of_fixed
 from lakedex.format.avro.lanes import I64, U8, Lanes, open_source
-from lakedex.format.avro.place import Place
-from lakedex.format.avro.walk import find_items, item_type, read_index, skip
+from lakedex.format.avro.skip import find_items, item_type, read_index, skip
 from lakedex.schema.arrow_types import arrow_schema, arrow_type
 from lakedex.schema.avro_type import (
     AvroArray,
@@ -77,10 +76,10 @@ def decode_records(
     for begin in range(0, max(len(starts), 1), _CHUNK_RECORDS):
         part = slice(begin, begin + _CHUNK_RECORDS)
         lanes = Lanes(source, starts[part] - first, ends[part] - first)
-        arrays = _fields(read, lanes, Place(len(lanes)), wanted)
+        columns = _fields(read, lanes, Place(len(lanes)), wanted)
         if not leading:
             lanes.require(lanes.cur == lanes.end, "the end of the record", "more bytes")
-        batches.append(_batch(arrays, target, len(lanes)))
+        batches.append(_batch(columns, target, len(lanes)))
     return batches[0] if len(batches) == 1 else _joined(batches)
 
 
@@ -111,10 +110,10 @@ def _leading(schema: AvroRecord, wanted: Collection[str]) -> AvroRecord:
     return AvroRecord(schema.name, schema.namespace, schema.fields[:last])
 
 
-def _batch(arrays: list[pa.Array], target: pa.Schema, rows: int) -> pa.RecordBatch:
-    if arrays:
-        return pa.RecordBatch.from_arrays(arrays, schema=target)
-    return pa.RecordBatch.from_struct_array(to.struct(pa.struct([]), [], rows, None))
+def _batch(columns: list[pa.Array], target: pa.Schema, rows: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=target)
+    return pa.RecordBatch.from_struct_array(arrays.struct(pa.struct([]), [], rows, None))
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -131,13 +130,13 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _fields(
     record: AvroRecord, lanes: Lanes, place: Place, wanted: frozenset[str] | None = None
 ) -> list[pa.Array]:
-    arrays = []
+    columns = []
     for item in record.fields:
         if wanted is None or item.name in wanted:
-            arrays.append(_decode(item.type, lanes, place, None))
+            columns.append(_decode(item.type, lanes, place, None))
         else:
             skip(item.type, lanes)
-    return arrays
+    return columns
 
 
 def _decode(node: AvroType, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
@@ -145,12 +144,12 @@ def _decode(node: AvroType, lanes: Lanes, place: Place, validity: pa.Buffer | No
     if isinstance(node, AvroPrimitive) and node.kind is PrimitiveKind.NULL:
         return pa.nulls(place.rows)
     if not len(lanes):
-        return to.empty_rows(arrow_type(node), place.rows, lanes.source, valid=validity is None)
+        return arrays.empty_rows(arrow_type(node), place.rows, lanes.source, valid=validity is None)
     if isinstance(node, AvroUnion):
         return _union(node, lanes, place, validity)
     if isinstance(node, AvroRecord):
         children = _fields(node, lanes, place)
-        return to.struct(arrow_type(node), children, place.rows, validity)
+        return arrays.struct(arrow_type(node), children, place.rows, validity)
     lanes.source.spend_cells(place.rows)
     return _decode_value(node, lanes, place, validity)
 
@@ -191,14 +190,14 @@ def _member_union(node: AvroUnion, branch: I64, lanes: Lanes, place: Place) -> p
     counts = np.bincount(branch, minlength=len(node.branches))
     for number, inner in node.members:
         if not counts[number]:
-            empty = to.empty_rows(arrow_type(inner), place.rows, lanes.source, valid=False)
+            empty = arrays.empty_rows(arrow_type(inner), place.rows, lanes.source, valid=False)
             children.append(empty)
             continue
         chosen = np.flatnonzero(branch == number)
         children.append(_some(inner, lanes, chosen, place, place.only(chosen)))
     null = node.null_branch
     struct_validity = None if null is None else place.validity(branch != null)
-    return to.struct(arrow_type(node), children, place.rows, struct_validity)
+    return arrays.struct(arrow_type(node), children, place.rows, struct_validity)
 
 
 def _some(
@@ -216,7 +215,7 @@ def _list(node: AvroArray, lanes: Lanes, place: Place, validity: pa.Buffer | Non
     starts, counts = find_items(node.items, lanes)
     inner = Lanes(lanes.source, starts, np.repeat(lanes.end, counts))
     items = _decode(node.items, inner, Place(len(starts)), None)
-    return to.lists(arrow_type(node), counts, place, validity, items)
+    return arrays.lists(arrow_type(node), counts, place, validity, items)
 
 
 def _map(node: AvroMap, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
@@ -227,8 +226,8 @@ def _map(node: AvroMap, lanes: Lanes, place: Place, validity: pa.Buffer | None) 
     keys = _sized(AvroPrimitive(PrimitiveKind.STRING), inner, whole, None)
     values = _decode(node.values, inner, whole, None)
     entry_type = pa.struct([dtype.key_field, dtype.item_field])
-    entries = to.struct(entry_type, [keys, values], len(starts), None)
-    return to.lists(dtype, counts, place, validity, entries)
+    entries = arrays.struct(entry_type, [keys, values], len(starts), None)
+    return arrays.lists(dtype, counts, place, validity, entries)
 
 
 def _fixed(node: AvroFixed, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
@@ -238,7 +237,7 @@ def _fixed(node: AvroFixed, lanes: Lanes, place: Place, validity: pa.Buffer | No
         return decimals_of_fixed(node, lanes, start, place, validity)
     lanes.source.spend_cells(place.rows * (node.size // 8))
     rows = lanes.source.data[start[:, None] + np.arange(node.size)]
-    found = to.fixed_width(pa.binary(node.size), rows, place, validity)
+    found = arrays.fixed_width(pa.binary(node.size), rows, place, validity)
     dtype = arrow_type(node)
     return vectors_of_bytes(found, dtype) if is_vector(dtype) else found
 
@@ -246,7 +245,7 @@ def _fixed(node: AvroFixed, lanes: Lanes, place: Place, validity: pa.Buffer | No
 def _enum(node: AvroEnum, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
     index = read_index(lanes, len(node.symbols), "an enum symbol")
     found = pa.array(node.symbols, pa.string()).take(pa.array(place.spread(index)))
-    return found if validity is None else to.with_validity(found, validity)
+    return found if validity is None else arrays.with_validity(found, validity)
 
 
 def _int(node: AvroPrimitive, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
@@ -255,14 +254,14 @@ def _int(node: AvroPrimitive, lanes: Lanes, place: Place, validity: pa.Buffer | 
     lanes.require(narrow == values, "a number of 32 bits", values)
     if node.logical == "time-millis":
         _check_time(values, lanes, _DAY_MILLIS)
-    return to.fixed_width(arrow_type(node), narrow, place, validity)
+    return arrays.fixed_width(arrow_type(node), narrow, place, validity)
 
 
 def _long(node: AvroPrimitive, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
     values = lanes.varint("a number")
     if node.logical == "time-micros":
         _check_time(values, lanes, _DAY_MILLIS * 1000)
-    return to.fixed_width(arrow_type(node), values, place, validity)
+    return arrays.fixed_width(arrow_type(node), values, place, validity)
 
 
 def _check_time(values: I64, lanes: Lanes, day: int) -> None:
@@ -277,7 +276,7 @@ def _floating(
     lanes.advance(width, f"{width} bytes")
     words = lanes.source.words[start]
     values = words if width == 8 else words.astype(np.uint32)
-    return to.fixed_width(arrow_type(node), values, place, validity)
+    return arrays.fixed_width(arrow_type(node), values, place, validity)
 
 
 def _boolean(
@@ -285,7 +284,7 @@ def _boolean(
 ) -> pa.Array:
     found = lanes.byte("a boolean")
     lanes.require(found <= 1, "a boolean 0 or 1", found.astype(np.int64))
-    return to.booleans(found == 1, place, validity)
+    return arrays.booleans(found == 1, place, validity)
 
 
 def _sized(node: AvroPrimitive, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
@@ -294,7 +293,7 @@ def _sized(node: AvroPrimitive, lanes: Lanes, place: Place, validity: pa.Buffer 
     if node.logical == "decimal":
         return decimals_of_bytes(node, lanes, lengths, place, validity)
     text = node.kind is PrimitiveKind.STRING
-    return to.variable_width(lanes, lengths, place, validity, text=text)
+    return arrays.variable_width(lanes, lengths, place, validity, text=text)
 
 
 _PRIMITIVES: Mapping[

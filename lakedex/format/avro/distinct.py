@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.format.avro.buffers import offsets, payload
 from lakedex.format.avro.decode import decode_records
 from lakedex.format.avro.encode import EncodedRecords, encode_records
-from lakedex.format.avro.few import MOST_RECORDS, decode_few
-from lakedex.format.avro.lanes import I64
+from lakedex.format.avro.lanes import I64, offsets, payload
+from lakedex.format.avro.scalar_decode import MOST_RECORDS, decode_few
 from lakedex.schema.avro_type import AvroRecord
 from lakedex.schema.flat_columns import flat
 

@@ -5,28 +5,60 @@ lanes. A strict set of lanes raises `CorruptFile` for the first lane that breaks
 set only marks such lanes dead: it is used to try many positions of which few are real.
 
 An Avro number is a zigzag varint: seven bits a byte, lowest first, the high bit says "goes on".
+Arrow buffers are seen as numpy arrays without a copy (`view`, `offsets`, `payload`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from lakedex.errors import CorruptFile
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
-
 PADDING_BYTES = 16
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 # Multiplying 1 << 8k by this puts k + 1 into the top byte.
 _BYTE_NUMBERS = np.uint64(0x0102030405060708)
+
+
+def view(
+    buffer: pa.Buffer | None, dtype: type[Scalar], first: int, count: int
+) -> npt.NDArray[Scalar]:
+    """`count` values of the buffer from the `first` one on; Arrow may pad it, or leave it out.
+
+    Example:
+        >>> view(pa.py_buffer(bytes([1, 2, 3])), np.uint8, 1, 2).tolist()
+        [2, 3]
+    """
+    if buffer is None or not buffer.size or not count:
+        return np.zeros(count, dtype)
+    return np.frombuffer(buffer, dtype, count, first * np.dtype(dtype).itemsize)
+
+
+def offsets(array: pa.Array) -> npt.NDArray[np.int64]:
+    """The n + 1 offsets of a binary array into its data buffer."""
+    buffer = array.buffers()[1]
+    if pa.types.is_large_binary(array.type):
+        return view(buffer, np.int64, array.offset, len(array) + 1 if buffer else 1)
+    narrow = view(buffer, np.int32, array.offset, len(array) + 1 if buffer else 1)
+    return narrow.astype(np.int64)
+
+
+def payload(array: pa.Array) -> npt.NDArray[np.uint8]:
+    """The whole data buffer of a binary array."""
+    buffer = array.buffers()[2]
+    return view(buffer, np.uint8, 0, buffer.size if buffer is not None else 0)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.format.avro.buffers import offsets
+from lakedex.format.avro.lanes import offsets
 
 I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]

@@ -12,7 +12,7 @@ import pytest
 
 from lakedex.errors import InvalidInput
 from lakedex.format.avro import METADATA_RECORD, decode_records
-from lakedex.format.avro.buffers import offsets, payload
+from lakedex.format.avro.lanes import offsets, payload
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.metadata_table.record_values import encode_places
 from lakedex.index.metadata_table.records import RecordMaker, files_change
