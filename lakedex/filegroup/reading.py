@@ -17,7 +17,7 @@ from lakedex.filegroup.log_changes import read_changes, read_many_changes
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.slices import FileSlice
-from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.merge import ChangeSet
 
 BATCH_ROWS = 131_072

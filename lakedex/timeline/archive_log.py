@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.errors import CorruptFile, InvalidInput
-from lakedex.format.logfile.block import LogBlock
-from lakedex.format.logfile.block_kind import BlockKind
+from lakedex.format.logfile.block import BlockKind, LogBlock
 from lakedex.format.logfile.reader import read_blocks
 from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage

@@ -16,7 +16,7 @@ from lakedex.errors import CorruptFile, FileMissing, UnsupportedFeature
 from lakedex.filegroup import BaseFile, FileSlice, LogFile, ReadContext
 from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
-from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.index.expression.noting import ExpressionTaker

@@ -6,10 +6,14 @@ them count, and the `decode_*` functions read one block. The `encode_*` function
 
 from __future__ import annotations
 
-from lakedex.format.logfile.block import LogBlock
-from lakedex.format.logfile.block_kind import ROLLBACK_COMMAND, BlockKind, HeaderKey
-from lakedex.format.logfile.delete_writer import encode_delete_content
-from lakedex.format.logfile.deletes import DeleteRecords, OrderingValues, decode_delete_block
+from lakedex.format.logfile.block import ROLLBACK_COMMAND, BlockKind, HeaderKey, LogBlock
+from lakedex.format.logfile.deletes import (
+    DeleteRecords,
+    OrderingValues,
+    decode_delete_block,
+    encode_delete_content,
+)
+from lakedex.format.logfile.effective_blocks import effective_blocks
 from lakedex.format.logfile.reader import read_blocks
 from lakedex.format.logfile.records import (
     count_records,
@@ -19,7 +23,6 @@ from lakedex.format.logfile.records import (
     decode_parquet_block,
     hfile_of,
 )
-from lakedex.format.logfile.visible import effective_blocks
 from lakedex.format.logfile.writer import (
     empty_init_block,
     encode_avro_content,

@@ -1,13 +1,47 @@
-"""One block of a log file: its header decoded, its content not yet read."""
+"""One block of a log file, its header decoded and its content not yet read, and what it may be."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 from lakedex.errors import CorruptFile, UnsupportedFeature
-from lakedex.format.logfile.block_kind import ROLLBACK_COMMAND, BlockKind, HeaderKey
 from lakedex.storage.source import SourceWindow
+
+ROLLBACK_COMMAND = "0"
+"""The only value of `COMMAND_BLOCK_TYPE` that Hudi writes."""
+
+
+class BlockKind(IntEnum):
+    """The block types, by their number on the wire."""
+
+    COMMAND = 0
+    DELETE = 1
+    CORRUPT = 2
+    AVRO_DATA = 3
+    HFILE_DATA = 4
+    PARQUET_DATA = 5
+    CDC_DATA = 6
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether such a block holds records or deletes, so that its instant must be committed."""
+        return self not in (BlockKind.COMMAND, BlockKind.CORRUPT)
+
+
+class HeaderKey(IntEnum):
+    """The keys of a block header, by their number on the wire."""
+
+    INSTANT_TIME = 0
+    TARGET_INSTANT_TIME = 1
+    SCHEMA = 2
+    COMMAND_BLOCK_TYPE = 3
+    COMPACTED_BLOCK_TIMES = 4
+    RECORD_POSITIONS = 5
+    BLOCK_IDENTIFIER = 6
+    IS_PARTIAL = 7
+    BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ A log file is blocks one after the other, all numbers big-endian:
     8  block length + 6
 
 Where the magic is missing, the block runs past the end of the file, or the two lengths differ,
-a writer died half way: the bytes up to the next magic become a `CORRUPT` block.
+a writer died halfway: the bytes up to the next magic become a `CORRUPT` block.
 """
 
 from __future__ import annotations
@@ -22,18 +22,84 @@ import struct
 from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, UnsupportedFeature
-from lakedex.format.logfile.block import LogBlock
-from lakedex.format.logfile.block_kind import BlockKind, HeaderKey
-from lakedex.format.logfile.window import ReadWindow
+from lakedex.format.logfile.block import BlockKind, HeaderKey, LogBlock
 from lakedex.storage.source import ByteSource, SourceWindow
 
+WHOLE_FILE_BYTES = 1 << 20
+LOOK_AHEAD_BYTES = 1 << 16
 MAGIC = b"#HUDI#"
 LOG_FORMAT_VERSION = 1
-
 _LEAD = len(MAGIC) + 8
 _SMALLEST_LENGTH = 32  # version, type, two empty maps, content length, trailing length
 _TRAILER = 8
 _SHORTEST_TAIL = 4 + _TRAILER  # an empty footer comes along, so that it is not read again
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    start: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.data)
+
+    def has(self, start: int, length: int) -> bool:
+        return self.start <= start and start + length <= self.end
+
+
+class ReadWindow:
+    """Reads small files in one go, and of large ones a little more than is asked for.
+
+    The last two pieces are kept, so that a look at the far end of a block does not lose the
+    bytes around its start.
+
+    Example:
+        >>> from lakedex.storage.source import MemorySource
+        >>> window = ReadWindow(MemorySource(b"abcdef"))
+        >>> window.read(1, 2), window.find(b"ef", 0), window.find(b"x", 0)
+        (b'bc', 4, 6)
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        """Look at `source`; nothing is read yet."""
+        self.source = source
+        self._recent = _Piece(0, b"")
+        self._older = _Piece(0, b"")
+
+    def read(self, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`, from the kept pieces where they have them."""
+        piece = self._piece(start, length, LOOK_AHEAD_BYTES)
+        skip = start - piece.start
+        return piece.data[skip : skip + length]
+
+    def find(self, needle: bytes, start: int) -> int:
+        """Where `needle` first stands at or after `start`; the size of the source if nowhere."""
+        size = self.source.size
+        while start + len(needle) <= size:
+            piece = self._piece(start, len(needle), WHOLE_FILE_BYTES)
+            found = piece.data.find(needle, start - piece.start)
+            if found >= 0:
+                return piece.start + found
+            start = piece.end - len(needle) + 1
+        return size
+
+    def _piece(self, start: int, length: int, look_ahead: int) -> _Piece:
+        """A piece that has the range, made the most recent one."""
+        if not self._recent.has(start, length):
+            piece = self._older
+            if not piece.has(start, length):
+                piece = self._load(start, length, look_ahead)
+            self._older, self._recent = self._recent, piece
+        return self._recent
+
+    def _load(self, start: int, length: int, look_ahead: int) -> _Piece:
+        size = self.source.size
+        if size <= WHOLE_FILE_BYTES:
+            start, length = 0, size
+        else:
+            length = max(length, min(look_ahead, size - start))
+        return _Piece(start, self.source.read(start, length))
 
 
 def read_blocks(source: ByteSource) -> list[LogBlock]:

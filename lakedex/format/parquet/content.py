@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile
+from lakedex.format.parquet.footer import PARQUET_ERRORS, read_footer_bytes, read_metadata
 from lakedex.format.parquet.pages import PageCheck
-from lakedex.format.parquet.tail import PARQUET_ERRORS, read_footer_bytes, read_metadata
 from lakedex.storage.source import MemorySource
 
 _ALWAYS_ALLOWED_BYTES = 64 << 20

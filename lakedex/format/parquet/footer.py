@@ -1,4 +1,8 @@
-"""What the footer of a base file says about its records."""
+"""The footer of a base file: read from its tail, checked, and what Hudi keeps in it.
+
+A Parquet file ends with `footer | int32 little-endian footer length | "PAR1"`. Only the tail is
+read: the footer with a magic in front of it is a file as far as its metadata goes.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,67 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, StorageError
 from lakedex.format.bloom import BloomFilter
-from lakedex.format.parquet import keys
-from lakedex.format.parquet.tail import PARQUET_ERRORS, read_metadata
 from lakedex.storage.source import ByteSource, check_range
 
+BLOOM_FILTER = b"org.apache.hudi.bloomfilter"
+BLOOM_TYPE_CODE = b"hoodie_bloom_filter_type_code"
+MIN_RECORD_KEY = b"hoodie_min_record_key"
+MAX_RECORD_KEY = b"hoodie_max_record_key"
+AVRO_SCHEMA = b"parquet.avro.schema"
+WRITER_MODEL = b"writer.model.name"
+SPARK_VERSION = b"org.apache.spark.version"
+"""Not of Hudi's: tells Spark which calendar the dates and times of the file are in."""
+VECTOR_COLUMNS = b"hoodie.vector.columns"
+"""The vectors among the columns: `e:VECTOR(4),d:VECTOR(2, DOUBLE)`."""
+
+
+MAGIC = b"PAR1"
+MAX_FOOTER_BYTES = 128 << 20
+_LOOK_AHEAD_BYTES = 1 << 16
+_TRAILER_BYTES = 8
+_SMALLEST_FILE = 12
+
+PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError)
+"""What the Parquet library raises on bytes that are no Parquet file."""
 FooterInput: TypeAlias = str | os.PathLike[str] | pa.NativeFile | BinaryIO | ByteSource
+
+
+def read_metadata(source: ByteSource) -> pq.FileMetaData:
+    """The metadata of a Parquet file, from its footer alone.
+
+    Counts inside the footer are limited by its size, since every item takes at least a byte.
+    """
+    footer = read_footer_bytes(source)
+    limit = max(len(footer), 1)
+    file = pa.BufferReader(b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC]))
+    try:
+        return pq.ParquetFile(
+            file, thrift_string_size_limit=limit, thrift_container_size_limit=limit
+        ).metadata
+    except PARQUET_ERRORS as error:
+        raise _corrupt(source, source.size, "a Parquet footer", error) from error
+
+
+def read_footer_bytes(source: ByteSource) -> bytes:
+    """The bytes of the footer, after its length is checked against the size of the file."""
+    size = source.size
+    if size < _SMALLEST_FILE:
+        raise _corrupt(source, 0, "a Parquet file", f"{size} bytes")
+    tail = source.read(size - min(size, _LOOK_AHEAD_BYTES), min(size, _LOOK_AHEAD_BYTES))
+    if not tail.endswith(MAGIC):
+        raise _corrupt(source, size - len(MAGIC), "the magic PAR1", tail[-len(MAGIC) :])
+    length = int.from_bytes(tail[-_TRAILER_BYTES : -len(MAGIC)], "little")
+    if length > min(size - _SMALLEST_FILE, MAX_FOOTER_BYTES):
+        raise _corrupt(source, size - _TRAILER_BYTES, "a footer that fits in the file", length)
+    start = size - _TRAILER_BYTES - length
+    missing = len(tail) - _TRAILER_BYTES - length
+    if missing >= 0:
+        return tail[missing:-_TRAILER_BYTES]
+    return source.read(start, -missing) + tail[:-_TRAILER_BYTES]
+
+
+def _corrupt(source: ByteSource, at: int, expected: str, actual: object) -> CorruptFile:
+    return CorruptFile(source.path, source.base_offset + at, expected=expected, actual=actual)
 
 
 @dataclass(frozen=True)
@@ -37,27 +97,27 @@ class ParquetFooter:
     @property
     def min_key(self) -> str | None:
         """The smallest record key."""
-        return self._text(keys.MIN_RECORD_KEY)
+        return self._text(MIN_RECORD_KEY)
 
     @property
     def max_key(self) -> str | None:
         """The largest record key."""
-        return self._text(keys.MAX_RECORD_KEY)
+        return self._text(MAX_RECORD_KEY)
 
     @property
     def avro_schema_text(self) -> str | None:
         """The Avro schema that the file was written with, if its writer left one."""
-        return self._text(keys.AVRO_SCHEMA)
+        return self._text(AVRO_SCHEMA)
 
     @property
     def bloom_text(self) -> bytes | None:
         """The bloom filter of the record keys as base64 text."""
-        return self.entries.get(keys.BLOOM_FILTER)
+        return self.entries.get(BLOOM_FILTER)
 
     @property
     def bloom_type_code(self) -> str:
         """The type of the bloom filter; a missing entry means `SIMPLE`."""
-        return self._text(keys.BLOOM_TYPE_CODE) or "SIMPLE"
+        return self._text(BLOOM_TYPE_CODE) or "SIMPLE"
 
     @cached_property
     def bloom(self) -> BloomFilter | None:

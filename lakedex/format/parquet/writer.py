@@ -8,11 +8,18 @@ bit by bit, and would skip the row group as well. Nor has a column whose values 
 
 One footer entry is Spark's own: its version. Spark 3 refuses dates before 1582 and times before
 1900 in files that do not name one, as they might be in the calendar of Spark 2.
+
+A dictionary of values that do not repeat would be a second copy of them, and making it takes longer
+than all else that is done to such a column. A sample decides: by the birthday problem a few dozen
+values of a column with fewer values than half of its rows have so many pairs among them that their
+lack is no accident. Neighbours are compared apart, since sorted values repeat there only.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import BinaryIO
 
 import numpy as np
@@ -22,13 +29,42 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import InvalidInput
 from lakedex.format.bloom import BloomFilter
-from lakedex.format.parquet import keys
-from lakedex.format.parquet.repetition import seldom_repeats
+from lakedex.format.parquet import footer
 from lakedex.schema.hudi_types import hudi_type, is_vector, vector_bytes
 
+_FEWEST_ROWS = 1_000
+"""Below this any choice costs next to nothing."""
+_PAIRS = 16
+"""How many equal pairs a sample should have if every value were there twice."""
 _WRITER_MODEL = "avro"
 _NEVER_NULL = "not null"
 _SPARK_OF_TODAYS_CALENDAR = "3.5.0"
+
+
+def seldom_repeats(column: pa.ChunkedArray) -> bool:
+    """Whether nearly every value of a flat column is another one.
+
+    Example:
+        >>> names = [f"ride-{number}" for number in range(1000)]
+        >>> seldom_repeats(pa.chunked_array([names])), seldom_repeats(pa.chunked_array([names * 3]))
+        (True, False)
+    """
+    rows = len(column)
+    if rows < _FEWEST_ROWS or pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        return False
+    size = math.isqrt(_PAIRS * rows)
+    return not _repeats(column.slice(0, size)) and not _repeats(column.take(_anywhere(rows, size)))
+
+
+@lru_cache(maxsize=8)
+def _anywhere(rows: int, size: int) -> pa.Array:
+    """Some row numbers, in no order: regular ones would miss what repeats regularly."""
+    return pa.array(np.random.default_rng(rows).choice(rows, size, replace=False))
+
+
+def _repeats(sample: pa.ChunkedArray) -> bool:
+    pairs = len(sample) - len(sample.unique())
+    return pairs > _PAIRS // 2
 
 
 def write_base_file(
@@ -186,14 +222,14 @@ def _entries(
 ) -> dict[bytes, bytes]:
     """Hudi's footer entries; those that the caller has no value for are left out."""
     values = {
-        keys.BLOOM_FILTER: None if bloom is None else bloom.encode(),
-        keys.BLOOM_TYPE_CODE: _type_code(bloom),
-        keys.MIN_RECORD_KEY: min_key,
-        keys.MAX_RECORD_KEY: max_key,
-        keys.AVRO_SCHEMA: avro_schema_text,
-        keys.WRITER_MODEL: _WRITER_MODEL,
-        keys.SPARK_VERSION: _SPARK_OF_TODAYS_CALENDAR,
-        keys.VECTOR_COLUMNS: _vector_columns(schema),
+        footer.BLOOM_FILTER: None if bloom is None else bloom.encode(),
+        footer.BLOOM_TYPE_CODE: _type_code(bloom),
+        footer.MIN_RECORD_KEY: min_key,
+        footer.MAX_RECORD_KEY: max_key,
+        footer.AVRO_SCHEMA: avro_schema_text,
+        footer.WRITER_MODEL: _WRITER_MODEL,
+        footer.SPARK_VERSION: _SPARK_OF_TODAYS_CALENDAR,
+        footer.VECTOR_COLUMNS: _vector_columns(schema),
     }
     return {key: value.encode("utf-8") for key, value in values.items() if value is not None}
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile
 from lakedex.expr.bounds import ColumnBounds
-from lakedex.format.parquet.tail import PARQUET_ERRORS
+from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.storage.protocol import Storage
 
 Ints = npt.NDArray[np.int64]

@@ -28,7 +28,7 @@ from lakedex.format.logfile import (
     effective_blocks,
     read_blocks,
 )
-from lakedex.format.parquet.checksums import check_pages
+from lakedex.format.parquet.pages import check_pages
 from lakedex.schema.field_paths import type_at, values_at
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.progress import Progress

@@ -15,7 +15,7 @@ from lakedex.errors import CorruptFile
 from lakedex.filegroup import RECORD_KEY, many_slices, read_slice
 from lakedex.filegroup.many_slices import WANTED, WantedRows, read_wanted
 from lakedex.format.logfile import records as records_module
-from lakedex.format.logfile.lengths import walk_prefixed
+from lakedex.format.logfile.records import walk_prefixed
 from tests.support.table_builder import TableBuilder
 
 SCHEMA = pa.schema(

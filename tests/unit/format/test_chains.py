@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.format.chains import walk_chain
-from lakedex.format.logfile.lengths import length_prefixed_rules
+from lakedex.format.logfile.records import length_prefixed_rules
 
 
 def _packed(records: list[bytes]) -> tuple[np.ndarray, list[int]]:

@@ -10,7 +10,7 @@ import pytest
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.errors import CorruptFile
-from lakedex.format.parquet import keys as footer_keys
+from lakedex.format.parquet import footer as footer_keys
 from lakedex.write.rows import FILE_ID
 from lakedex.write.tag import incoming as incoming_module
 from tests.support.table_builder import TableBuilder

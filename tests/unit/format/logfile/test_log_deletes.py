@@ -20,7 +20,7 @@ from lakedex.format.logfile import (
     encode_delete_content,
     read_blocks,
 )
-from lakedex.format.logfile.delete_items import _Skipper
+from lakedex.format.logfile.deletes import _Skipper
 from lakedex.storage.source import MemorySource
 
 DATA_EXAMPLE = "000000030000000e0202046b320208703d7031040000"

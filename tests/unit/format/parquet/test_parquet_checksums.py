@@ -8,10 +8,8 @@ import pytest
 
 from lakedex.errors import CorruptFile
 from lakedex.format.parquet import write_base_file
-from lakedex.format.parquet.checksums import check_pages
-from lakedex.format.parquet.pages import chunk_span, column_chunks, pages
-from lakedex.format.parquet.tail import read_footer_bytes
-from lakedex.format.parquet.thrift import number_of
+from lakedex.format.parquet.footer import read_footer_bytes
+from lakedex.format.parquet.pages import check_pages, chunk_span, column_chunks, number_of, pages
 from lakedex.storage.source import MemorySource
 
 TABLE = pa.table(

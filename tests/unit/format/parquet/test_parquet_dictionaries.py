@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakedex.format.parquet import write_base_file
-from lakedex.format.parquet.repetition import seldom_repeats
+from lakedex.format.parquet.writer import seldom_repeats
 
 ROWS = 5_000
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakedex.errors import CorruptFile
 from lakedex.format.parquet import read_parquet_bytes
-from lakedex.format.parquet.thrift import ThriftCursor
+from lakedex.format.parquet.pages import ThriftCursor
 
 
 def written(table: pa.Table, *, times: int = 1, compression: str = "none") -> bytes:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from lakedex.format.logfile.block import LogBlock
-from lakedex.format.logfile.block_kind import BlockKind
+from lakedex.format.logfile.block import BlockKind, LogBlock
 
 # Whose place a compacted block takes: a plain block that it replaces, if there is one left, else
 # a compacted block that it replaces, else its own.
