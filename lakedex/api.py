@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
-from lakedex.expr.arrow_wire import columns_in
+from lakedex.expr.arrow_expression import columns_in
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.bitmap.catalog import list_bitmaps

@@ -10,20 +10,34 @@ which the Arrow expression is true, and may be true for more. Arrow and Spark di
 
 Only a schema tells the types of the columns. Without one a comparison is translated under the
 condition that the column has exactly the constant's type; binding checks that.
+
+pyarrow has no way to look into an expression, but it can serialise one: an Arrow IPC file with a
+single row. The schema's metadata is the tree in prefix order, as pairs of key and value:
+`call`/name opens a call and `end`/name closes it, `field_ref`/name is a column,
+`nested_field_ref`/n announces that the next n field_refs are one path, `literal`/i is the constant
+in column i of the row, and `options`/i the options of the open call. Constants keep their exact
+Arrow types, so nothing is ever parsed from text.
+
+Metadata keys repeat, which pyarrow's dictionary view cannot show; the pairs are read through the
+Arrow C data interface: a count, then length-prefixed keys and values, all 32-bit.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.expr.arrow_constant import constant, constants, shared_meaning
-from lakedex.expr.arrow_wire import Constant, Field, Function, Node, read_expression
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.comparison import FLIPPED, NEGATED
 from lakedex.expr.tree import (
+    FALSE,
     MAX_DEPTH,
     Cast,
     Column,
@@ -39,10 +53,29 @@ from lakedex.expr.tree import (
     Unknown,
     all_of,
     any_of,
+    truth,
 )
-from lakedex.expr.truth import FALSE, truth
 from lakedex.expr.unwrap_cast import keeps_order
 
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_EXACT_PAIRS = {
+    frozenset({Family.INTEGER}),
+    frozenset({Family.INTEGER, Family.FLOAT}),
+    frozenset({Family.INTEGER, Family.DECIMAL}),
+    frozenset({Family.FLOAT}),
+    frozenset({Family.DECIMAL}),
+    frozenset({Family.STRING}),
+    frozenset({Family.BINARY}),
+    frozenset({Family.STRING, Family.BINARY}),
+    frozenset({Family.BOOLEAN}),
+    frozenset({Family.DATE}),
+    frozenset({Family.TIMESTAMP}),
+    frozenset({Family.TIMESTAMP_NTZ}),
+    frozenset({Family.DATE, Family.TIMESTAMP_NTZ}),
+}
+_SET_PAIRS = {Family.INTEGER, Family.STRING}
 _COMPARISONS = {
     "equal": Op.EQ,
     "not_equal": Op.NE,
@@ -53,6 +86,172 @@ _COMPARISONS = {
 }
 _JUNCTIONS = {"and": "and", "and_kleene": "and", "or": "or", "or_kleene": "or"}
 _MATCH, _SKIP = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column or a path into struct columns."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A constant."""
+
+    scalar: pa.Scalar
+
+
+@dataclass(slots=True)
+class Function:
+    """A call of an Arrow compute function."""
+
+    name: str
+    arguments: list[Node] = field(default_factory=list)
+    options: pa.StructScalar | None = None
+
+
+Node = Field | Constant | Function
+
+
+def read_expression(expression: pc.Expression) -> Node | None:
+    """The parts of an expression; None when this version of Arrow cannot serialise it.
+
+    Example:
+        >>> read_expression(pc.field("a") > 5).name
+        'greater'
+    """
+    try:
+        _, (buffer,) = expression.__reduce__()
+        table = pa.ipc.open_file(buffer).read_all()
+        return _build(_metadata_pairs(table.schema), table)
+    except (pa.ArrowException, ValueError, TypeError, IndexError, UnicodeDecodeError):
+        return None
+
+
+def columns_in(expression: pc.Expression) -> frozenset[str] | None:
+    """The top-level columns that an expression names; None when that cannot be told.
+
+    Example:
+        >>> sorted(columns_in((pc.field("a") > 5) | pc.field("b", "x").is_null()))
+        ['a', 'b']
+    """
+    root = read_expression(expression)
+    if root is None:
+        return None
+    found: set[str] = set()
+    pending: list[Node] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Field):
+            found.add(node.path[0])
+        elif isinstance(node, Function):
+            pending.extend(node.arguments)
+    return frozenset(found)
+
+
+def _build(pairs: Iterator[tuple[bytes, bytes]], table: pa.Table) -> Node:
+    root = Function("root")
+    open_calls = [root]
+    for key, value in pairs:
+        match key:
+            case b"call":
+                call = Function(value.decode())
+                open_calls[-1].arguments.append(call)
+                open_calls.append(call)
+            case b"end":
+                open_calls.pop()
+            case b"options":
+                open_calls[-1].options = table.column(int(value))[0]
+            case b"literal":
+                open_calls[-1].arguments.append(Constant(table.column(int(value))[0]))
+            case b"field_ref":
+                open_calls[-1].arguments.append(Field((value.decode(),)))
+            case b"nested_field_ref":
+                path = tuple(next(pairs)[1].decode() for _ in range(int(value)))
+                open_calls[-1].arguments.append(Field(path))
+            case _:
+                raise ValueError(key)
+    if open_calls != [root] or len(root.arguments) != 1:
+        raise ValueError(len(open_calls))
+    return root.arguments[0]
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The head of the C data interface's ArrowSchema."""
+
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_void_p),
+    )
+
+
+def _metadata_pairs(schema: pa.Schema) -> Iterator[tuple[bytes, bytes]]:
+    # The capsule owns the memory: it must live until the last pair has been read.
+    capsule = schema.__arrow_c_schema__()
+    place = _ArrowSchema.from_address(_capsule_pointer(capsule, b"arrow_schema")).metadata
+    if place is None:
+        raise ValueError("no metadata")
+    count = ctypes.c_int32.from_address(place).value
+    place += 4
+    for _ in range(count):
+        key, place = _bytes_at(place)
+        value, place = _bytes_at(place)
+        yield key, value
+    del capsule
+
+
+def _bytes_at(place: int) -> tuple[bytes, int]:
+    length = ctypes.c_int32.from_address(place).value
+    return ctypes.string_at(place + 4, length), place + 4 + length
+
+
+def shared_meaning(column: pa.DataType, literal: pa.DataType) -> bool:
+    """Whether Arrow and Spark compare these types alike, or Arrow refuses to.
+
+    Arrow casts safely: a whole number that a float cannot hold is an error, not a rounding.
+
+    Example:
+        >>> shared_meaning(pa.int32(), pa.float64()), shared_meaning(pa.int32(), pa.string())
+        (True, False)
+    """
+    return frozenset({family(column), family(literal)}) in _EXACT_PAIRS
+
+
+def constant(scalar: pa.Scalar) -> Literal | None:
+    """The literal of an Arrow scalar, or None for a type or value that has none."""
+    kind = scalar.type
+    if pa.types.is_null(kind):
+        return Literal(None, kind)
+    if family(kind) is Family.OTHER or (pa.types.is_timestamp(kind) and kind.unit == "ns"):
+        return None
+    try:
+        value = scalar.as_py()
+    except (ValueError, OverflowError, pa.ArrowException):
+        return None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(UTC)
+        kind = pa.timestamp(kind.unit, "UTC")
+    return Literal(value, kind)
+
+
+def constants(values: pa.Array, column: pa.DataType | None) -> list[Literal] | None:
+    """The non-null members of a value set in the column's type; None where that is uncertain."""
+    if column is None or family(column) is Family.OTHER:
+        return None
+    literals = [constant(value) for value in values if value.is_valid]
+    known = [literal for literal in literals if literal is not None]
+    if len(known) < len(literals):
+        return None
+    if values.type == column:
+        return known
+    if values.type == pa.float64() and column == pa.float32():
+        with np.errstate(over="ignore"):
+            numbers = pa.array(values.drop_null().to_numpy().astype(np.float32))
+        return [Literal(number, column) for number in numbers.to_pylist()]
+    families = {family(values.type), family(column)}
+    return known if len(families) == 1 and families <= _SET_PAIRS else None
 
 
 def from_arrow(expression: pc.Expression, schema: pa.Schema | None = None) -> Expr:

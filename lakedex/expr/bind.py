@@ -11,22 +11,23 @@ built on it becomes `Unknown` up to the nearest AND, OR or NOT.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from decimal import Decimal
+from difflib import get_close_matches
 
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.expr.coercion import Family, comparison_type, family, membership_type
-from lakedex.expr.columns import resolve_column
 from lakedex.expr.comparison import FLIPPED
-from lakedex.expr.depth import check_depth
 from lakedex.expr.functions import constants_of, function
 from lakedex.expr.like import parse_like
 from lakedex.expr.literal_cast import cast_literal, typed_literal, zone_of
 from lakedex.expr.sql_literal import decimal_literal
 from lakedex.expr.tree import (
+    NULL,
     And,
     Call,
     Cast,
@@ -45,11 +46,63 @@ from lakedex.expr.tree import (
     Unknown,
     all_of,
     any_of,
+    check_depth,
     children_of,
 )
-from lakedex.expr.truth import NULL
 from lakedex.expr.unwrap_cast import never, unwrap_compare, unwrap_in
 from lakedex.schema.sql_type import type_name
+
+_ARITHMETIC = frozenset("+-*/%")
+_ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}
+
+
+def resolve_column(column: Column, schema: pa.Schema, *, case_sensitive: bool) -> Expr:
+    """The column under its true name, with its type.
+
+    A column that a translator already typed otherwise than the schema is `Unknown`: its meaning
+    was settled for another type.
+
+    Raises:
+        InvalidInput: No column has that name, or several do.
+
+    Example:
+        >>> resolve_column(Column(("ID",)), pa.schema([("id", pa.int64())]), case_sensitive=False)
+        Column(path=('id',), type=DataType(int64))
+    """
+    fields: Sequence[pa.Field] = list(schema)
+    path: list[str] = []
+    kind: pa.DataType = pa.null()
+    for depth, name in enumerate(column.path):
+        field = _find(column, name, fields, case_sensitive=case_sensitive)
+        path.append(field.name)
+        kind = field.type
+        last = depth == len(column.path) - 1
+        if not last and not pa.types.is_struct(kind):
+            raise InvalidInput(f"{column.name}: {'.'.join(path)} is {kind}, which has no fields")
+        fields = [] if last else [kind.field(index) for index in range(kind.num_fields)]
+    if not path:
+        raise InvalidInput("a column needs a name")
+    if column.type is not None and column.type != kind:
+        return Unknown(f"{column.name} was taken for {column.type} but is {kind}")
+    return Column(tuple(path), kind)
+
+
+def _find(
+    column: Column, name: str, fields: Sequence[pa.Field], *, case_sensitive: bool
+) -> pa.Field:
+    if case_sensitive:
+        found = [field for field in fields if field.name == name]
+    else:
+        found = [field for field in fields if field.name.lower() == name.lower()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(field.name for field in found)
+        raise InvalidInput(f"{column.name[:200]} is ambiguous; it can be any of {names}")
+    by_lower = {field.name.lower(): field.name for field in fields}
+    near = [by_lower[match] for match in get_close_matches(name.lower(), by_lower)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise InvalidInput(f"there is no column {column.name[:200]}{hint}")
 
 
 def bind(
@@ -267,10 +320,6 @@ class _Binder:
         if family(kind) is Family.TIMESTAMP:
             return zone_of(self.time_zone) is UTC and kind.unit != "ns"
         return family(kind) in _ONE_TEXT
-
-
-_ARITHMETIC = frozenset("+-*/%")
-_ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}
 
 
 def _narrow(literal: Literal, other: pa.DataType) -> Literal:

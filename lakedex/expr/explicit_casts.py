@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from lakedex.errors import LakedexError
-from lakedex.expr.arithmetic_types import arithmetic_arguments
 from lakedex.expr.bind import bound_type
-from lakedex.expr.coercion import Family, family
+from lakedex.expr.coercion import Family, arithmetic_arguments, family
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.functions.times import DEFAULT_PATTERN
 from lakedex.expr.literal_cast import cast_literal

@@ -1,28 +1,43 @@
 """Which files may hold a row that satisfies a predicate, for all files at once.
 
-The walk asks of every node whether some row of a file may make it true, or, below a NOT, false.
+The walk decides for every node whether some row of a file may make it true, or, below a NOT, false.
 A row that is null there makes it neither, so NOT needs no rewriting, and whatever is not
 decidable may be both. AND needs every child, OR any; for false it is the other way round.
+
+Over columns with one known value per file, such as partition columns, nothing is estimated: the
+predicate is evaluated on the values, one row per file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, LakedexError
+from lakedex.expr.arrays import valid_mask
 from lakedex.expr.bounds import ColumnBounds
-from lakedex.expr.carried import carry, operand_of
-from lakedex.expr.depth import check_depth
-from lakedex.expr.exact_match import match_exactly
+from lakedex.expr.evaluate import evaluate, true_rows
 from lakedex.expr.explicit_casts import with_casts_of_call
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.leaf_match import Subject, match_leaf
-from lakedex.expr.tree import And, Call, Cast, Column, Expr, Literal, Not, Or, Unknown
+from lakedex.expr.monotonic import carry, operand_of
+from lakedex.expr.tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Expr,
+    Literal,
+    Not,
+    Or,
+    Unknown,
+    check_depth,
+    columns_of,
+)
 
 _EITHER_WAY = frozenset("+*&|^")
 _JOINED = "concat"
@@ -31,6 +46,42 @@ _CASTS = {
     "date": pa.date32(),
     "to_timestamp": pa.timestamp("us", "UTC"),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ExactAnswer:
+    """Where the predicate is true, where it is false, and where the values are unknown."""
+
+    true: np.ndarray
+    false: np.ndarray
+    unknown: np.ndarray
+
+    def may_be(self, *, truth: bool) -> np.ndarray:
+        """Files in which a row may make the predicate true (or false)."""
+        mask: np.ndarray = (self.true if truth else self.false) | self.unknown
+        return mask
+
+
+def match_exactly(
+    leaf: Expr, subject: Callable[[Expr], Subject | None], time_zone: str
+) -> ExactAnswer | None:
+    """The answer for each file; None when a column of the leaf has no exact values."""
+    columns = columns_of(leaf)
+    found = [subject(column) for column in columns if len(column.path) == 1]
+    bounds = [entry.bounds for entry in found if entry is not None and entry.bounds.exact]
+    if not bounds or len(bounds) < len(columns):
+        return None
+    unknown = np.zeros(len(bounds[0]), np.bool_)
+    for entry in bounds:
+        unknown |= ~entry.known | (~valid_mask(entry.minimum) & ~entry.all_null)
+    try:
+        values = [entry.minimum for entry in bounds]
+        rows = pa.RecordBatch.from_arrays(values, names=[column.path[0] for column in columns])
+        true = true_rows(evaluate(leaf, rows, time_zone=time_zone))
+        false = true_rows(evaluate(Not(leaf), rows, time_zone=time_zone))
+    except (LakedexError, pa.ArrowException):
+        return None
+    return ExactAnswer(true, false, unknown)
 
 
 def may_match(

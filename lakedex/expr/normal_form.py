@@ -2,11 +2,16 @@
 
 NOT is pushed down to the leaves by the laws of three-valued logic. After that no NOT stands
 above an AND or OR, so null and false may be exchanged: both drop the row. The normal form is
-therefore true for exactly the rows for which the predicate is true; what lies inside a leaf (under
+therefore true for exactly the rows for which the predicate is true; what is inside a leaf (under
 a comparison, a cast, a function, IS NULL) keeps its full three-valued meaning.
 
 Leaves are comparisons, `In`, `IsNull`, `IsNotNull`, `Like`, `StartsWith`, boolean calls and
 casts, `Unknown`, and `Not` over `<=>`, `In`, `Like`, `StartsWith`, calls and casts.
+
+`a = 1 OR a = 2 OR a IN (3, 4)` becomes `a IN (1, 2, 3, 4)`, and a condition on `coalesce(a, b)`
+becomes conditions on a and b: `coalesce(a, 0) > 5` is true where `a > 5` is, or where a is null
+and `0 > 5`. Ranges, null counts and keys are of columns, so only the second way of saying it
+leaves files out.
 """
 
 from __future__ import annotations
@@ -15,14 +20,16 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from lakedex.expr.chosen_values import spread_choice
+from lakedex.expr.bind import unknown_in
 from lakedex.expr.comparison import NEGATED
-from lakedex.expr.depth import check_depth
 from lakedex.expr.fold import fold_compare, fold_in
 from lakedex.expr.like import LikePattern, parse_like
-from lakedex.expr.merge_equalities import merge_equalities
+from lakedex.expr.monotonic import type_of
 from lakedex.expr.tree import (
+    FALSE,
+    TRUE,
     And,
+    Call,
     Cast,
     Column,
     Compare,
@@ -39,8 +46,12 @@ from lakedex.expr.tree import (
     Unknown,
     all_of,
     any_of,
+    check_depth,
+    columns_of,
 )
-from lakedex.expr.truth import FALSE, TRUE
+
+_MOST_CHOICES = 8
+"""Each choice makes the tree deeper."""
 
 
 def normalise(expr: Expr) -> Expr:
@@ -60,6 +71,108 @@ def normalise(expr: Expr) -> Expr:
     """
     check_depth(expr)
     return _normal(expr, negated=False)
+
+
+def restrict_to_columns(expr: Expr, *columns: tuple[str, ...]) -> Expr:
+    """A predicate on `columns` that is true wherever a predicate in normal form is.
+
+    What says something about other columns, or is not understood, counts as true.
+
+    Example:
+        >>> from lakedex.expr.tree import Column, IsNull
+        >>> a, b = IsNull(Column(("a",))), IsNull(Column(("b",)))
+        >>> restrict_to_columns(And((a, b)), ("a",)) == a
+        True
+        >>> restrict_to_columns(Or((a, b)), ("a",)) == TRUE
+        True
+    """
+    match expr:
+        case And(children):
+            parts = [restrict_to_columns(child, *columns) for child in children]
+            kept = [part for part in parts if part != TRUE]
+            return all_of(kept) if kept else TRUE
+        case Or(children):
+            parts = [restrict_to_columns(child, *columns) for child in children]
+            return TRUE if TRUE in parts else any_of(parts)
+        case _:
+            is_own = all(each.path in columns for each in columns_of(expr))
+            return expr if is_own and unknown_in(expr) is None else TRUE
+
+
+def merge_equalities(parts: list[Expr]) -> list[Expr]:
+    """The parts of an OR with the equalities on one expression merged into one `In`.
+
+    Nulls must be gone from the parts: at positive polarity they cannot make anything true.
+
+    Example:
+        >>> from lakedex.expr.tree import Column
+        >>> a = Column(("a",))
+        >>> merged = merge_equalities([Compare(Op.EQ, a, Literal(n)) for n in (1, 2)])
+        >>> [value.value for value in merged[0].values]
+        [1, 2]
+    """
+    groups: dict[Expr, dict[Literal, None]] = {}
+    # An equality stands for its whole group, at the place of the first one.
+    kept: dict[Expr, bool] = {}
+    for part in parts:
+        equality = _equality(part)
+        if equality is None:
+            kept.setdefault(part, False)
+        else:
+            groups.setdefault(equality[0], {}).update(dict.fromkeys(equality[1]))
+            kept.setdefault(In(equality[0], ()), True)
+    return [
+        _membership(expr.child, list(groups[expr.child]))
+        if is_group and isinstance(expr, In)
+        else expr
+        for expr, is_group in kept.items()
+    ]
+
+
+def _membership(child: Expr, values: list[Literal]) -> Expr:
+    return In(child, tuple(values)) if len(values) > 1 else Compare(Op.EQ, child, values[0])
+
+
+def _equality(part: Expr) -> tuple[Expr, tuple[Literal, ...]] | None:
+    match part:
+        case Compare(Op.EQ, left, Literal() as right) if right.value is not None:
+            return left, (right,)
+        case In(child, values) if values:
+            return child, values
+        case _:
+            return None
+
+
+def spread_choice(subject: Expr, condition: Callable[[Expr], Expr]) -> Expr | None:
+    """A condition on a choice as one on what is chosen from, true for the same rows.
+
+    Args:
+        subject: What the condition is on, bound.
+        condition: Makes the condition of an expression; never true of null.
+
+    Returns:
+        None where the subject is no choice.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from lakedex.expr.tree import Column, Compare, Literal, Op
+        >>> from lakedex.expr.tree import tree_text
+        >>> a, zero = Column(("a",), pa.int64()), Literal(0, pa.int64())
+        >>> choice = Call("coalesce", (a, zero))
+        >>> tree_text(spread_choice(choice, lambda each: Compare(Op.GT, each, zero)))
+        'a > 0 or (a is null and 0 > 0)'
+    """
+    if not isinstance(subject, Call) or subject.function != "coalesce":
+        return None
+    choices = subject.arguments
+    types = {type_of(choice) for choice in choices}
+    if len(types) > 1 or None in types or len(choices) > _MOST_CHOICES:
+        return None
+    *before, last = choices
+    found = condition(last)
+    for choice in reversed(before):
+        found = any_of([condition(choice), all_of([IsNull(choice), found])])
+    return found
 
 
 def _normal(expr: Expr, *, negated: bool) -> Expr:

@@ -7,70 +7,108 @@ Functions keep the name that was typed, in lower case, and their arguments as ty
 
 Whatever is outside this language (subqueries, aggregates, windows, lambdas, parameters, CASE,
 several statements) is an `InvalidDefinition` that points at the place.
+
+Some calls separate their arguments by words:
+
+    EXTRACT (field FROM time)
+    TRIM ([BOTH | LEADING | TRAILING] [characters] FROM text)
+    SUBSTRING (text FROM start [FOR count])
+
+`date_part('field', time)` is EXTRACT with commas.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition, LakedexError
 from lakedex.expr import sql_literal
-from lakedex.expr.depth import check_depth
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
-from lakedex.expr.sql_predicate import between_node, call_node, is_node, like_node, membership
-from lakedex.expr.sql_spoken import spoken_call
-from lakedex.expr.sql_words import ALLOWED, INTERVAL_UNITS, NOT_NAMES, REFUSED_WORDS
 from lakedex.expr.tree import (
+    FALSE,
     MAX_DEPTH,
+    TRUE,
     Call,
     Cast,
     Column,
     Compare,
     Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
     Literal,
     Not,
     Op,
+    StartsWith,
     Unknown,
     all_of,
     any_of,
+    check_depth,
+    truth,
 )
-from lakedex.expr.truth import FALSE, TRUE
-from lakedex.schema.sql_type import TYPE_NAMES
+from lakedex.schema.sql_type import CAST_FUNCTIONS, TYPE_NAMES
+
+ALLOWED = (
+    "allowed are columns, constants, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CAST "
+    "and scalar functions"
+)
+"""The end of every refusal."""
+
+_AGGREGATES = frozenset(
+    {"COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX", "FIRST", "LAST", "FIRST_VALUE", "LAST_VALUE"}
+    | {"COLLECT_LIST", "COLLECT_SET", "ANY_VALUE", "STDDEV", "VARIANCE", "EVERY", "PERCENTILE"}
+    | {"APPROX_COUNT_DISTINCT", "COUNT_IF", "MAX_BY", "MIN_BY"}
+)
+_WINDOWS = frozenset({"OVER", "ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "LAG", "LEAD"})
+_STATEMENTS = frozenset(
+    {"SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "CREATE", "DROP", "ALTER", "FROM", "WHERE"}
+    | {"GROUP", "ORDER", "HAVING", "LIMIT", "UNION"}
+)
+
+REFUSED_WORDS: dict[str, str] = {
+    **dict.fromkeys(_AGGREGATES, "an aggregate"),
+    **dict.fromkeys(_WINDOWS, "a window function"),
+    **dict.fromkeys(_STATEMENTS, "a statement or a clause"),
+    **dict.fromkeys(("?", ":", "@", "$", "{"), "a parameter"),
+    "EXISTS": "a subquery",
+    "CASE": "CASE",
+    ";": "a second statement",
+    "*": "'*'",
+    "->": "a lambda",
+}
+"""What each refused word or sign stands for, in the words of the message."""
+
+NOT_NAMES = frozenset(
+    {"AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "RLIKE", "ILIKE", "REGEXP"}
+    | {"CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "TRY_CAST", "AS", "DISTINCT", "EXISTS"}
+    | {"SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "UNION", "JOIN", "ON", "OVER"}
+)
+"""Words that can be a column only in back-quotes."""
+
+_UNITS = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
+
+INTERVAL_UNITS = frozenset(_UNITS | {f"{unit}S" for unit in _UNITS} | {"TO"})
+"""What may follow the number of an INTERVAL."""
 
 
-def parse_predicate(text: str) -> Expr:
-    """The tree of a condition.
-
-    Args:
-        text: What may stand after WHERE.
-
-    Raises:
-        InvalidDefinition: The text is no condition; `position` is the character offset.
-
-    Example:
-        >>> parse_predicate("city = 'Oslo' AND fare > 20.5").children[0].op
-        <Op.EQ: '='>
-    """
-    return parse_expression(text)
-
-
-def parse_expression(text: str) -> Expr:
-    """The tree of a scalar expression.
-
-    Example:
-        >>> parse_expression("date_format(ts, 'yyyy-MM-dd')").function
-        'date_format'
-    """
-    parser = _Parser(text)
-    try:
-        return parser.whole()
-    except RecursionError:
-        raise complaint(text, 0, "nested too deeply") from None
-
-
+_FIELDS = {
+    **dict.fromkeys(("year", "y", "years", "yr", "yrs"), "year"),
+    **dict.fromkeys(("quarter", "qtr"), "quarter"),
+    **dict.fromkeys(("month", "mon", "mons", "months"), "month"),
+    **dict.fromkeys(("week", "w", "weeks"), "weekofyear"),
+    **dict.fromkeys(("day", "d", "days"), "dayofmonth"),
+    **dict.fromkeys(("dayofweek", "dow"), "dayofweek"),
+    "doy": "dayofyear",
+    **dict.fromkeys(("hour", "h", "hours", "hr", "hrs"), "hour"),
+    **dict.fromkeys(("minute", "m", "min", "mins", "minutes"), "minute"),
+}
+_SIDES = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+_SPOKEN = frozenset(["EXTRACT", "TRIM", "SUBSTRING", "SUBSTR"])
 _OR, _AND, _NOT, _COMPARE, _BITS, _ADD, _MULTIPLY, _SIGN = range(1, 9)
 _COMPARISONS = {
     "=": Op.EQ,
@@ -101,6 +139,180 @@ _CONSTANTS = {
     "NULL": Literal(None, pa.null()),
 }
 _BARE_CALLS = {"CURRENT_DATE", "CURRENT_TIMESTAMP"}
+
+
+class Reader(Protocol):
+    """What is asked of the parser; its place is at the opening parenthesis."""
+
+    tokens: list[Token]
+    place: int
+
+    @property
+    def now(self) -> Token:
+        """The token at the place."""
+
+    def take(self) -> Token:
+        """The token at the place, which moves on."""
+
+    def accept(self, *keywords: str) -> bool:
+        """Whether one of these stood here; then the place moves on."""
+
+    def expect(self, keyword: str) -> None:
+        """Move on over a keyword that must stand here."""
+
+    def expression(self, least: int) -> Expr:
+        """What stands here, up to operators that bind less."""
+
+
+def spoken_call(reader: Reader, name: str, lowest: int) -> Expr | None:
+    """The call, if it is written with FROM; else None, and nothing is read.
+
+    Args:
+        reader: At the parenthesis behind the name.
+        name: In capitals.
+        lowest: Where an argument starts to be read.
+
+    Raises:
+        InvalidDefinition: There is no such field.
+    """
+    if name not in _SPOKEN or not _has_from(reader):
+        return None
+    reader.expect("(")
+    if name == "EXTRACT":
+        field = reader.take().value
+        reader.expect("FROM")
+        found: Expr = part_of_time(field, reader.expression(lowest))
+    elif name == "TRIM":
+        found = _trimmed(reader, lowest)
+    else:
+        arguments = [reader.expression(lowest)]
+        reader.expect("FROM")
+        arguments.append(reader.expression(lowest))
+        if reader.accept("FOR"):
+            arguments.append(reader.expression(lowest))
+        found = Call("substring", tuple(arguments))
+    reader.expect(")")
+    return found
+
+
+def part_of_time(field: str, time: Expr) -> Call:
+    """A part of a time by its name, as EXTRACT has it.
+
+    Raises:
+        InvalidDefinition: There is no such part, or it is no whole number.
+
+    Example:
+        >>> from lakedex.expr.tree import Column
+        >>> part_of_time("DOW", Column(("ts",))).function
+        'dayofweek'
+    """
+    function = _FIELDS.get(field.lower())
+    if function is None:
+        raise InvalidDefinition(f"{field!r} of a time is not known (only {', '.join(_FIELDS)})")
+    return Call(function, (time,))
+
+
+def _trimmed(reader: Reader, lowest: int) -> Expr:
+    side = _SIDES.get(reader.now.keyword, "")
+    if side:
+        reader.take()
+    characters = () if reader.now.keyword == "FROM" else (reader.expression(lowest),)
+    reader.expect("FROM")
+    return Call(side or "trim", (reader.expression(lowest), *characters))
+
+
+def _has_from(reader: Reader) -> bool:
+    """Whether FROM stands in the parentheses that open here, and in none inside of them."""
+    depth = 0
+    for place in range(reader.place, len(reader.tokens)):
+        token = reader.tokens[place]
+        depth += {"(": 1, ")": -1}.get(token.keyword, 0)
+        if token.kind is Kind.END or not depth:
+            return False
+        if depth == 1 and token.keyword == "FROM":
+            return True
+    return False
+
+
+def membership(child: Expr, items: list[Expr]) -> Expr:
+    """`child IN (items)`: an `In` over constants, else a chain of equalities."""
+    constants = [item for item in items if isinstance(item, Literal)]
+    if len(constants) == len(items):
+        return In(child, tuple(constants))
+    return any_of([Compare(Op.EQ, child, item) for item in items])
+
+
+def between_node(child: Expr, low: Expr, high: Expr) -> Expr:
+    """`child BETWEEN low AND high`, both ends included."""
+    return all_of([Compare(Op.GTE, child, low), Compare(Op.LTE, child, high)])
+
+
+def like_node(child: Expr, pattern: Expr, escape: str) -> Expr:
+    """`child LIKE pattern`; a pattern that is no constant stays a call."""
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        return Like(child, pattern.value, escape)
+    return Call("like", (child, pattern, Literal(escape, pa.string())))
+
+
+def is_node(child: Expr, word: str, *, negative: bool) -> Expr:
+    """`child IS [NOT] NULL | TRUE | FALSE | UNKNOWN`."""
+    if word in ("NULL", "UNKNOWN"):
+        return IsNotNull(child) if negative else IsNull(child)
+    same = Compare(Op.EQ_NULL_SAFE, child, truth(value=word == "TRUE"))
+    return Not(same) if negative else same
+
+
+def call_node(name: str, arguments: list[Expr]) -> Expr:
+    """A function call, or the node that means the same."""
+    match name, arguments:
+        case ("isnull", [child]):
+            return IsNull(child)
+        case ("isnotnull", [child]):
+            return IsNotNull(child)
+        case ("startswith", [child, Literal(str() as prefix, _)]):
+            return StartsWith(child, prefix)
+        case ("trim" | "ltrim" | "rtrim", [characters, child]):
+            # Only btrim has the text first.
+            return Call(name, (child, characters))
+        case ("date_part" | "datepart", [Literal(str() as field, _), child]):
+            return part_of_time(field, child)
+        case ("regexp_extract", [child, pattern]):
+            return Call(name, (child, pattern, Literal(1, pa.int32())))
+        case (_, [child]) if name in CAST_FUNCTIONS:
+            return Cast(child, TYPE_NAMES[name.upper()])
+        case ("isnull" | "isnotnull" | "startswith", _):
+            raise InvalidDefinition(f"wrong number of arguments for {name}")
+    return Call(name, tuple(arguments))
+
+
+def parse_predicate(text: str) -> Expr:
+    """The tree of a condition.
+
+    Args:
+        text: What may stand after WHERE.
+
+    Raises:
+        InvalidDefinition: The text is no condition; `position` is the character offset.
+
+    Example:
+        >>> parse_predicate("city = 'Oslo' AND fare > 20.5").children[0].op
+        <Op.EQ: '='>
+    """
+    return parse_expression(text)
+
+
+def parse_expression(text: str) -> Expr:
+    """The tree of a scalar expression.
+
+    Example:
+        >>> parse_expression("date_format(ts, 'yyyy-MM-dd')").function
+        'date_format'
+    """
+    parser = _Parser(text)
+    try:
+        return parser.whole()
+    except RecursionError:
+        raise complaint(text, 0, "nested too deeply") from None
 
 
 class _Parser:

@@ -14,13 +14,19 @@ every file, and so does NOT over it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
+from typing import Any
 
 import pyarrow as pa
 
+from lakedex.errors import InvalidDefinition
+
 MAX_DEPTH = 200
 """Deeper trees are refused: walking them would exhaust the interpreter's stack."""
+Path = tuple[str, ...]
 
 
 class Op(Enum):
@@ -236,3 +242,83 @@ def _flatten(children: list[Expr], kind: type[And] | type[Or]) -> list[Expr]:
         else:
             flat.append(child)
     return flat
+
+
+def check_depth(expr: Expr) -> None:
+    """Refuse a tree that is too deep to be walked by recursion.
+
+    Raises:
+        InvalidDefinition: It has more than `MAX_DEPTH` levels.
+    """
+    level: list[Expr] = [expr]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child for node in level for child in children_of(node) if not isinstance(child, Literal)
+        ]
+        if not level:
+            return
+    raise InvalidDefinition(f"the expression is nested deeper than {MAX_DEPTH} levels")
+
+
+def tree_text(expr: Expr | None) -> str:
+    """What a tree says; `?` stands for what is not known.
+
+    Example:
+        >>> from lakedex.expr import parse_predicate
+        >>> tree_text(parse_predicate("city = 'austin' AND fare > 20"))
+        "city = 'austin' and fare > 20"
+    """
+    return "-" if expr is None else _TEXTS[type(expr)](expr)
+
+
+def _inner(expr: Expr) -> str:
+    text = tree_text(expr)
+    return f"({text})" if isinstance(expr, And | Or) else text
+
+
+def _list(children: Iterable[Expr]) -> str:
+    return ", ".join(map(tree_text, children))
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return repr(value) if isinstance(value, str | bytes) else str(value)
+
+
+_TEXTS: dict[type[Expr], Callable[[Any], str]] = {
+    Column: lambda own: own.name,
+    Literal: lambda own: _value_text(own.value),
+    Cast: lambda own: f"cast({tree_text(own.child)}, {own.type})",
+    Call: lambda own: f"{own.function}({_list(own.arguments)})",
+    Compare: lambda own: f"{tree_text(own.left)} {own.op.value} {tree_text(own.right)}",
+    In: lambda own: f"{tree_text(own.child)} in ({', '.join(sorted(map(tree_text, own.values)))})",
+    IsNull: lambda own: f"{tree_text(own.child)} is null",
+    IsNotNull: lambda own: f"{tree_text(own.child)} is not null",
+    Like: lambda own: f"{tree_text(own.child)} like {own.pattern!r} escape {own.escape!r}",
+    StartsWith: lambda own: f"{tree_text(own.child)} starts {own.prefix!r}",
+    Not: lambda own: f"not ({tree_text(own.child)})",
+    And: lambda own: " and ".join(map(_inner, own.children)),
+    Or: lambda own: " or ".join(map(_inner, own.children)),
+    Unknown: lambda _: "?",
+}
+
+
+TRUE = Literal(value=True, type=pa.bool_())
+"""Keeps every row."""
+
+FALSE = Literal(value=False, type=pa.bool_())
+"""Keeps no row."""
+
+NULL = Literal(value=None, type=pa.bool_())
+"""Keeps no row either, and neither does NOT over it."""
+
+
+def truth(*, value: bool) -> Literal:
+    """`TRUE` or `FALSE`.
+
+    Example:
+        >>> truth(value=True).value
+        True
+    """
+    return TRUE if value else FALSE

@@ -20,8 +20,20 @@ import pyarrow as pa
 
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.literal_cast import local_time, midnight, zone_of
-from lakedex.expr.tree import And, Cast, Compare, Expr, In, IsNotNull, IsNull, Literal, Op, Or
-from lakedex.expr.truth import FALSE, NULL
+from lakedex.expr.tree import (
+    FALSE,
+    NULL,
+    And,
+    Cast,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Literal,
+    Op,
+    Or,
+)
 
 _CONTEXT = Context(prec=1000, Emax=999999, Emin=-999999)
 _MARGIN = timedelta(days=3)

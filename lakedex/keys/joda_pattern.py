@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.expr.temporal.parsing import parse_time
-from lakedex.expr.temporal.pattern import Field, parse_pattern
+from lakedex.expr.temporal.patterns import Field, parse_pattern, parse_time
 from lakedex.expr.temporal.zones import from_local
 
 _PART = re.compile(r"'[^']*'|[^']+|'")

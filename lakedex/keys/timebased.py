@@ -19,9 +19,8 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import valid_mask
 from lakedex.expr.temporal.civil import civil_from_days
-from lakedex.expr.temporal.formatting import format_time
-from lakedex.expr.temporal.moments import LocalTime
-from lakedex.expr.temporal.zones import to_local
+from lakedex.expr.temporal.patterns import format_time
+from lakedex.expr.temporal.zones import LocalTime, to_local
 from lakedex.keys.joda_pattern import DatePattern, output_pattern
 
 _NANOS_PER_MILLI = 1_000_000

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.temporal.formatting import iso_date_text
-from lakedex.expr.temporal.moments import local_time
+from lakedex.expr.temporal.patterns import iso_date_text
+from lakedex.expr.temporal.zones import local_time
 from lakedex.schema.conversions import java_number_text
 
 _SURE_DIGITS = {"float": 6, "double": 15}

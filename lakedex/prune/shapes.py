@@ -24,8 +24,8 @@ from lakedex.expr.tree import (
     StartsWith,
     children_of,
     columns_of,
+    tree_text,
 )
-from lakedex.expr.tree_text import tree_text
 
 _MOST_SHAPES = 32
 _MOST_NODES = 1_000

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.tree_text import tree_text
+from lakedex.expr.tree import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import SPARK, PlanOptions, Report, plan
 from lakedex.spark.arrow_map import map_batches

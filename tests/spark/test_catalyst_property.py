@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import lakedex
 from lakedex.errors import LakedexError
 from lakedex.expr import evaluate
-from lakedex.expr.tree import And, Expr, Or, Unknown
-from lakedex.expr.truth import TRUE
+from lakedex.expr.tree import TRUE, And, Expr, Or, Unknown
 from lakedex.prune import PlanOptions, plan
 from tests.spark.filter_lab import ANSI, ZONE, FilterLab
 from tests.spark.filter_zoo import FILES, write_zoo, zoo_rows

@@ -13,7 +13,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from lakedex.expr.tree_text import tree_text
+from lakedex.expr.tree import tree_text
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.schemas import arrow_schema
 from tests.spark.filter_lab import ANSI, ZONE, FilterLab, conditions_above

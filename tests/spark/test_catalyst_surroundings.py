@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.expr.tree_text import tree_text
+from lakedex.expr.tree import tree_text
 from lakedex.prune import PlanOptions, plan
 from lakedex.spark.catalyst import translate_filters
 from lakedex.spark.schemas import arrow_schema

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.expr.arithmetic_types import arithmetic_arguments, arithmetic_result
 from lakedex.expr.arrays import array_of, numpy_values, valid_mask
 from lakedex.expr.casting import cast
+from lakedex.expr.coercion import arithmetic_arguments, arithmetic_result
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, never
 
 _FLIPS = ("abs", "negative")

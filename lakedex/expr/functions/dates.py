@@ -11,8 +11,8 @@ from lakedex.expr.arrays import array_of, is_text, numpy_values, valid_mask
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
 from lakedex.expr.temporal.civil import civil_from_days, days_from_civil, month_length
-from lakedex.expr.temporal.moments import date_days
-from lakedex.expr.temporal.parsing import parse_time
+from lakedex.expr.temporal.patterns import parse_time
+from lakedex.expr.temporal.zones import date_days
 
 _MONTHS_PER_UNIT = {
     "year": 12,

@@ -10,8 +10,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_SECOND, array_of, numpy_values, valid_mask
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
-from lakedex.expr.temporal.moments import ZONED, date_days, timestamp_micros
-from lakedex.expr.temporal.zones import LARGEST_SHIFT
+from lakedex.expr.temporal.zones import LARGEST_SHIFT, ZONED, date_days, timestamp_micros
 
 _LAST_MOMENT = np.iinfo(np.int64).max - LARGEST_SHIFT
 _MICROS_PER_MILLI = 1_000

@@ -19,11 +19,16 @@ from lakedex.expr.arrays import (
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.dates import date_order, month_start, months_of_unit, week_start
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
-from lakedex.expr.temporal.formatting import format_time
-from lakedex.expr.temporal.moments import ZONED, LocalTime, local_time, timestamp_micros
-from lakedex.expr.temporal.parsing import parse_time
-from lakedex.expr.temporal.pattern import sorts_as_time
-from lakedex.expr.temporal.zones import LARGEST_SHIFT, from_local, to_local
+from lakedex.expr.temporal.patterns import format_time, parse_time, sorts_as_time
+from lakedex.expr.temporal.zones import (
+    LARGEST_SHIFT,
+    ZONED,
+    LocalTime,
+    from_local,
+    local_time,
+    timestamp_micros,
+    to_local,
+)
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _LAST_MOMENT = np.iinfo(np.int64).max - 2 * LARGEST_SHIFT

@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError
 from lakedex.expr.evaluate import evaluate, literal_scalar
-from lakedex.expr.images import Interval, image
 from lakedex.expr.leaf_match import is_portable
+from lakedex.expr.monotonic import Interval, image
 from lakedex.expr.ranges import Form, form_of
 from lakedex.expr.tree import (
+    TRUE,
     And,
     Call,
     Cast,
@@ -38,7 +39,6 @@ from lakedex.expr.tree import (
     any_of,
     columns_of,
 )
-from lakedex.expr.truth import TRUE
 
 _COUNTED = frozenset([Form.INTEGER, Form.DATE, Form.TIME, Form.ZONED_TIME])
 """Forms whose values have a next one, so that `<` is `<=` of the one before."""

@@ -6,6 +6,7 @@ from lakedex.expr.functions import canonical_name
 from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.may_match import expression_key
 from lakedex.expr.tree import (
+    FALSE,
     And,
     Call,
     Cast,
@@ -20,7 +21,6 @@ from lakedex.expr.tree import (
     any_of,
     children_of,
 )
-from lakedex.expr.truth import FALSE
 
 _MAY_SKIP_NULLS = frozenset(["coalesce", "greatest", "least", "if"])
 EXPRESSION_PATH = ("", "expression")

@@ -13,7 +13,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakedex.errors import IndexUnusable, InvalidInput
-from lakedex.expr.depth import check_depth
 from lakedex.expr.tree import (
     And,
     Call,
@@ -23,6 +22,7 @@ from lakedex.expr.tree import (
     Literal,
     Or,
     Unknown,
+    check_depth,
     columns_of,
 )
 from lakedex.index.definitions import PINNED_ZONE, IndexDefinition

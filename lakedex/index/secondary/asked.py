@@ -17,9 +17,20 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
-from lakedex.expr.one_column import about
+from lakedex.expr.normal_form import restrict_to_columns
 from lakedex.expr.points import key_points, points
-from lakedex.expr.tree import And, Column, Compare, Expr, In, IsNull, Literal, Op, Or, StartsWith
+from lakedex.expr.tree import (
+    And,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Literal,
+    Op,
+    Or,
+    StartsWith,
+)
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.keys import secondary_prefix, values_of_secondary
 from lakedex.index.secondary.key_ranges import (
@@ -66,7 +77,7 @@ class Asked:
         if self.ranges is None or not len(entries) or not self.readable:
             return entries
         keys = entries["key"].combine_chunks()
-        own = about(predicate, *((name,) for name in self.readable))
+        own = restrict_to_columns(predicate, *((name,) for name in self.readable))
         try:
             texts = dict(
                 zip(self.columns, values_of_secondary(keys, len(self.columns)), strict=True)

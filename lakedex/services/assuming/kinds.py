@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.may_match import may_match
-from lakedex.expr.one_column import about
+from lakedex.expr.normal_form import restrict_to_columns
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.index.answer import NEWEST_ONLY, Mask
@@ -94,7 +94,9 @@ class AssumedSecondary:
 
     def look(self, asked: Asked, slices: Sequence[FileSlice], share: float) -> Sight:
         """The slices that hold a row with one of the values."""
-        own = about(asked.predicate, *(tuple(column.split(".")) for column in self.columns))
+        own = restrict_to_columns(
+            asked.predicate, *(tuple(column.split(".")) for column in self.columns)
+        )
         names = list(dict.fromkeys(map(column_at, self.columns)))
         keep = np.zeros(len(slices), dtype=np.bool_)
         seen: list[pa.Table] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.expr.columns import resolve_column
+from lakedex.expr.bind import resolve_column
 from lakedex.expr.tree import Column, Expr
 from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
 from lakedex.spark.catalyst.terms import NotUnderstood, Surroundings, Term

@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.tree import (
+    NULL,
+    TRUE,
     And,
     Call,
     Compare,
@@ -25,7 +27,6 @@ from lakedex.expr.tree import (
     all_of,
     any_of,
 )
-from lakedex.expr.truth import NULL, TRUE
 from lakedex.spark.catalyst.constants import literal
 from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
 from lakedex.spark.catalyst.terms import (

@@ -16,8 +16,7 @@ from lakedex.errors import LakedexError
 from lakedex.expr.bind import bind_predicate
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.spark_text import time_zone_of
-from lakedex.expr.tree import Expr, Unknown, all_of, any_of, children_of
-from lakedex.expr.truth import TRUE
+from lakedex.expr.tree import TRUE, Expr, Unknown, all_of, any_of, children_of
 from lakedex.spark.catalyst.casts import cast
 from lakedex.spark.catalyst.columns import column, struct_field
 from lakedex.spark.catalyst.constants import constant

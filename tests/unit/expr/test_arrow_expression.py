@@ -19,6 +19,7 @@ from lakedex.expr.bind import bind_predicate, unknown_in
 from lakedex.expr.evaluate import filter_table
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.tree import (
+    FALSE,
     And,
     Column,
     Compare,
@@ -32,7 +33,6 @@ from lakedex.expr.tree import (
     StartsWith,
     Unknown,
 )
-from lakedex.expr.truth import FALSE
 
 f = pc.field
 TABLE = pa.table(

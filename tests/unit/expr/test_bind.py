@@ -18,8 +18,19 @@ from lakedex.expr.coercion import comparison_type, membership_type
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.literal_cast import cast_literal
 from lakedex.expr.sql import parse_expression, parse_predicate
-from lakedex.expr.tree import Call, Cast, Column, Compare, In, Like, Literal, Not, Op, Unknown
-from lakedex.expr.truth import FALSE
+from lakedex.expr.tree import (
+    FALSE,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    In,
+    Like,
+    Literal,
+    Not,
+    Op,
+    Unknown,
+)
 from lakedex.expr.unwrap_cast import always, never, unwrap_compare, unwrap_in
 
 STAMP, STAMP_MS, NTZ = pa.timestamp("us", "UTC"), pa.timestamp("ms", "UTC"), pa.timestamp("us")

@@ -12,7 +12,7 @@ import pytest
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.functions import function, function_names
-from lakedex.expr.temporal.pattern import sorts_as_time
+from lakedex.expr.temporal.patterns import sorts_as_time
 from lakedex.expr.tree import Call, Column, Literal
 
 UTC = dt.UTC

@@ -16,6 +16,9 @@ from lakedex.expr.fold import fold_compare, fold_in, order_key
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.points import key_points, points
 from lakedex.expr.tree import (
+    FALSE,
+    NULL,
+    TRUE,
     And,
     Call,
     Cast,
@@ -32,7 +35,6 @@ from lakedex.expr.tree import (
     StartsWith,
     Unknown,
 )
-from lakedex.expr.truth import FALSE, NULL, TRUE
 
 INT, TEXT, DOUBLE, BOOL = pa.int64(), pa.string(), pa.float64(), pa.bool_()
 DOMAINS = {
