@@ -10,10 +10,11 @@ from lakedex.filegroup.names import (
     parse_data_file,
 )
 from lakedex.filegroup.reading import read_slice, read_slices
-from lakedex.filegroup.slice_tuple import Amount, Slices
 from lakedex.filegroup.slices import (
+    Amount,
     FileSlice,
     FileSliceId,
+    Slices,
     Visibility,
     all_versions,
     latest_slices,

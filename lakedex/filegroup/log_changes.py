@@ -1,21 +1,30 @@
-"""The log files of a slice as one set of changes: blocks decoded, newest version of each key."""
+"""The log files of a slice as one set of changes: blocks decoded, newest version of each key.
+
+Hudi skips torn blocks: a writer died halfway, and its records do not count. But where a
+log file bears the time of the one write that made it, and that write is complete, a torn block is
+damage, and skipping it would lose changes in silence.
+
+An attempt that died may leave a torn file beside the whole one of the attempt that counted, so a
+file is only missed when no other of the slice bears its time. In layout 1 log files bear the time
+of the base file, and many writes append to them: there no damage can be detected.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakedex.errors import LakedexError, UnsupportedFeature
-from lakedex.filegroup.context import ReadContext
-from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
+from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
+from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
+from lakedex.filegroup.names import LogFile
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.filegroup.slices import FileSlice
-from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.logfile import (
     BlockKind,
     LogBlock,
@@ -29,11 +38,67 @@ from lakedex.format.logfile import (
 from lakedex.merge import ChangeSet, Entries, newest_per_key
 from lakedex.storage.source import MemorySource
 
+_DELETE_OPERATION = "D"
 _TOGETHER_BYTES = 4 << 20
 """Blocks are decoded together up to so many bytes."""
 _WHOLE_BYTES = 128 << 10
 """Log files up to this size are read at once."""
 _Mask = npt.NDArray[np.bool_]
+
+
+def check_whole(
+    file_slice: FileSlice,
+    log: LogFile,
+    blocks: Sequence[LogBlock],
+    is_committed: Callable[[str], bool],
+) -> None:
+    """Raise `CorruptFile` when a complete write is known to have left more than these blocks."""
+    torn = [block.offset for block in blocks if block.kind is BlockKind.CORRUPT]
+    torn = torn if blocks else [0]
+    if not torn or log.instant_time == file_slice.base_instant:
+        return
+    bearers = sum(other.instant_time == log.instant_time for other in file_slice.logs)
+    if bearers == 1 and is_committed(log.instant_time):
+        raise CorruptFile(
+            file_slice.path_of(log.name),
+            torn[0],
+            expected=f"a whole block of the completed write {log.instant_time}",
+            actual="a torn one" if blocks else "an empty file",
+        )
+
+
+def marked_deleted(rows: pa.Table) -> _Mask:
+    """Rows that every reader takes for deletes, by a column of the table.
+
+    Example:
+        >>> marked_deleted(pa.table({"_hoodie_is_deleted": [True, None, False]})).tolist()
+        [True, False, False]
+        >>> marked_deleted(pa.table({"_hoodie_operation": ["I", "D"]})).tolist()
+        [False, True]
+    """
+    marked = np.zeros(rows.num_rows, dtype=np.bool_)
+    if DELETED_FLAG in rows.column_names:
+        marked |= rows[DELETED_FLAG].to_numpy() == np.True_
+    if OPERATION in rows.column_names:
+        marked |= pc.equal(rows[OPERATION], _DELETE_OPERATION).to_numpy() == np.True_
+    return marked
+
+
+def without_ordering(columns: Sequence[pa.Array], count: int) -> _Mask:
+    """Rows that carry no ordering value: null, or Hudi's default, the int 0.
+
+    Example:
+        >>> versions = pa.array([None, 0, 7], pa.int32())
+        >>> without_ordering([versions], 3).tolist()
+        [True, True, False]
+    """
+    without = np.ones(count, dtype=np.bool_)
+    for values in columns:
+        missing = values.is_null()
+        if pa.types.is_int32(values.type):
+            missing = pc.or_(missing, pc.equal(values, 0).fill_null(pa.scalar(value=True)))
+        without &= missing.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return without
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,21 @@ SIMPLE, TIMESTAMP   one key column, its value as text; one partition column
 COMPLEX             `a:1,b:x`, also for one key column: `id:k`; any number of levels
 NON_PARTITION       as SIMPLE for one key column, as COMPLEX for several; no levels
 CUSTOM              keys as NON_PARTITION; each partition column is `SIMPLE` or `TIMESTAMP`
+
+Values are not escaped, so a composite key is built from values, never taken apart; null is
+`__null__` and the empty string `__empty__`.
+
+In tables without key columns every new row gets a key of its own, as in Hudi: `<when>_<part of the
+input>_<random>_<number>`. Only the number differs within a part, so that keys compress to almost
+nothing. Later writes name records by these keys, in the meta column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import uuid
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,14 +38,98 @@ from lakedex.config.keys import (
 from lakedex.config.new_layout import NewLayout, check_slash_dates
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.columns import type_of, values_of
-from lakedex.keys.hashed_folders import with_hashed_folders, with_roots
 from lakedex.keys.partition_level import PartitionLevel
-from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT, RecordKeyFormat
+from lakedex.keys.partition_path import with_hashed_folders, with_roots
 from lakedex.keys.timebased import TimeFormat
 from lakedex.keys.value_text import check_spellable, value_text
 
+NULL_TEXT = "__null__"
+EMPTY_TEXT = "__empty__"
 _KEY_ROLE, _PARTITION_ROLE = "record key", "partition"
 _ONE_KEY = (KeyGeneratorType.SIMPLE, KeyGeneratorType.TIMESTAMP)
+
+
+def key_stamp(part: int) -> str:
+    """What the keys of one part of an input begin with; no other part has the same."""
+    now = datetime.now(UTC).strftime("%Y%m%d%H%M%S%f")[:-3]
+    return f"{now}_{part}_{uuid.uuid4().hex[:8]}"
+
+
+def automatic_keys(stamp: str, first: int, count: int) -> pa.Array:
+    """Keys of some rows, numbered from `first`.
+
+    Example:
+        >>> automatic_keys("20260102030405678_0_abcd1234", 5, 2).to_pylist()
+        ['20260102030405678_0_abcd1234_5', '20260102030405678_0_abcd1234_6']
+    """
+    numbers = pa.array(range(first, first + count), pa.int64()).cast(pa.string())
+    return pc.binary_join_element_wise(stamp, numbers, "_")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKeyFormat:
+    """The key fields of a table and whether their names stand in the key."""
+
+    fields: tuple[str, ...]
+    names_fields: bool | None = None
+    """None where a one-field key may or may not carry its field's name."""
+
+    def keys(self, rows: Iterable[tuple[object, ...]]) -> list[str] | None:
+        """The record keys that rows with these key values may have; None if that is not sure.
+
+        Example:
+            >>> RecordKeyFormat(("a", "b"), True).keys([(1, "x"), (2, None)])
+            ['a:1,b:x', 'a:2,b:__null__']
+            >>> RecordKeyFormat(("a",), None).keys([(1,)])
+            ['1', 'a:1']
+        """
+        if self.names_fields is False and len(self.fields) == 1:
+            return _plain_keys([value for (value,) in rows])
+        found: list[str] = []
+        for row in rows:
+            texts = [_text(value) for value in row]
+            if any(text is None for text in texts):
+                return None
+            named = ",".join(
+                f"{name}:{text}" for name, text in zip(self.fields, texts, strict=True)
+            )
+            if self.names_fields is not True and len(texts) == 1:
+                if row[0] is None:
+                    continue
+                found.append(str(texts[0]) if row[0] != "" else "")
+            if self.names_fields is not False:
+                found.append(named)
+        return found
+
+    @staticmethod
+    def can_spell(data_type: pa.DataType) -> bool:
+        """Whether the text of every value of the type in a key is known for sure."""
+        return bool(
+            pa.types.is_string(data_type)
+            or pa.types.is_large_string(data_type)
+            or pa.types.is_integer(data_type)
+            or pa.types.is_boolean(data_type)
+        )
+
+
+def _plain_keys(values: list[object]) -> list[str] | None:
+    """Keys of one column, of which there may be very many."""
+    found = [value if isinstance(value, str) else _text(value) for value in values]
+    if any(text is None for text in found):
+        return None
+    return [str(text) for value, text in zip(values, found, strict=True) if value is not None]
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return NULL_TEXT
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return value or EMPTY_TEXT
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
-from lakedex.keys.joda_pattern import DatePattern
 from lakedex.keys.partition_path import unescape_path_value
+from lakedex.keys.timebased import DatePattern
 
 _OUTPUT_FORMAT = "output.dateformat"
 _ISO = "yyyy-MM-dd"

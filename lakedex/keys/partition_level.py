@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from lakedex.config.keys import DROP_PARTITION_COLUMNS
 from lakedex.errors import InvalidInput
-from lakedex.keys.distinct import by_distinct
-from lakedex.keys.partition_path import DEFAULT_PARTITION, escape_path_value
+from lakedex.keys.partition_path import DEFAULT_PARTITION, by_distinct, escape_path_value
 from lakedex.keys.timebased import TimeFormat
 from lakedex.keys.value_text import check_spellable, value_text
 

@@ -9,28 +9,108 @@
 The folder name is only believed where it determines the value: a path that could stand for
 several values, or whose text is no exact form of the column's type, gives "unknown", which no
 query may prune by.
+
+A table may put a folder chosen by a hash of the path before each partition: object stores divide
+their load by the beginning of names, and partitions that begin alike, as days do, would share one
+part. The path itself stays behind the folder, so that it is read as before. Folders of other roots
+stand before those.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakedex.keys.hashed_folders import without_hashed_folder, without_root
+from lakedex.storage.roots import FOLDER_START
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null, and for the empty string too."""
 OLD_DEFAULT_PARTITION = "default"
-
 _PATH_ESCAPES = frozenset(
     [chr(code) for code in range(0x20)] + list("\"#%'*/:=?[\\]^{") + [chr(0x7F)]
 )
 _FILE_NAME_ESCAPES = _PATH_ESCAPES | frozenset("-_")
 _ESCAPED = re.compile(r"%([0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+
+
+def by_distinct(values: pa.Array, work: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """What `work` makes of the distinct values (null is one of them), for every row.
+
+    Example:
+        >>> import pyarrow.compute as pc
+        >>> by_distinct(pa.array(["b", "a", "b"]), pc.utf8_upper).to_pylist()
+        ['B', 'A', 'B']
+    """
+    if values.type == pa.string_view():
+        values = values.cast(pa.string())
+    encoded = pc.dictionary_encode(values, null_encoding="encode")
+    return work(encoded.dictionary).take(encoded.indices)
+
+
+def with_hashed_folders(paths: pa.Array, folders: int) -> pa.Array:
+    """Partition paths with the folders that belong before them.
+
+    Example:
+        >>> with_hashed_folders(pa.array(["org_id=1", "org_id=2"]), 256).to_pylist()
+        ['90/org_id=1', '4e/org_id=2']
+    """
+    return by_distinct(
+        paths, lambda found: pa.array([_hashed(path, folders) for path in found.to_pylist()])
+    )
+
+
+def without_hashed_folder(path: str, folders: int) -> str:
+    """The path behind its folder; a path that is not behind the right one as it is.
+
+    Example:
+        >>> without_hashed_folder("90/org_id=1", 256), without_hashed_folder("ff/org_id=1", 256)
+        ('org_id=1', 'ff/org_id=1')
+    """
+    _, _, rest = path.partition("/")
+    return rest if rest and _hashed(rest, folders) == path else path
+
+
+def with_roots(paths: pa.Array, roots: int) -> pa.Array:
+    """Partition paths below the roots that they belong to, each one below one of them.
+
+    Example:
+        >>> with_roots(pa.array(["org_id=1", "org_id=2"]), 3).to_pylist()
+        ['lakedex-root-0/org_id=1', 'lakedex-root-1/org_id=2']
+    """
+    return by_distinct(
+        paths,
+        lambda found: pa.array(
+            [f"{FOLDER_START}{_number(path) % roots}/{path}" for path in found.to_pylist()]
+        ),
+    )
+
+
+def without_root(path: str) -> str:
+    """The path below its root, whichever that is.
+
+    Example:
+        >>> without_root("lakedex-root-1/org_id=1"), without_root("org_id=1")
+        ('org_id=1', 'org_id=1')
+    """
+    first, _, rest = path.partition("/")
+    return rest if rest and first.startswith(FOLDER_START) else path
+
+
+def _number(path: str) -> int:
+    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "big")
+
+
+def _hashed(path: str, folders: int) -> str:
+    number = _number(path)
+    digits = len(f"{folders - 1:x}")
+    return f"{number % folders:0{digits}x}/{path}"
 
 
 @dataclass(frozen=True, slots=True)

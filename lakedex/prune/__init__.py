@@ -1,9 +1,8 @@
 """From a predicate to the files that may match, with reasons."""
 
 from lakedex.prune.cost import ANY_ENGINE, ARROW, SPARK, Reader, is_read_at_once, weighs_cost
-from lakedex.prune.dropped import tell_dropped
 from lakedex.prune.planner import PlanOptions, plan
-from lakedex.prune.report import Report, Step
+from lakedex.prune.report import Report, Step, tell_dropped
 
 __all__ = [
     "ANY_ENGINE",

@@ -1,12 +1,18 @@
-"""The report of a pruned query: what every step removed, and why the others did not."""
+"""The report of a pruned query: what every step removed, and why the others did not.
+
+`explain` also names the indexes that another engine dropped: finding that out reads commits, so
+queries do not do it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lakedex.filegroup import FileSlice
+from lakedex.index.metadata_table import metadata_partition
 from lakedex.prune.shapes import Shape
+from lakedex.table import Snapshot
 
 NO_INDEX: Final = frozenset({"partition_values", "constant"})
 """Kinds of steps that ask no index: what they tell stands in paths, or in the predicate."""
@@ -118,3 +124,22 @@ class Report:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 6)
+
+
+def tell_dropped(report: Report, snapshot: Snapshot) -> Report:
+    """The report with a line for each index that would be there, had it not been dropped."""
+    left = len(report.files)
+    lines = [
+        Step(
+            name,
+            metadata_partition(name).kind.value,
+            before=left,
+            after=left,
+            bytes_saved=0,
+            seconds=0.0,
+            reason=f"{dropped}; {dropped.remedy}",
+            used=False,
+        )
+        for name, dropped in sorted(snapshot.dropped_indexes.items())
+    ]
+    return replace(report, steps=(*report.steps, *lines)) if lines else report

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from lakedex.errors import AlreadyExists, FileMissing, StorageError, VersionMismatch
-from lakedex.storage.object_source import ObjectSource
 from lakedex.storage.paths import (
     TEMP_PREFIX,
     TEMP_SUFFIX,
@@ -29,6 +28,7 @@ from lakedex.storage.paths import (
     split,
 )
 from lakedex.storage.protocol import FileInfo, FileList, NameList
+from lakedex.storage.source import ObjectSource
 
 _LONG_SECONDS = 86_400
 """No file takes so long to be written."""

@@ -2,7 +2,7 @@
 
 An option is a name and a text. Names of obstore work with or without the store's prefix
 (`aws_region`, `region`); the `fs.s3a.*` names are those that Spark and Hudi users know. A name
-that nobody knows is an error, as a misspelt one would silently change nothing. Whatever is
+that is not known is an error, as a misspelt one would change nothing in silence. Whatever is
 not given comes from the environment (`AWS_ACCESS_KEY_ID` and the like), which obstore reads.
 """
 

@@ -8,25 +8,111 @@ store's answer is lost and the request repeated, the loser of a `create` may be 
 try; who must know compares the content.
 
 Object names are taken literally, with no percent-decoding, as Hadoop and Spark write them.
+
+Errors carry no secret. obstore's messages quote request addresses (which can carry a signature),
+answers of the server (which quote the access key) and a debug dump. Only the address without its
+query, and the code and message of the answer, are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import obstore
 import pyarrow as pa
-from obstore.store import ObjectStore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
-from lakedex.errors import FileMissing, StorageError, VersionMismatch
-from lakedex.storage.object_errors import STORE_ERRORS, translate
-from lakedex.storage.object_source import ObjectSource
+from lakedex.errors import (
+    AlreadyExists,
+    FileMissing,
+    InvalidInput,
+    LakedexError,
+    StorageError,
+    UnsafePath,
+    VersionMismatch,
+)
+from lakedex.storage.object_options import SCHEMES, ObjectStoreOptions, parse_options
 from lakedex.storage.paths import is_side_file, normalise, normalise_folder, split
 from lakedex.storage.protocol import FileInfo, FileList, NameList
-from lakedex.storage.source_file import open_source
+from lakedex.storage.source import ObjectSource, open_source
 
+STORE_ERRORS = (BaseError, OSError, ValueError, TypeError, OverflowError)
+_ANSWER = (re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>"))
+# The services of a cloud's machines that hand out credentials: a client without any tries them.
+_CREDENTIAL_SERVICE = re.compile(r"://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.)")
+_PLAIN_HTTP = re.compile(r"(http://[^\s/?]+)")
+_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
+_USER = re.compile(r"([a-z0-9]+://)[^\s/@]+@")
+_LONGEST = 600
 _Answer = TypeVar("_Answer")
+_AUTHORITY = {
+    "s3": re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*"),
+    "gs": re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*"),
+    "az": re.compile(r"[A-Za-z0-9$][A-Za-z0-9\-]*(@[A-Za-z0-9][A-Za-z0-9.\-]*)?"),
+}
+
+
+def translate(error: Exception, action: str, where: str, secrets: Sequence[str]) -> LakedexError:
+    """The error to raise when `action` on the object `where` failed with `error`."""
+    if isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+        return FileMissing(f"no object {where}")
+    if isinstance(error, AlreadyExistsError):
+        return AlreadyExists(f"{where} exists already")
+    if isinstance(error, PreconditionError):
+        return VersionMismatch(f"{where} changed since it was read")
+    reason = redacted(str(error), secrets)
+    if isinstance(error, InvalidPathError):
+        return UnsafePath(f"unsafe object name below {where}: {reason}")
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+        return StorageError(f"cannot {action} {where}: access denied: {reason}")
+    return StorageError(f"cannot {action} {where}: {_advice(str(error)) or reason}")
+
+
+def _advice(text: str) -> str | None:
+    """What to change, for failures whose own message does not name the cause."""
+    if _CREDENTIAL_SERVICE.search(text):
+        return (
+            "no credentials were found; give them as storage options (for S3 aws_access_key_id and "
+            "aws_secret_access_key) or in the environment (AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY), or read a public bucket with skip_signature=true"
+        )
+    plain = _PLAIN_HTTP.search(text)
+    if plain and "builder error" in text:
+        return (
+            f"the endpoint {plain.group(1)} is plain HTTP, which is not allowed; set the storage "
+            "option aws_allow_http=true (or AWS_ALLOW_HTTP=true in the environment), or use https"
+        )
+    return None
+
+
+def redacted(text: str, secrets: Sequence[str]) -> str:
+    r"""A message without debug dump, server answer, queries of addresses, and given secrets.
+
+    Example:
+        >>> redacted("GET https://h/b?sig=abc failed with key k9\n\nDebug source: ...", ["k9"])
+        'GET https://h/b?*** failed with key ***'
+    """
+    kept = text.partition("\n\nDebug source:")[0]
+    head, answer, body = kept.partition("<?xml")
+    if not answer:
+        head, answer, body = kept.partition("<Error")
+    details = [match for pattern in _ANSWER for match in pattern.findall(answer + body)]
+    words = " ".join([head.strip(), *details])
+    words = _QUERY.sub(r"\1?***", _USER.sub(r"\1***@", words))
+    for secret in filter(None, secrets):
+        words = words.replace(secret, "***")
+    words = " ".join(words.split())
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}..."
 
 
 class ObjectStorage:
@@ -240,3 +326,43 @@ def _update_mode(version: str) -> dict[str, str]:
     e_tag, _, generation = version.partition("\n")
     mode = {"e_tag": e_tag, "version": generation}
     return {name: value for name, value in mode.items() if value}
+
+
+def open_object_storage(
+    scheme: str, authority: str, prefix: str, options: Mapping[str, str]
+) -> ObjectStorage:
+    """A storage at `scheme://authority/prefix`; nothing is asked of the store yet.
+
+    Example:
+        >>> open_object_storage("s3", "lake", "trips", {"aws_region": "eu-west-1"})
+        ObjectStorage('s3://lake/trips')
+    """
+    kind = SCHEMES[scheme]
+    if not _AUTHORITY[kind].fullmatch(authority):
+        # Not quoted: an old habit puts keys in front of the bucket's name.
+        raise InvalidInput(f"the address {scheme}://... does not name a bucket or container")
+    parsed = parse_options(kind, options)
+    folder = normalise_folder(prefix)
+    try:
+        store = _open(kind, scheme, authority, parsed)
+    except STORE_ERRORS as error:
+        reason = redacted(str(error), tuple(options.values()))
+        problem = InvalidInput(f"cannot open {scheme}://{authority}: {reason}")
+    else:
+        shown = "s3" if kind == "s3" else scheme
+        return ObjectStorage(store, f"{shown}://{authority}", folder, parsed.secrets)
+    raise problem
+
+
+def _open(kind: str, scheme: str, authority: str, options: ObjectStoreOptions) -> ObjectStore:
+    config: dict[str, str] = options.config
+    client: dict[str, str] = options.client
+    if kind == "s3":
+        return S3Store(authority, config=config, client_options=client)  # type: ignore[arg-type]
+    if kind == "gs":
+        return GCSStore(authority, config=config, client_options=client)  # type: ignore[arg-type]
+    return AzureStore.from_url(
+        f"{scheme}://{authority}",
+        config=config,  # type: ignore[arg-type]
+        client_options=client,  # type: ignore[arg-type]
+    )

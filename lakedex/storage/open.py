@@ -31,7 +31,7 @@ from lakedex.storage.protocol import Storage
 from lakedex.storage.roots import ROOTS_OPTION, RootsStorage, root_addresses
 
 try:
-    from lakedex.storage.object_open import open_object_storage
+    from lakedex.storage.object_store import open_object_storage
 except ModuleNotFoundError as missing:
     # Workers read bytes that they are handed, and may have pyarrow only.
     if missing.name is None or missing.name.partition(".")[0] != "obstore":

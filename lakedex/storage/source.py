@@ -1,12 +1,27 @@
-"""A window of bytes to read from: the only thing that codecs know of storage."""
+"""A window of bytes to read from: the only thing that codecs know of storage.
+
+`SourceFile` is a file object over ranged reads, for readers such as pyarrow's. A read of less than
+a block fetches a whole block and keeps it, and one near the end fetches the last block: a Parquet
+reader reads the last 8 bytes, then the footer before them, and both come with one request.
+
+Ranges of one object less than `JOIN_GAP_BYTES` apart become one request: on an object store a
+request costs as much time as the transfer of such a gap.
+"""
 
 from __future__ import annotations
 
+import io
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from lakedex.errors import CorruptFile
+import pyarrow as pa
+
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput, StorageError
+
+BLOCK_BYTES = 64 * 1024
+JOIN_GAP_BYTES = 1024 * 1024
 
 
 @runtime_checkable
@@ -108,3 +123,178 @@ def check_range(source: ByteSource, start: int, length: int) -> None:
             expected=f"{length} bytes",
             actual=f"{max(0, source.size - max(start, 0))} bytes left",
         )
+
+
+def open_source(source: ByteSource) -> pa.NativeFile:
+    """A source as a file that pyarrow reads.
+
+    Example:
+        >>> from lakedex.storage.source import MemorySource
+        >>> with open_source(MemorySource(b"abcdef")) as file:
+        ...     file.read_at(3, 2)
+        b'cde'
+    """
+    return pa.PythonFile(SourceFile(source), mode="r")
+
+
+class SourceFile(io.RawIOBase):
+    """A read-only, seekable file over a source."""
+
+    def __init__(self, source: ByteSource) -> None:
+        """Start at the beginning of the source."""
+        super().__init__()
+        self._source = source
+        self._position = 0
+        self._block = b""
+        self._block_start = 0
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always true."""
+        return True
+
+    def tell(self) -> int:
+        """The position of the next read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move the position of the next read."""
+        bases = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size}
+        if whence not in bases or bases[whence] + offset < 0:
+            raise InvalidInput(f"{self._source.path}: cannot seek to {offset} from {whence}")
+        self._position = bases[whence] + offset
+        return self._position
+
+    def size(self) -> int:
+        """How many bytes there are."""
+        return self._source.size
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to `size` bytes, fewer only at the end; all that are left when negative."""
+        left = max(0, self._source.size - self._position)
+        length = left if size is None or size < 0 else min(size, left)
+        data = self._fetch(self._position, length)
+        self._position += length
+        return data
+
+    def readall(self) -> bytes:
+        """All bytes that are left."""
+        return self.read()
+
+    def _fetch(self, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        inside = start - self._block_start
+        if inside >= 0 and inside + length <= len(self._block):
+            return self._block[inside : inside + length]
+        if length >= BLOCK_BYTES:
+            return self._source.read(start, length)
+        size = self._source.size
+        self._block_start = max(0, min(start, size - BLOCK_BYTES))
+        self._block = self._source.read(
+            self._block_start, min(BLOCK_BYTES, size - self._block_start)
+        )
+        return self._fetch(start, length)
+
+
+class RangeReader(Protocol):
+    """The part of a store that a source needs."""
+
+    def size(self, path: str) -> int:
+        """The size of an object in bytes."""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """The bytes of `(start, length)` ranges that do not touch, shorter where it ends."""
+
+
+class ObjectSource:
+    """A `ByteSource` over an object."""
+
+    __slots__ = ("_reader", "_size", "path")
+
+    def __init__(self, path: str, size: int | None, reader: RangeReader) -> None:
+        """Read the object at `path` of `reader`, taken as `size` bytes long."""
+        self.path = path
+        self._size = size
+        self._reader = reader
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are; asks the store once when nobody said."""
+        if self._size is None:
+            self._size = self._reader.size(self.path)
+        return self._size
+
+    @property
+    def base_offset(self) -> int:
+        """Always 0: the source is the whole object."""
+        return 0
+
+    def read(self, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`."""
+        return self.read_many([(start, length)])[0]
+
+    def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """One `bytes` for each `(start, length)`, near ranges joined into one request."""
+        for start, length in ranges:
+            check_range(self, start, length)
+        spans = join_ranges(ranges, JOIN_GAP_BYTES)
+        blocks = self._fetch(spans) if spans else []
+        starts = [start for start, _ in spans]
+        return [self._cut(starts, blocks, start, length) for start, length in ranges]
+
+    def _fetch(self, spans: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        try:
+            return self._reader.read_ranges(self.path, spans)
+        except FileMissing:
+            raise
+        except StorageError:
+            self._check_end(spans)
+            raise
+
+    def _cut(
+        self, starts: Sequence[int], blocks: Sequence[bytes], start: int, length: int
+    ) -> bytes:
+        if length == 0:
+            return b""
+        index = bisect_right(starts, start) - 1
+        inside = start - starts[index]
+        part = blocks[index][inside : inside + length]
+        if len(part) != length:
+            raise CorruptFile(
+                self.path, start, expected=f"{length} bytes", actual=f"{len(part)} bytes left"
+            )
+        return part
+
+    def _check_end(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Say so when a request failed because the object is shorter than promised."""
+        actual = self._reader.size(self.path)
+        for start, length in ranges:
+            if start + length > actual:
+                raise CorruptFile(
+                    self.path,
+                    start,
+                    expected=f"{length} bytes",
+                    actual=f"{max(0, actual - start)} bytes left",
+                )
+
+
+def join_ranges(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+    """The fewest `(start, length)` spans that cover the ranges and skip gaps longer than `gap`.
+
+    Example:
+        >>> join_ranges([(100, 5), (0, 10), (12, 3), (50, 0)], gap=4)
+        [(0, 15), (100, 5)]
+    """
+    spans: list[tuple[int, int]] = []
+    for start, length in sorted(span for span in ranges if span[1] > 0):
+        end = start + length
+        if spans and start - sum(spans[-1]) <= gap:
+            first, covered = spans[-1]
+            spans[-1] = (first, max(first + covered, end) - first)
+        else:
+            spans.append((start, length))
+    return spans

@@ -13,6 +13,8 @@ from typing import Any
 from lakedex.errors import CorruptFile
 from lakedex.storage.paths import normalise
 from lakedex.timeline.container import (
+    COMMIT_METADATA,
+    REPLACE_COMMIT_METADATA,
     decode_record,
     encode_record,
     is_container,
@@ -21,7 +23,6 @@ from lakedex.timeline.container import (
     validate_json_record,
 )
 from lakedex.timeline.instant import Action
-from lakedex.timeline.wire_schemas import COMMIT_METADATA, REPLACE_COMMIT_METADATA
 
 # Attribute of WriteStat -> wire name; everything else of the wire record goes into `other`.
 _WIRE_NAMES = {

@@ -15,11 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.filegroup.delete_marks import marked_deleted
+from lakedex.filegroup.log_changes import marked_deleted
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.keys.automatic import automatic_keys, key_stamp
-from lakedex.keys.generator import KeyGenerator
+from lakedex.keys.generator import KeyGenerator, automatic_keys, key_stamp
 from lakedex.schema.conform import conform
 from lakedex.storage.address import StorageAddress
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.filegroup.delete_marks import marked_deleted
+from lakedex.filegroup.log_changes import marked_deleted
 from lakedex.filegroup.ordering import raw_ordering
 
 

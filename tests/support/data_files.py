@@ -21,7 +21,7 @@ from lakedex.format.logfile import (
     encode_parquet_content,
 )
 from lakedex.format.parquet import write_base_file
-from lakedex.keys.record_key import EMPTY_TEXT, NULL_TEXT
+from lakedex.keys.generator import EMPTY_TEXT, NULL_TEXT
 from lakedex.schema import avro_schema
 
 COMMIT_TIME, SEQUENCE, RECORD_KEY, PARTITION_PATH, FILE_NAME = META_COLUMNS = (

@@ -10,7 +10,7 @@ from typing import Any
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict
 from lakedex.services.inline import writer_with_services
-from lakedex.storage import local, local_files
+from lakedex.storage import local
 from lakedex.storage.address import StorageAddress
 from tests.support.history import Commit, History, create, write_history, writer_of
 from tests.support.killing import die
@@ -54,9 +54,9 @@ def write_through_temps(
 
         return publish_or_die
 
-    local_files._NAMELESS = 0
-    local.publish_new = counted(local_files.publish_new)
-    local.publish_over = counted(local_files.publish_over)
+    local._NAMELESS = 0
+    local.publish_new = counted(local.publish_new)
+    local.publish_over = counted(local.publish_over)
     write_one(shape, path, commit, options)
     Path(said).write_text(str(count), encoding="utf-8")
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from lakedex.filegroup.log_changes import check_whole
 from lakedex.filegroup.slices import FileSlice
-from lakedex.filegroup.torn_logs import check_whole
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
 from lakedex.format.hfile import HFileReader, KeyRange
 from lakedex.format.logfile import BlockKind, LogBlock, effective_blocks

@@ -38,7 +38,7 @@ from lakedex.index.metadata_table.partitions import (
 )
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, instant_key, load_table_config
-from lakedex.timeline.avro_library import HAS_FASTAVRO
+from lakedex.timeline.container import HAS_FASTAVRO
 from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 FOLDER = ".hoodie/metadata"

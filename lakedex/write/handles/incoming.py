@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS, ReadContext
-from lakedex.filegroup.delete_marks import marked_deleted, without_ordering
+from lakedex.filegroup.log_changes import marked_deleted, without_ordering
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
 from lakedex.merge import Entries

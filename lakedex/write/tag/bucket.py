@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.filegroup.delete_marks import marked_deleted
+from lakedex.filegroup.log_changes import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.keys.columns import values_of, with_values
 from lakedex.schema.flat_columns import flat

@@ -16,8 +16,16 @@ from typer.testing import CliRunner
 import lakedex
 from lakedex.api import Table
 from lakedex.cli.main import app
-from lakedex.prune.usage import IndexUsage, PredicateUsage, TableUsage, flush, recorder
-from lakedex.prune.usage.places import USAGE_PATH, keep_usage, stored_usage
+from lakedex.prune import usage as recorder
+from lakedex.prune.usage import (
+    USAGE_PATH,
+    IndexUsage,
+    PredicateUsage,
+    TableUsage,
+    flush,
+    keep_usage,
+    stored_usage,
+)
 from lakedex.storage import open_storage
 from lakedex.storage.memory import memory_storage
 from lakedex.table import Snapshot

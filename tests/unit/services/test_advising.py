@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import lakedex
 from lakedex.cli.main import app
-from lakedex.prune.usage import IndexUsage, TableUsage, flush
-from lakedex.prune.usage.places import keep_usage
+from lakedex.prune.usage import IndexUsage, TableUsage, flush, keep_usage
 from lakedex.services.advising import joined_advice
 from lakedex.storage import open_storage
 from lakedex.write.row_source import ArrowRowSource

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from lakedex.errors import AlreadyExists, FileMissing, StorageError, UnsafePath, VersionMismatch
-from lakedex.storage import LocalStorage, local_files
+from lakedex.storage import LocalStorage, local
 
 CREATOR = """
 import sys
 from lakedex.errors import AlreadyExists
-from lakedex.storage import LocalStorage
+from lakedex.storage import LocalStorage, local
 storage = LocalStorage(sys.argv[1])
 sys.stdin.read(1)
 won = 0
@@ -33,7 +33,7 @@ sys.stdout.write(str(won))
 COUNTER = """
 import sys
 from lakedex.errors import VersionMismatch
-from lakedex.storage import LocalStorage
+from lakedex.storage import LocalStorage, local
 storage = LocalStorage(sys.argv[1])
 sys.stdin.read(1)
 done = 0
@@ -215,7 +215,7 @@ def test_create_without_hard_links_still_has_one_winner(
     def no_links(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(local_files.os, "link", no_links)
+    monkeypatch.setattr(local.os, "link", no_links)
     table.create("p/new", b"first")
     (tmp_path / "table/p/dangling").symlink_to("nowhere")
     for taken in ("p/new", "p/dangling"):
@@ -235,7 +235,7 @@ def test_a_failed_write_leaves_nothing_and_names_the_file(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(local_files.os, "fsync", full)
+    monkeypatch.setattr(local.os, "fsync", full)
     for write in (table.create, table.replace):
         with pytest.raises(StorageError, match="p/new: No space left"):
             write("p/new", b"x")
@@ -245,10 +245,10 @@ def test_a_failed_write_leaves_nothing_and_names_the_file(
 def test_a_lock_that_is_never_freed_gives_an_error_in_bounded_time(
     table: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_files, "LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(local, "LOCK_TIMEOUT_S", 0.05)
     _, version = table.read_with_version("p/f")
     with (
-        local_files.locked_folder(str(tmp_path / "table/p"), required=True),
+        local.locked_folder(str(tmp_path / "table/p"), required=True),
         pytest.raises(StorageError, match="locked"),
     ):
         table.replace("p/f", b"x", if_version=version)

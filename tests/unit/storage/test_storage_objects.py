@@ -13,10 +13,9 @@ from obstore.store import S3Store
 
 from lakedex.errors import InvalidInput, StorageError, UnsafePath
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.object_errors import redacted, translate
 from lakedex.storage.object_options import parse_options
-from lakedex.storage.object_source import join_ranges
-from lakedex.storage.object_store import ObjectStorage
+from lakedex.storage.object_store import ObjectStorage, redacted, translate
+from lakedex.storage.source import join_ranges
 
 pytestmark = pytest.mark.s3
 BUCKET = "lake-bucket"

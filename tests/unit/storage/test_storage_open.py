@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lakedex.errors import InvalidInput, LakedexError, UnsafePath
 from lakedex.storage import LocalStorage, MemorySource, open_storage
-from lakedex.storage.source_file import BLOCK_BYTES, SourceFile, open_source
+from lakedex.storage.source import BLOCK_BYTES, SourceFile, open_source
 
 
 def test_plain_paths_and_file_addresses_open_the_same_folder(

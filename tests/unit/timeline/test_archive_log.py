@@ -24,7 +24,7 @@ from lakedex.timeline import (
     decode_commit_metadata,
     read_plan,
 )
-from lakedex.timeline.wire_schemas import known_schema_text
+from lakedex.timeline.container import known_schema_text
 
 CONFIG = TableConfig.from_properties(
     {

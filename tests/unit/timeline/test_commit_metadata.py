@@ -20,9 +20,13 @@ from lakedex.timeline import (
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from lakedex.timeline.avro_schema_guard import guarded_schema
-from lakedex.timeline.container import MAGIC, decode_datum, open_container
-from lakedex.timeline.wire_schemas import known_schema
+from lakedex.timeline.container import (
+    MAGIC,
+    decode_datum,
+    guarded_schema,
+    known_schema,
+    open_container,
+)
 
 STAT = WriteStat(
     file_id="f-0",
