@@ -18,8 +18,13 @@ from lakedex.schema.avro_type import (
     parse_avro_schema,
 )
 from lakedex.schema.evolution import project
-from lakedex.schema.history_mapping import apply_history, mapping
-from lakedex.schema.internal_schema import SchemaHistory, SchemaVersion, parse_history
+from lakedex.schema.internal_schema import (
+    SchemaHistory,
+    SchemaVersion,
+    apply_history,
+    mapping,
+    parse_history,
+)
 
 __all__ = [
     "AvroArray",

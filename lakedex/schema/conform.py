@@ -3,11 +3,14 @@
 Nothing is rounded, cut off or wrapped: a value that does not fit is refused. Columns and struct
 fields that the rows leave out get their default, else null. A null inside a list or a map is
 kept (traps: B68).
+
+Rows of an upsert that leave out columns would set them to null. As in Hudi they are refused unless
+an option says that null is meant: a forgotten column looks the same as one emptied on purpose.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +18,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
 from lakedex.schema.exact_cast import exact_cast, mismatch
+from lakedex.schema.flat_columns import validity_buffer
 from lakedex.schema.hudi_types import (
     BLOB,
     check_blobs,
@@ -23,7 +27,6 @@ from lakedex.schema.hudi_types import (
     is_vector,
     vectors_of_lists,
 )
-from lakedex.schema.layout import validity_buffer
 from lakedex.schema.storable import is_list
 
 _NO_DEFAULTS: Mapping[str, pa.Scalar] = {}
@@ -159,3 +162,45 @@ def _offsets(lengths: np.ndarray) -> pa.Buffer:
     if ends[-1] > np.iinfo(np.int32).max:
         raise InvalidInput("a batch of lists has more than 2147483647 elements")
     return pa.py_buffer(ends.astype(np.int32))
+
+
+def columns_left_out(
+    table_schema: pa.Schema, incoming: pa.Schema, *, optional: Collection[str] = ()
+) -> list[str]:
+    """The columns, and fields of structs, that rows of a schema lack, as dotted paths.
+
+    Args:
+        table_schema: The table's own columns.
+        incoming: Those of the rows.
+        optional: Columns that rows need not have.
+
+    Example:
+        >>> point = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+        >>> table = pa.schema([("id", pa.string()), ("at", point), ("name", pa.string())])
+        >>> rows = pa.schema([("id", pa.string()), ("at", pa.struct([("x", pa.int32())]))])
+        >>> columns_left_out(table, rows)
+        ['at.y', 'name']
+    """
+    wanted = [field for field in table_schema if field.name not in optional]
+    return _lacking(wanted, {field.name: field.type for field in incoming}, "")
+
+
+def _lacking(stored: Iterable[pa.Field], given: dict[str, pa.DataType], parent: str) -> list[str]:
+    found = []
+    for field in stored:
+        path = f"{parent}{field.name}"
+        if field.name in given:
+            found += _inside(field.type, given[field.name], path)
+        else:
+            found.append(path)
+    return found
+
+
+def _inside(stored: pa.DataType, given: pa.DataType, path: str) -> list[str]:
+    if pa.types.is_struct(stored) and pa.types.is_struct(given):
+        return _lacking(stored, {field.name: field.type for field in given}, f"{path}.")
+    if pa.types.is_map(stored) and pa.types.is_map(given):
+        return _inside(stored.item_type, given.item_type, f"{path}.value")
+    if is_list(stored) and is_list(given):
+        return _inside(stored.value_type, given.value_type, f"{path}.element")
+    return []

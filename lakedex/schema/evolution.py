@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.schema.conversions import convert_leaf
+from lakedex.schema.flat_columns import validity_buffer
 from lakedex.schema.hudi_types import is_vector, vectors_of_bytes
-from lakedex.schema.layout import validity_buffer
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 

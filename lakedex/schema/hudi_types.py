@@ -34,7 +34,7 @@ from lakedex.schema.avro_nodes import (
     AvroUnion,
     PrimitiveKind,
 )
-from lakedex.schema.layout import validity_buffer
+from lakedex.schema.flat_columns import validity_buffer
 
 HUDI_TYPE = "hudi_type"
 BLOB = "BLOB"

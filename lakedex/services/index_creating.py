@@ -20,8 +20,8 @@ from lakedex.index.bitmap.definitions import KIND as BITMAP
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.secondary.key_encoding import is_indexable
 from lakedex.index.secondary.pairs import PREFIX
-from lakedex.index.secondary.spelling import is_indexable
 from lakedex.schema.field_paths import type_at
 from lakedex.services.bitmap_creating import (
     BitmapBuild,

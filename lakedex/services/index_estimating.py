@@ -33,8 +33,8 @@ from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
+from lakedex.index.secondary.key_encoding import is_indexable, spelled
 from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
-from lakedex.index.secondary.spelling import is_indexable, spelled
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.schema.flat_columns import flat
 from lakedex.services.index_names import indexed_path

@@ -18,7 +18,7 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.metadata_undoing import GIVEN_UP, drop_metadata
+from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.write.facts import TableFacts

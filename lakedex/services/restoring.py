@@ -21,7 +21,7 @@ from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.index_builds import discard_build
 from lakedex.txn.lock import open_lock
-from lakedex.txn.metadata_undoing import require_forgettable
+from lakedex.txn.metadata_rollback import require_forgettable
 from lakedex.txn.recovery import recover
 from lakedex.txn.restoring import restore
 from lakedex.txn.rollback import LockedTable

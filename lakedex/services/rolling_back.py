@@ -18,7 +18,7 @@ from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import is_alive
 from lakedex.txn.lock import open_lock
-from lakedex.txn.metadata_undoing import require_forgettable
+from lakedex.txn.metadata_rollback import require_forgettable
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import roll_back
 from lakedex.txn.transaction import TransactionOptions

@@ -26,7 +26,7 @@ from lakedex.timeline import (
 )
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import TableLock
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.times import InstantClock

@@ -20,7 +20,7 @@ from lakedex.index.secondary.composite import is_stamped, stamped
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.places import heartbeat_path, marker_folder
 from lakedex.txn.rollback import LockedTable, forget
 from lakedex.txn.rollback_files import remove_instant

@@ -13,6 +13,10 @@ Under the lock of the table:
   of lakedex whose entries another engine deleted are no longer named;
 * markers, spill files and signs of life of instants that no longer pend are removed, as are files
   that were never given their name.
+
+Other engines do not know the indexes that only lakedex has: they may delete the metadata table and
+build it again, and the properties go on naming what is no longer there. A file without an entry is
+read, so that queries stay right; the definitions stay, for REFRESH INDEX.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from lakedex.config import keys
 from lakedex.config.keys import META_FOLDER, METADATA_TABLE_FOLDER
+from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage import split
 from lakedex.timeline import (
@@ -31,15 +37,16 @@ from lakedex.timeline import (
     State,
     Timeline,
     instant_key,
+    load_table_config,
     parse_instant_file,
     to_epoch_ms,
+    update_properties,
 )
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.index_builds import clear_builds
-from lakedex.txn.lost_indexes import forget_lost_indexes
 from lakedex.txn.markers import marked_files
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.places import (
     HEARTBEATS,
     MARKERS,
@@ -56,6 +63,26 @@ from lakedex.txn.times import newest_time
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _SERVICES = (Action.CLUSTERING, Action.COMPACTION)
 _log = logging.getLogger("lakedex")
+
+
+def forget_lost_indexes(table: LockedTable) -> None:
+    """Let the properties no longer name indexes of lakedex whose entries are gone."""
+    names = table.config.own_metadata_partitions
+    own = [n for n in names if n.startswith((OWN_EXPRESSION_PREFIX, ASYNC_SECONDARY_PREFIX))]
+    if not own:
+        return
+    there = set(table.storage.folders(keys.METADATA_TABLE_FOLDER))
+    lost = [name for name in own if name not in there]
+    if not lost:
+        return
+    _log.warning(
+        "%s of table %s went when another engine took the metadata table away; REFRESH INDEX "
+        "builds it anew",
+        ", ".join(lost),
+        table.config.name,
+    )
+    left = sorted(set(load_table_config(table.storage).metadata_partitions).difference(lost))
+    update_properties(table.storage, {keys.METADATA_PARTITIONS: ",".join(left)})
 
 
 def recover(table: LockedTable) -> tuple[str, ...]:

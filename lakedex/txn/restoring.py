@@ -20,16 +20,15 @@ from lakedex.errors import CorruptFile, FileMissing
 from lakedex.timeline import Action, Instant, PlanKind, State, read_plan, write_plan
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.markers import marked_files
-from lakedex.txn.metadata_undoing import forget_in_metadata
+from lakedex.txn.metadata_rollback import forget_in_metadata
 from lakedex.txn.places import heartbeat_path, writer_path
-from lakedex.txn.rollback import LockedTable, take_back
+from lakedex.txn.rollback import LockedTable, files_of, files_written, take_back
 from lakedex.txn.rollback_files import (
     RollbackPlan,
     outcome_record,
     remove_instant,
     write_once,
 )
-from lakedex.txn.unpublishing import files_of, files_written
 
 _PLAN_VERSION = 2
 _ACTIONS = {action.value: action for action in Action}

@@ -3,7 +3,7 @@
 The order makes each step safe to repeat, and none visible to readers:
 
 1. a rollback instant R with its plan goes on the timeline; a completed instant loses its completed
-   file, and pends from then on, so that nobody reads what it wrote;
+   file, and pends from then on, so that its files are no longer read;
 2. the data files that markers name are deleted;
 3. the metadata table's deltacommit of the same time is taken back, while the data table still has
    the instant as pending, so that its records stay invisible throughout;
@@ -22,33 +22,61 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig, keys
-from lakedex.errors import CorruptFile, FileMissing
+from lakedex.errors import AlreadyExists, CorruptFile, FileMissing
 from lakedex.filegroup.names import parse_data_file
 from lakedex.storage import Storage, split
-from lakedex.timeline import Action, Instant, State, Timeline, file_name
+from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
-from lakedex.txn.markers import marked_files
-from lakedex.txn.metadata import open_metadata_table
-from lakedex.txn.metadata_undoing import forget_in_metadata
+from lakedex.txn.markers import is_file_of, marked_files
+from lakedex.txn.metadata_rollback import forget_in_metadata, open_metadata_table
 from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
 from lakedex.txn.rollback_files import (
     RollbackPlan,
     begin_rollback,
     delete_files,
+    named_files,
     outcome,
     remove_instant,
     write_once,
 )
 from lakedex.txn.times import InstantClock
-from lakedex.txn.unpublishing import files_written, unpublish
 
 PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
 """Actions whose plans always outlive a run that failed."""
 _log = logging.getLogger("lakedex")
+
+
+def files_written(timeline: Timeline, instant: Instant) -> tuple[str, ...]:
+    """The data files of a completed write, as its commit names them, or their own names do."""
+    try:
+        stats = list(timeline.commit_metadata(instant).stats())
+    except CorruptFile:
+        return files_of(timeline.storage, instant.requested_time)
+    paths = {path for stat in stats for path in named_files(stat)}
+    return tuple(sorted(path for path in paths if is_file_of(path, instant.requested_time)))
+
+
+def files_of(storage: Storage, instant: str) -> tuple[str, ...]:
+    """All data files of an instant by their names: every folder of the table is listed."""
+    found = (info.path for info in storage.list_recursive())
+    return tuple(sorted(path for path in found if is_file_of(path, instant)))
+
+
+def unpublish(storage: Storage, timeline: Timeline, instant: str) -> None:
+    """Make a completed instant pend again; one that pends already is left as it is."""
+    found = timeline.find(instant)
+    if found is None or not found.is_completed:
+        return
+    config = timeline.config
+    action = timeline.requested_action(instant) or found.action
+    with suppress(AlreadyExists):
+        # Without it the instant would be no more at all, and its log files would count.
+        write_instant(storage, config, Instant(instant, action, State.INFLIGHT), b"")
+    storage.delete(f"{config.timeline_folder}/{file_name(found, config.timeline_layout)}")
 
 
 @dataclass(frozen=True, slots=True)

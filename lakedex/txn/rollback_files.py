@@ -6,12 +6,14 @@
 
 Addresses in them are absolute, as the JVM writes them; of what others wrote only the partition
 and the last part are used.
+
+Files that a marker names and no write stat does are orphans of attempts that were not needed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +23,11 @@ from lakedex.errors import AlreadyExists, CorruptFile, UnsafePath
 from lakedex.storage import Storage, join, split
 from lakedex.timeline import (
     Action,
+    CommitMetadata,
     Instant,
     PlanKind,
     State,
+    WriteStat,
     parse_instant_file,
     read_plan,
     write_instant,
@@ -31,7 +35,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.timeline.plans import bare_name
-from lakedex.txn.markers import is_file_of
+from lakedex.txn.markers import is_file_of, marked_files
 
 _DELETERS = 8
 
@@ -172,3 +176,22 @@ def _by_partition(paths: Iterable[str]) -> dict[str, list[str]]:
     for path in sorted(paths):
         grouped[split(path)[0]].append(path)
     return grouped
+
+
+def delete_orphan_files(
+    storage: Storage, instant: str, metadata: CommitMetadata
+) -> tuple[str, ...]:
+    """Delete the files of an instant that its commit does not name, and answer them."""
+    kept = {path for stat in metadata.stats() for path in named_files(stat)}
+    strays = tuple(path for path in marked_files(storage, instant) if path not in kept)
+    delete_files(storage, strays)
+    return strays
+
+
+def named_files(stat: WriteStat) -> Iterator[str]:
+    """The files that a write stat tells of, relative to the table."""
+    if stat.path is not None:
+        yield stat.path
+        for name in stat.log_files or ():
+            yield join(split(stat.path)[0], name)
+    yield from stat.cdc_stats or ()

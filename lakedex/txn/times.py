@@ -16,7 +16,7 @@ from lakedex.config import TableConfig, TimelineZone
 from lakedex.storage import Storage, split
 from lakedex.timeline import Timeline, from_epoch_ms, instant_key, parse_instant_file
 from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time, next_instant_time
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.places import WRITERS
 
 

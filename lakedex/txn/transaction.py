@@ -53,7 +53,7 @@ from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable, forget, roll_back, rollback_of
-from lakedex.txn.strays import delete_strays
+from lakedex.txn.rollback_files import delete_orphan_files
 
 Groups = Collection[FileSliceId]
 _log = logging.getLogger("lakedex")
@@ -323,7 +323,7 @@ class Transaction:
             check=table.check,
         )
         metadata = prepare(scope)
-        delete_strays(self._storage, self.instant, metadata)
+        delete_orphan_files(self._storage, self.instant, metadata)
         return self._complete(metadata, table)
 
     def _group_problem(

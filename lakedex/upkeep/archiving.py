@@ -33,7 +33,7 @@ from lakedex.timeline.history_writer import (
 )
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions

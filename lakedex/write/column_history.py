@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from lakedex.schema import SchemaHistory, parse_avro_record
-from lakedex.schema.history_text import history_text, version_text
+from lakedex.schema.internal_schema import history_text, version_text
 from lakedex.schema.numbered_columns import evolved, numbered
 from lakedex.storage import Storage
 from lakedex.table import Snapshot

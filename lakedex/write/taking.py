@@ -23,7 +23,7 @@ from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.format.spill import Segment
 from lakedex.index.definitions import IndexDefinition
 from lakedex.keys.generator import KeyGenerator
-from lakedex.schema.left_out import columns_left_out
+from lakedex.schema.conform import columns_left_out
 from lakedex.schema.numbered_columns import numbered, plain
 from lakedex.schema.reconcile import reconcile
 from lakedex.storage.address import StorageAddress

@@ -13,7 +13,7 @@ from unittest import mock
 
 from lakedex.timeline import properties_file
 from lakedex.txn import heartbeat, restoring, rollback, rollback_files, store_clock, times
-from lakedex.txn.lock import lease, watch
+from lakedex.txn.lock import lease
 from lakedex.txn.process import ProcessId
 from lakedex.upkeep import archiving, cleaning, metadata_cleaning, savepoints
 from tests.simulation import remembering
@@ -28,7 +28,7 @@ def living_in(world: World) -> Iterator[None]:
     clock, threads = _Clock(world), _Threads(world)
     names = random.Random(world.seed)
     stand_ins: list[tuple[Any, str, Any]] = [
-        *((module, "time", clock) for module in (lease, watch, store_clock, times)),
+        *((module, "time", clock) for module in (lease, store_clock, times)),
         *((module, "threading", threads) for module in (lease, heartbeat, times)),
         *((module, "time", clock) for module in (rollback, restoring, properties_file)),
         *((module, "time", clock) for module in (cleaning, metadata_cleaning, archiving)),

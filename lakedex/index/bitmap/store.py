@@ -10,9 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config import TableConfig
 from lakedex.filegroup import FileSlice, ReadContext
-from lakedex.index.bitmap.definitions import folder_of, source_columns
+from lakedex.index.bitmap.definitions import KIND, bitmap_definitions, folder_of, source_columns
 from lakedex.index.bitmap.run import Ints, RunHead, read_head
+from lakedex.index.catalog import IndexInfo
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import same_column, slice_files
 from lakedex.storage.protocol import FileInfo, Storage
@@ -100,3 +102,15 @@ def keys_of(files: pa.Table) -> pa.Array:
     """What stands for each file of a run, as `file_keys` has it."""
     columns = [files[name].combine_chunks().cast(pa.string()) for name in files.column_names]
     return pc.binary_join_element_wise(*columns, _SEPARATOR)
+
+
+def list_bitmaps(storage: Storage, config: TableConfig) -> list[IndexInfo]:
+    """The bitmap indexes of a table; their file groups are their runs."""
+    found = []
+    for name, each in bitmap_definitions(config).items():
+        runs = list_runs(storage, each)
+        size = sum(run.size_bytes for run in runs)
+        found.append(
+            IndexInfo(name, KIND, each.source_fields, each.function, "live", len(runs), size)
+        )
+    return found

@@ -20,10 +20,10 @@ from lakedex.index.metadata_table.group_files import (
     TOKEN,
     GroupFile,
     publish,
+    write_while_pending,
 )
 from lakedex.index.metadata_table.group_merge import merged_records
 from lakedex.index.metadata_table.group_reader import GroupReader
-from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage

@@ -24,6 +24,7 @@ from lakedex.index.metadata_table.group_files import (
     split_change,
     write_base,
     write_first_log,
+    write_while_pending,
 )
 from lakedex.index.metadata_table.instants import (
     FIRST_TIMES,
@@ -33,7 +34,6 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
-from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.index.metadata_table.shard_writer import (

@@ -2,18 +2,22 @@
 
 A name is decided before the file is written, and the same records give the same bytes. So two
 attempts of one task write the same file, and the one that comes second has nothing to do.
+
+A task may outlive the instant that it writes for. The files of an instant that was rolled back are
+not looked for again, and an old one would count as committed once younger ones were archived. So a
+task checks its instant before it writes, and once more after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import AlreadyExists, InvalidInput
+from lakedex.errors import AlreadyExists, InvalidInput, StorageError
 from lakedex.filegroup.names import base_file_name, log_file_name
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import HFileOptions, write_hfile
@@ -29,6 +33,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.keys import escape_path_value
 from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline, load_table_config
 
 TOKEN = "0-0-0"
 EXTENSION = "hfile"
@@ -156,3 +161,34 @@ def publish(storage: Storage, path: str, data: bytes | memoryview) -> int:
     except AlreadyExists:
         return storage.size(path)
     return len(data)
+
+
+def write_while_pending(
+    storage: Storage,
+    instant: str,
+    pending_path: str,
+    write: Callable[[], GroupFile],
+    *,
+    is_late: bool = False,
+) -> GroupFile:
+    """Write a file of an instant, and leave nothing behind when that was taken back meanwhile.
+
+    Args:
+        storage: The metadata table.
+        instant: The instant.
+        pending_path: Its inflight file: once it is gone, nobody waits for the file.
+        write: Writes the file.
+        is_late: Whether the instant was complete before, so that this says nothing of the file.
+
+    Raises:
+        StorageError: The instant does not pend any more.
+    """
+    if storage.exists(pending_path):
+        file = write()
+        if storage.exists(pending_path):
+            return file
+        # An instant that was archived has no such file either, and then this file is the table's.
+        timeline = Timeline.load(storage, load_table_config(storage))
+        if is_late or not timeline.has_completed(instant):
+            storage.delete(f"{file.partition}/{file.name}")
+    raise StorageError(f"{instant} is not pending any more in {storage.root}")

@@ -18,7 +18,12 @@ from lakedex.config import keys as names
 from lakedex.engine import Engine
 from lakedex.filegroup.slices import FileSlice
 from lakedex.index.metadata_table.compaction_worker import CompactionJob
-from lakedex.index.metadata_table.group_files import GroupChange, GroupFile, write_log
+from lakedex.index.metadata_table.group_files import (
+    GroupChange,
+    GroupFile,
+    write_log,
+    write_while_pending,
+)
 from lakedex.index.metadata_table.group_merge import log_changes
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.instants import (
@@ -29,7 +34,6 @@ from lakedex.index.metadata_table.instants import (
     require_version,
     shares_of_groups,
 )
-from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import (

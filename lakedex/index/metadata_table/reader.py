@@ -23,9 +23,9 @@ from lakedex.format.hfile import KeyRange
 from lakedex.format.logfile import LogBlock
 from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
 from lakedex.index.metadata_table.exactness import NotedFiles
+from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.kept_files import KEPT_FILES
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,

@@ -25,9 +25,9 @@ from lakedex.index.metadata_table.group_files import (
     GroupFile,
     write_base,
     write_log,
+    write_while_pending,
 )
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
-from lakedex.index.metadata_table.late_attempts import write_while_pending
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
 from lakedex.schema.flat_columns import flat

@@ -34,8 +34,8 @@ from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import secondary_keys
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.index.placement import find_records
+from lakedex.index.secondary.key_encoding import spelled
 from lakedex.index.secondary.pairs import SecondaryTarget
-from lakedex.index.secondary.spelling import spelled
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.timeline import (
     CommitMetadata,

@@ -36,14 +36,13 @@ from lakedex.index.record_index import (
     row_count_seconds,
 )
 from lakedex.index.record_index.locations import distinct_locations
-from lakedex.index.secondary.asked import Asked, asked_keys
 from lakedex.index.secondary.composite import right_composites
 from lakedex.index.secondary.coverage import (
     covering_noted,
     groups_not_kept_up,
     without_coverage,
 )
-from lakedex.index.secondary.key_ranges import keys_from_start, united
+from lakedex.index.secondary.key_predicate import Asked, asked_keys, keys_from_start, united
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"

@@ -20,7 +20,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
-from lakedex.index.secondary.spelling import spelled
+from lakedex.index.secondary.key_encoding import spelled
 from lakedex.schema.field_paths import values_at
 from lakedex.schema.flat_columns import flat
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, LakedexError
+from lakedex.index.catalog import IndexInfo
 from lakedex.index.windowed.state import WindowState
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.instant_time import is_instant_time
@@ -95,3 +96,21 @@ def _check_files(state: WindowState, sizes: dict[str, int]) -> None:
                 expected=f"a file of {file.size_bytes} bytes",
                 actual=sizes.get(file.path),
             )
+
+
+def list_windowed(storage: Storage, is_committed: Callable[[str], bool]) -> list[IndexInfo]:
+    """The windowed record index of a table, if it has one."""
+    stored = open_window(storage, is_committed)
+    if stored.state is None:
+        return []
+    return [
+        IndexInfo(
+            name=NAME,
+            kind=NAME,
+            columns=(),
+            function="",
+            state="live",
+            file_groups=len(stored.state.groups),
+            size_bytes=stored.size_bytes,
+        )
+    ]

@@ -23,8 +23,8 @@ from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.index.answer import NEWEST_ONLY, Mask
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.record_index.lookup import record_keys
-from lakedex.index.secondary.asked import Asked as AskedKeys
-from lakedex.index.secondary.asked import asked_keys
+from lakedex.index.secondary.key_predicate import Asked as AskedKeys
+from lakedex.index.secondary.key_predicate import asked_keys
 from lakedex.schema.field_paths import column_at, values_at
 from lakedex.services.index_estimating import Ints, files_per_value, files_with_any
 from lakedex.services.index_names import existing_index

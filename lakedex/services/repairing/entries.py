@@ -19,8 +19,8 @@ from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.index.secondary.composite import kept_note
+from lakedex.index.secondary.key_encoding import is_sure
 from lakedex.index.secondary.pairs import PREFIX
-from lakedex.index.secondary.spelling import is_sure
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
 from lakedex.schema.field_paths import type_at
 from lakedex.services.repairing.file_records import is_by_file, right_records

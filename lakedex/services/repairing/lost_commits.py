@@ -43,7 +43,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.clean_plan import CleanPlan, clean_metadata
 from lakedex.timeline.instant_time import next_instant_time
-from lakedex.txn.metadata import open_metadata_table
+from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import write_once
 

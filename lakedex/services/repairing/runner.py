@@ -44,7 +44,7 @@ from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, update_properties
-from lakedex.txn.metadata_undoing import drop_metadata
+from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
 from lakedex.write.holding import locked

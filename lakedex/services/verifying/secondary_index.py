@@ -24,7 +24,7 @@ from lakedex.index.secondary.coverage import (
     covering_noted,
     without_coverage,
 )
-from lakedex.index.secondary.spelling import is_sure, spelled
+from lakedex.index.secondary.key_encoding import is_sure, spelled
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries

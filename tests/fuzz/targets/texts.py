@@ -23,7 +23,7 @@ from lakedex.expr import (
 from lakedex.index.definitions import parse_definitions
 from lakedex.index.expression import indexed_expression
 from lakedex.schema import parse_history
-from lakedex.schema.history_mapping import mapping
+from lakedex.schema.internal_schema import mapping
 from tests.fuzz.cases import Target
 from tests.fuzz.corpus import golden_files
 from tests.fuzz.mutators import EXTREMES

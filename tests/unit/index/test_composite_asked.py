@@ -16,9 +16,8 @@ from lakedex.index.metadata_table.keys import (
     secondary_keys,
     values_of_secondary,
 )
-from lakedex.index.secondary.asked import Asked, asked_keys
-from lakedex.index.secondary.key_ranges import keys_from_start
-from lakedex.index.secondary.spelling import spelled
+from lakedex.index.secondary.key_encoding import spelled
+from lakedex.index.secondary.key_predicate import Asked, asked_keys, keys_from_start
 
 COLUMNS = {"a": pa.string(), "n": pa.int64(), "b": pa.string()}
 SCHEMA = pa.schema(list(COLUMNS.items()))

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import lakedex
+from lakedex.index.metadata_table.merging import _join
 from lakedex.index.metadata_table.stat_bounds import NO_NAN
-from lakedex.index.metadata_table.stats_folding import _join
 from tests.support.table_builder import TableBuilder
 from tests.support.write_lab import Lab, source
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.index.metadata_table.keys import escape_secondary, secondary_prefix
-from lakedex.index.secondary.key_ranges import (
+from lakedex.index.secondary.key_predicate import (
     KeyRanges,
     common,
     keys_from,

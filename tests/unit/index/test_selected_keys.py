@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakedex.index.metadata_table.cell_file import Selection
-from lakedex.index.secondary.key_ranges import united
+from lakedex.index.secondary.key_predicate import united
 
 TEXTS = st.text(st.sampled_from("\0$ab"), max_size=3)
 KEYS = TEXTS.map(str.encode)

@@ -20,7 +20,7 @@ from lakedex.filegroup.slices import FileSlice
 from lakedex.index import registry
 from lakedex.index.answer import Answer
 from lakedex.index.cost import Estimate
-from lakedex.index.metadata_table.kept_files import KEPT_FILES
+from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.prune import ARROW, SPARK, PlanOptions, is_read_at_once, plan
 from lakedex.prune.cost import Scales
 from tests.support.index_specs import SecondaryIndex

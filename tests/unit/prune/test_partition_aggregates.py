@@ -9,7 +9,7 @@ import pytest
 
 import lakedex
 from lakedex.expr import bind_predicate, normalise, parse_predicate
-from lakedex.index.metadata_table.kept_files import KEPT_FILES
+from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.prune import ARROW, PlanOptions, Report, plan
 from tests.support.index_specs import ExpressionIndex, Index, SecondaryIndex
 from tests.support.sample_tables import ordered_table

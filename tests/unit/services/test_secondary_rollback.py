@@ -9,7 +9,7 @@ from lakedex.services.index_creating import refresh_index
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.table.own_properties import read_own_properties
-from lakedex.txn.metadata_undoing import GIVEN_UP, drop_metadata
+from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.write.verbs import TableWriter
 from tests.support.secondary import RECORD_INDEX, Trips
 

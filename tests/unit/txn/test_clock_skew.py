@@ -17,7 +17,7 @@ from lakedex.storage.memory import memory_storage
 from lakedex.timeline import from_epoch_ms
 from lakedex.txn import heartbeat, store_clock, times
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, is_alive
-from lakedex.txn.lock import LockOptions, lease, open_lock, watch
+from lakedex.txn.lock import LockOptions, lease, open_lock
 from lakedex.txn.places import CLOCK, writer_path
 from lakedex.upkeep.cleaning import clean_table
 from tests.support.write_lab import Lab, row, source
@@ -46,14 +46,14 @@ def clock_off_by(skew_ms: int) -> Iterator[None]:
 @contextmanager
 def store_later_by(seconds: float) -> Iterator[None]:
     """So much later, by the clock of the store alone."""
-    stamp = watch.store_stamp_ms
+    stamp = lease.store_stamp_ms
 
     def later(storage: Storage) -> int:
         found = stamp(storage)
         assert found is not None
         return found + int(seconds * 1000)
 
-    with mock.patch.object(watch, "store_stamp_ms", later):
+    with mock.patch.object(lease, "store_stamp_ms", later):
         yield
 
 
@@ -147,7 +147,7 @@ def test_a_lock_that_is_watched_for_a_lease_needs_no_other_clock(storage, monkey
     brief = LockOptions(wait_seconds=9, lease_seconds=0.2, renew_seconds=0.1, poll_seconds=0.02)
     held = open_lock(storage, brief)
     monkeypatch.setattr(type(held), "_renew_often", lambda *_: None)
-    monkeypatch.setattr(watch, "store_stamp_ms", lambda _: None)
+    monkeypatch.setattr(lease, "store_stamp_ms", lambda _: None)
     held.acquire()
     with open_lock(storage, brief), pytest.raises(CommitConflict, match="was lost"):
         held.check()

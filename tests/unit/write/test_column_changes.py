@@ -22,8 +22,7 @@ from lakedex.schema.column_changes import (
     rename_column,
     retype_column,
 )
-from lakedex.schema.history_text import history_text
-from lakedex.schema.internal_schema import parse_history
+from lakedex.schema.internal_schema import history_text, parse_history
 from lakedex.schema.numbered_columns import evolved, numbered
 from lakedex.services.clustering import cluster_table
 from lakedex.storage.address import StorageAddress

@@ -10,9 +10,9 @@ from typing import ClassVar
 import pytest
 
 from lakedex.errors import CorruptFile
-from lakedex.index.metadata_table import kept_files
+from lakedex.index.metadata_table import file_cache
 from lakedex.index.metadata_table.cell_file import Selection
-from lakedex.index.metadata_table.kept_files import KEPT_FILES, MOST_FILE_BYTES, KeptFiles
+from lakedex.index.metadata_table.file_cache import KEPT_FILES, MOST_FILE_BYTES, KeptFiles
 from lakedex.services.verifying import verify
 from lakedex.storage.local import LocalStorage
 from lakedex.table import Snapshot
@@ -124,11 +124,11 @@ def test_a_file_keeps_the_cells_that_it_was_asked_for_last(lab, monkeypatch):
     assert kept.block_cells(block, one)[0] is cells
     assert kept.block_cells(block, Selection(keys=cells.keys))[0] is not cells
     before = kept.held_bytes
-    monkeypatch.setattr(kept_files, "_MOST_CELLS", len(cells.keys))
+    monkeypatch.setattr(file_cache, "_MOST_CELLS", len(cells.keys))
     kept.block_cells(block, Selection(prefixes=("k2",)))
     assert kept.block_cells(block, one)[0] is not cells
     assert kept.held_bytes <= before + cells.held_bytes
-    monkeypatch.setattr(kept_files, "_FEW_CELLS", 0)
+    monkeypatch.setattr(file_cache, "_FEW_CELLS", 0)
     many = Selection(prefixes=("k",))
     assert kept.block_cells(block, many)[0] is not kept.block_cells(block, many)[0]
 

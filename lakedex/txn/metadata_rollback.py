@@ -18,7 +18,13 @@ from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
 from lakedex.config.option_values import flag_text
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import (
+    CorruptFile,
+    IndexUnusable,
+    InvalidInput,
+    TableNotFound,
+    UnsupportedFeature,
+)
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.definition import is_free_of_zones
@@ -34,7 +40,6 @@ from lakedex.timeline import (
     load_table_config,
     update_properties,
 )
-from lakedex.txn.metadata import open_metadata_table
 
 _BUILT_ANEW = (
     Kind.FILES,
@@ -49,6 +54,22 @@ _NAMED = (Kind.SECONDARY_INDEX.value, Kind.EXPRESSION_INDEX.value)
 GIVEN_UP: Final = "lakedex.indexes.given.up"
 """The own property that names secondary and expression indexes to be built again."""
 _log = logging.getLogger("lakedex")
+
+
+def open_metadata_table(table: Storage) -> tuple[Storage, TableConfig] | None:
+    """Storage and properties of the metadata table, whether it is in use or being built."""
+    if not table.exists(f"{keys.METADATA_TABLE_FOLDER}/{keys.META_FOLDER}/{keys.PROPERTIES_FILE}"):
+        return None
+    storage = table.sub(keys.METADATA_TABLE_FOLDER)
+    try:
+        return storage, load_table_config(storage)
+    except TableNotFound:
+        return None
+    except CorruptFile as error:
+        raise IndexUnusable(
+            f"the metadata table of {table.root} cannot be read ({error}); `lakedex repair` "
+            "builds it anew"
+        ) from error
 
 
 def forget_in_metadata(storage: Storage, data: Timeline, times: Collection[str]) -> bool:
