@@ -55,6 +55,8 @@ class MetadataOptions:
     """The time zones that expression indexes are computed in, by index."""
     session_zone: str
     """The zone for those that nothing is noted of; empty where the writer does not say one."""
+    adds_stat_columns: bool = False
+    """Whether `most_stat_columns` is another number than that of the writes before."""
 
     @property
     def enabled(self) -> bool:

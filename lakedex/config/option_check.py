@@ -28,7 +28,7 @@ from importlib import resources
 from typing import Final
 
 from lakedex.config.restated_options import RESTATED
-from lakedex.config.write_option_names import OBEYED
+from lakedex.config.write_option_names import COMMIT_NOTES, OBEYED
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 log = logging.getLogger("lakedex")
@@ -46,6 +46,9 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
 }
 """How SQL spells the options of a new table."""
+_OWN_PREFIX: Final = "lakedex."
+_OF_COMMITS: Final = ("schema", "latest_schema")
+"""What the metadata of a commit says by itself; options do not replace it."""
 _LIST: Final = "hudi_options.tsv"
 _MOST_SHOWN: Final = 200
 _SHORT, _MIDDLE = 5, 12
@@ -130,18 +133,19 @@ def check_options(
         InvalidInput: a name is unknown; the message has the nearest one that exists.
         UnsupportedFeature: an option asks for what lakedex does not do.
     """
+    notes = commit_notes(options) if use is Use.WRITE else {}
     for name, value in options.items():
         if name in also or (use is Use.WRITE and name in _own_names()):
             continue
         option = hudi_option(name)
         if option is None:
-            _check_unknown(name, also, may_be_own=may_be_own)
+            _check_unknown(name, also, may_be_own=may_be_own or name in notes)
         elif use not in option.uses:
             warn_once(name, use, f"it is an option of a {option.uses[0].value}")
         elif option.verdict is Verdict.WARNED:
             warn_once(name, use, option.reason)
-        elif option.verdict is Verdict.REFUSED and not _is_accepted(option, value):
-            raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({option.reason})")
+        elif (reason := refusal(name, value)) is not None:
+            raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
 
 
 def check_spelling(names: Iterable[str]) -> None:
@@ -153,6 +157,28 @@ def check_spelling(names: Iterable[str]) -> None:
     for name in names:
         if name not in _own_names() and hudi_option(name) is None:
             _check_unknown(name, (), may_be_own=True)
+
+
+def commit_notes(
+    options: Mapping[str, str], given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The options that a write copies into the metadata of its commit: those with a prefix.
+
+    Args:
+        options: What says the prefix, `_` by default.
+        given: The options of the write; else the same.
+
+    Example:
+        >>> commit_notes({"_job": "7", "hoodie.index.type": "BLOOM"})
+        {'_job': '7'}
+    """
+    prefix = COMMIT_NOTES.text(options)
+    source = options if given is None else given
+    return {
+        name: value
+        for name, value in source.items()
+        if name.startswith(prefix) and not name.startswith(_OWN_PREFIX) and name not in _OF_COMMITS
+    }
 
 
 def hudi_option(name: str) -> HudiOption | None:
@@ -167,6 +193,20 @@ def hudi_option(name: str) -> HudiOption | None:
 def hudi_options() -> tuple[HudiOption, ...]:
     """The whole list, families too."""
     return tuple(map(_line, _lines().values()))
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Why an option is refused with a value, by the list; None for one that is not.
+
+    Example:
+        >>> refusal("hoodie.datasource.hive_sync.enable", "false")
+        >>> refusal("hoodie.index.bucket.engine", "SIMPLE")
+        'bucket indexes are not written'
+    """
+    option = hudi_option(name)
+    if option is None or option.verdict is not Verdict.REFUSED or _is_accepted(option, value):
+        return None
+    return option.reason
 
 
 def canonical_name(name: str) -> str:

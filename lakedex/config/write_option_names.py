@@ -243,6 +243,9 @@ HISTORY_BATCH: Final = NumberOption(
     "hoodie.timeline.compaction.batch.size", "10", least=2, most=10_000
 )
 
+# What commits say besides.
+COMMIT_NOTES: Final = TextOption("hoodie.datasource.write.commitmeta.key.prefix", "_")
+
 # Services beside writes.
 TABLE_SERVICES: Final = FlagOption("hoodie.table.services.enabled", "true")
 COMPACT_INLINE: Final = FlagOption("hoodie.compact.inline", "false")

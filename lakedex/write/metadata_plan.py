@@ -320,14 +320,17 @@ def stat_columns(
     if options.stat_columns:
         before = definition.source_fields if definition is not None and is_there else ()
         named = dict.fromkeys((*before, *options.stat_columns))
-        own = (name for name in named if name in flat and name not in META_COLUMNS)
-        return (*meta, *own)
+        return (*meta, *(name for name in named if name in flat and name not in META_COLUMNS))
     if definition is not None and is_there:
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
-        if known - {*listed, *META_COLUMNS, *dropped} and len(listed) < options.most_stat_columns:
-            return (*meta, *(name for name in listed if name in flat))
+        is_chosen = bool(known - {*listed, *META_COLUMNS, *dropped})
+        own = [name for name in listed if name in flat and name not in META_COLUMNS]
+        is_chosen = is_chosen and len(listed) < options.most_stat_columns
+        if is_chosen and not options.adds_stat_columns:
+            return (*meta, *own)
+        return (*meta, *dict.fromkeys((*own, *flat[: options.most_stat_columns])))
     return (*meta, *flat[: options.most_stat_columns])
 
 

@@ -14,6 +14,7 @@ from lakedex.config.option_check import (
     PREFIXES,
     check_options,
     check_spelling,
+    commit_notes,
     is_write_option,
 )
 from lakedex.config.write_option_names import COLUMN_STATS_COLUMNS, NULL_FOR_MISSING
@@ -114,6 +115,7 @@ class Context:
         told = {name: str(value) for name, value in settings.items() if name.startswith(PREFIXES)}
         check_options(told, may_be_own=True)
         given = {name: value for name, value in told.items() if is_write_option(name)}
+        given |= commit_notes(told)
         if table is not None and given:
             given = without_drops(table.snapshot.config, given)
             _keep_own_columns(given, table.schema.names)

@@ -92,13 +92,13 @@ def test_all_that_was_built_is_kept_and_a_writer_that_differs_is_refused():
     later = table("bloom_filters,column_stats,files,partition_stats,record_index")
     assert WriteOptions.resolve(later, kept, {}).metadata == first.metadata
     for name, value, stored in [
-        ("hoodie.metadata.index.column.stats.file.group.count", "4", "2"),
+        ("hoodie.metadata.index.column.stats.file.group.count", "4", "7"),
         ("hoodie.metadata.record.index.min.filegroup.count", "4", "3"),
         ("hoodie.metadata.global.record.level.index.max.filegroup.count", "4", "10000"),
         ("hoodie.metadata.index.bloom.filter.file.group.count", "9", "4"),
     ]:
         with pytest.raises(InvalidInput, match=f"{value!r} contradicts .* keeps {stored!r}"):
-            WriteOptions.resolve(later, kept, {name: value})
+            WriteOptions.resolve(later, kept, {name: value}, column_stats_groups=7)
 
 
 def test_the_newest_list_of_columns_with_statistics_counts():
