@@ -6,7 +6,8 @@ use, one line each, with tabs between the columns:
     name      the option, or a family of options such as `hoodie.streamer.*`
     verdict   served, warned or refused
     use       read, write or both: who reads the option
-    accepted  of a refused option: the values that ask for what happens anyway, with commas
+    accepted  of an option that is not served: the values that ask for what happens anyway, with
+              commas; they are neither refused nor warned of
     declared  the class of Hudi that declares it; empty for names outside of Hudi's Spark bundle
     reason    why it is not served, or how it is
 
@@ -82,7 +83,7 @@ class HudiOption:
     verdict: Verdict
     uses: tuple[Use, ...]
     accepted: tuple[str, ...]
-    """Values of a refused option, in lower case, that ask for what happens anyway."""
+    """Values of an option that is not served, in lower case, that ask for what happens anyway."""
     declared: str
     reason: str
 
@@ -143,9 +144,57 @@ def check_options(
         elif use not in option.uses:
             warn_once(name, use, f"it is an option of a {option.uses[0].value}")
         elif option.verdict is Verdict.WARNED:
-            warn_once(name, use, option.reason)
+            _warn(option, name, value, use)
         elif (reason := refusal(name, value)) is not None:
             raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
+
+
+def check_session(
+    settings: Mapping[str, str], use: Use, *, obeyed: Collection[str] | None = None
+) -> None:
+    """Check the settings of a session, which are for reads and writes of all tables.
+
+    What is misspelled or refused is an error in either use, as it is for the statement SET. Names
+    of a user's own are left alone, and so are options of the other use.
+
+    Args:
+        settings: Names and values.
+        use: Whether a read or a write is about to begin.
+        obeyed: The options of this use that are obeyed as settings; None for all but those that
+            belong to a table.
+
+    Example:
+        >>> check_session({"hoodie.enable.data.skiping": "true"}, Use.READ)
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no option is called 'hoodie.enable.data.skiping'; did you ...
+
+    Raises:
+        InvalidInput: a name is a misspelled option.
+        UnsupportedFeature: an option asks for what lakedex does not do.
+    """
+    for name, value in settings.items():
+        check_setting(name, value)
+        option = hudi_option(name)
+        if option is None or use not in option.uses:
+            continue
+        if option.verdict is Verdict.WARNED:
+            _warn(option, name, value, use)
+        elif option.verdict is Verdict.SERVED and _is_passed_over(name, obeyed):
+            where = "the table" if obeyed is None else "the reader"
+            warn_once(name, use, f"it is no setting of a session; {where} has it as its own option")
+
+
+def check_setting(name: str, value: str) -> None:
+    """Refuse a setting of a session that is misspelled, or that asks for what does not happen.
+
+    Raises:
+        InvalidInput: the name is a misspelled option.
+        UnsupportedFeature: the option asks for what lakedex does not do.
+    """
+    check_spelling([name])
+    reason = refusal(name, value)
+    if reason is not None:
+        raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
 
 
 def check_spelling(names: Iterable[str]) -> None:
@@ -258,6 +307,10 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return "" if near is None else f"; did you mean {near!r}?"
 
 
+def _is_passed_over(name: str, obeyed: Collection[str] | None) -> bool:
+    return name in RESTATED if obeyed is None else name not in obeyed
+
+
 def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> None:
     known = _all_names() | frozenset(also)
     hint = did_you_mean(name, known)
@@ -266,6 +319,11 @@ def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> Non
         hint = f"; did you mean {alike[0]!r}?" if alike else ""
     if hint or not may_be_own:
         raise InvalidInput(f"no option is called {name[:_MOST_SHOWN]!r}{hint}")
+
+
+def _warn(option: HudiOption, name: str, value: str, use: Use) -> None:
+    if not any(option.accepted) or not _is_accepted(option, value):
+        warn_once(name, use, option.reason)
 
 
 def _is_accepted(option: HudiOption, value: str) -> bool:

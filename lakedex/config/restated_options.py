@@ -202,7 +202,7 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
     for names, normal, stored in _RESTATED:
         for name in names:
             if name in given:
-                wanted, known = normal(given[name].strip()), stored(config)
+                wanted, known = _normal(name, given[name], normal), stored(config)
                 if wanted != normal(known):
                     raise InvalidInput(
                         f"{name}={given[name]!r} contradicts table {config.name}, "
@@ -213,6 +213,13 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
         # Whoever looks for the lock elsewhere does not keep out who looks for it here.
         raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock lies in the table)")
     _check_timebased(config, given)
+
+
+def _normal(name: str, value: str, normal: Callable[[str], str]) -> str:
+    try:
+        return normal(value.strip())
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(f"{name}={value[:200]} ({error.feature})") from error
 
 
 def is_timebased(name: str) -> bool:

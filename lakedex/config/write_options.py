@@ -18,6 +18,7 @@ from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
+    FILES,
     PARTITION_STATS,
     RECORD_INDEX,
     MetadataOptions,
@@ -41,15 +42,19 @@ _FIXED: tuple[TextOption, ...] = (
     options.RECORD_INDEX_WINDOW_DAYS,
     options.RECORD_INDEX_WINDOW_FORMAT,
     options.RECORD_INDEX_WINDOW_OUTSIDE,
-    options.COLUMN_STATS_GROUPS,
-    options.PARTITION_STATS_GROUPS,
-    options.BLOOM_FILTER_GROUPS,
-    options.GLOBAL_RECORD_INDEX_LEAST_GROUPS,
-    options.GLOBAL_RECORD_INDEX_MOST_GROUPS,
-    options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS,
-    options.PARTITIONED_RECORD_INDEX_MOST_GROUPS,
 )
 """Settings that a table keeps once they are said, besides the write index."""
+
+_FILE_GROUPS: Mapping[TextOption, str] = {
+    options.COLUMN_STATS_GROUPS: COLUMN_STATS,
+    options.PARTITION_STATS_GROUPS: PARTITION_STATS,
+    options.BLOOM_FILTER_GROUPS: BLOOM_FILTERS,
+    options.GLOBAL_RECORD_INDEX_LEAST_GROUPS: RECORD_INDEX,
+    options.GLOBAL_RECORD_INDEX_MOST_GROUPS: RECORD_INDEX,
+    options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS: RECORD_INDEX,
+    options.PARTITIONED_RECORD_INDEX_MOST_GROUPS: RECORD_INDEX,
+}
+"""Numbers of file groups, which a table keeps from the moment when the index is built."""
 
 _PARTITION_OPTIONS: tuple[tuple[str, FlagOption], ...] = (
     (COLUMN_STATS, options.COLUMN_STATS),
@@ -78,11 +83,10 @@ class InsertDuplicates(Enum):
 class BloomOptions:
     """The bloom filters of base files."""
 
-    entries: int
-    error_rate: float
-    filter_type: str
-    """`SIMPLE` or `DYNAMIC_V0`."""
-    most_entries: int
+    entries: int | None
+    """The number of keys that filters are made for at least; None for those of the file."""
+    error_rate: float | None
+    """None where nobody says it: filters that writers ask get Hudi's, others a looser one."""
     use_metadata: bool
     """Whether lookups ask column_stats and bloom_filters before footers."""
 
@@ -122,11 +126,9 @@ class WriteOptions:
     """Whether a global index moves a record whose partition changed."""
     small_file_limit: int
     max_file_size: int
-    record_size_estimate: int
     compression: str
     """The codec as pyarrow calls it: `snappy`, `gzip`, `zstd`, `lz4` or `none`."""
     combine_before_insert: bool
-    combine_before_upsert: bool
     insert_duplicates: InsertDuplicates
     merges_inserts: bool
     """Whether an inserted row is merged with the record that has its key, as an upsert does."""
@@ -211,10 +213,8 @@ class WriteOptions:
             update_partition_path=moves.value(settings),
             small_file_limit=options.SMALL_FILE_LIMIT.value(settings),
             max_file_size=options.MAX_FILE_SIZE.value(settings),
-            record_size_estimate=options.RECORD_SIZE_ESTIMATE.value(settings),
             compression=_codec(settings),
             combine_before_insert=options.COMBINE_BEFORE_INSERT.value(settings),
-            combine_before_upsert=options.COMBINE_BEFORE_UPSERT.value(settings),
             insert_duplicates=_insert_duplicates(settings),
             merges_inserts=not options.ALLOW_DUPLICATE_INSERTS.value(settings),
             bloom=_bloom(settings),
@@ -320,12 +320,15 @@ def _fixed_settings(
 ) -> dict[str, str]:
     """The settings that stay with the table, the kept ones and those said for the first time."""
     found: dict[str, str] = {}
+    built = {FILES, *config.metadata_partitions}
     for option in _STAT_COLUMNS:
         newest = option.given({**kept, **given})
         if newest is not None:
             found[option.name] = newest
-    for option in _FIXED:
+    for option in (*_FIXED, *_FILE_GROUPS):
         said, known = option.given(given), option.given(kept)
+        if said is not None and _FILE_GROUPS.get(option, FILES) not in built:
+            known = None
         stored = known
         if option is options.COLUMN_STATS_GROUPS and column_stats_groups is not None:
             # Whoever built the index need not have said how many: columns and files decide.
@@ -384,10 +387,8 @@ def _insert_duplicates(settings: Mapping[str, str]) -> InsertDuplicates:
 
 def _bloom(settings: Mapping[str, str]) -> BloomOptions:
     return BloomOptions(
-        entries=options.BLOOM_ENTRIES.value(settings),
-        error_rate=options.BLOOM_ERROR_RATE.value(settings),
-        filter_type=options.BLOOM_TYPE.value(settings),
-        most_entries=options.BLOOM_MOST_ENTRIES.value(settings),
+        entries=options.BLOOM_ENTRIES.value_if_given(settings),
+        error_rate=options.BLOOM_ERROR_RATE.value_if_given(settings),
         use_metadata=options.BLOOM_USE_METADATA.value(settings),
     )
 

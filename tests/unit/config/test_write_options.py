@@ -40,11 +40,11 @@ def test_a_new_table_has_the_defaults_of_hudi():
     assert options.update_partition_path
     assert (options.small_file_limit, options.max_file_size) == (104857600, 125829120)
     assert options.compression == "snappy"
-    assert (options.combine_before_insert, options.combine_before_upsert) == (False, True)
+    assert not options.combine_before_insert
     assert options.insert_duplicates is InsertDuplicates.NONE
     assert options.metadata.partitions == ("column_stats", "files", "partition_stats")
     assert options.metadata.compact_after == 10
-    assert (options.bloom.entries, options.bloom.error_rate) == (60000, 1e-9)
+    assert (options.bloom.entries, options.bloom.error_rate) == (None, None)
     assert pickle.loads(pickle.dumps(options)) == options
 
 
@@ -206,7 +206,7 @@ def test_the_kind_of_an_existing_record_index_counts():
         ({"hoodie.parquet.max.file.size": "-1"}, "'-1'"),
         ({"hoodie.parquet.max.file.size": "9" * 30}, "9999"),
         ({"hoodie.parquet.max.file.size": "٣٠٠٠"}, "whole number"),
-        ({"hoodie.combine.before.upsert": "yes"}, "must be true or false"),
+        ({"hoodie.combine.before.insert": "yes"}, "must be true or false"),
         ({"hoodie.parquet.compression.codec": "rar"}, "one of snappy"),
         ({"hoodie.index.bloom.fpp": "2"}, "between 0 and 1"),
         ({"hoodie.datasource.insert.dup.policy": "keep"}, "none, drop, fail"),
