@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config.option_check import did_you_mean
-from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
 from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_expression import columns_in
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.bitmap.store import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
 from lakedex.index.registry import KINDS
@@ -43,6 +44,7 @@ from lakedex.services import assuming as assumptions
 from lakedex.services.index_names import index_kind
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import QueryTime, Timeline
 
 _AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
@@ -293,6 +295,8 @@ class Table:
         )
         found += list_bitmaps(view.storage, view.config)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
+        lagging = async_definitions(view)
+        found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]
 
@@ -406,6 +410,17 @@ class _Question:
 
     tree: Expr | None
     text: str
+
+
+def _with_lag(view: Snapshot, index: IndexInfo, definition: IndexDefinition | None) -> IndexInfo:
+    if definition is None:
+        return index
+    index = replace(index, maintenance="async")
+    try:
+        lag = lag_of(view, definition)
+    except LakedexError as error:
+        return replace(index, problem=index.problem or str(error))
+    return replace(index, newer_slices=lag.slices, commits_behind=lag.commits)
 
 
 def _with_usage(index: IndexInfo, used: IndexUsage) -> IndexInfo:

@@ -63,7 +63,7 @@ def _row(info: IndexInfo) -> tuple[object, ...]:
         info.kind,
         info.columns,
         info.function,
-        _state(info),
+        info.status,
         info.file_groups,
         screen.size(info.size_bytes),
         info.scans,
@@ -71,10 +71,6 @@ def _row(info: IndexInfo) -> tuple[object, ...]:
         info.last_used,
         info.problem,
     )
-
-
-def _state(info: IndexInfo) -> str:
-    return info.state if info.progress is None else f"{info.state} {info.progress:.0%}"
 
 
 def _style(info: IndexInfo) -> str:

@@ -29,6 +29,28 @@ class RecordIndexScope(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class IndexRoom:
+    """How much room the file groups of an index of record keys have, where options say so."""
+
+    growth: float | None = None
+    """How many times as many keys the file groups are made for."""
+    group_bytes: int | None = None
+    """The size that a file group is not to exceed."""
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> IndexRoom:
+        """The options by their names.
+
+        Raises:
+            InvalidInput: a value is wrong.
+        """
+        return cls(
+            options.RECORD_INDEX_GROWTH.value_if_given(settings),
+            options.RECORD_INDEX_GROUP_SIZE.value_if_given(settings),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataOptions:
     """What a write keeps in the metadata table."""
 
@@ -45,8 +67,7 @@ class MetadataOptions:
     bloom_filter_groups: int
     record_index_groups: tuple[int, int]
     """The least and the largest number of file groups (per partition, if partitioned)."""
-    record_index_group_size: int
-    record_index_growth: float
+    record_index_room: IndexRoom
     compact_after: int
     """The number of delta commits after which the metadata table is compacted."""
     log_compact_after: int | None
@@ -55,6 +76,8 @@ class MetadataOptions:
     """The time zones that expression indexes are computed in, by index."""
     session_zone: str
     """The zone for those that nothing is noted of; empty where the writer does not say one."""
+    adds_stat_columns: bool = False
+    """Whether `most_stat_columns` is another number than that of the writes before."""
 
     @property
     def enabled(self) -> bool:
@@ -151,8 +174,7 @@ def resolve_metadata(
         partition_stats_groups=options.PARTITION_STATS_GROUPS.value(settings),
         bloom_filter_groups=options.BLOOM_FILTER_GROUPS.value(settings),
         record_index_groups=counts,
-        record_index_group_size=options.RECORD_INDEX_GROUP_SIZE.value(settings),
-        record_index_growth=options.RECORD_INDEX_GROWTH.value(settings),
+        record_index_room=IndexRoom.resolve(settings),
         compact_after=options.METADATA_COMPACT_AFTER.value(settings),
         log_compact_after=_log_compact_after(settings),
         expression_zones=expression_zones(settings),
@@ -170,8 +192,11 @@ def record_index_bounds(
     """
     least, most = _count_options(scope)
     low, high = least.value(settings), most.value(settings)
+    # Of two limits of which one was chosen, the default of the other gives way.
     if most.given(settings) is None:
         high = max(low, high)
+    elif least.given(settings) is None:
+        low = min(low, high)
     if low > high:
         raise InvalidInput(f"{least.name}={low} is more than {most.name}={high}")
     return low, high

@@ -6,7 +6,8 @@ use, one line each, with tabs between the columns:
     name      the option, or a family of options such as `hoodie.streamer.*`
     verdict   served, warned or refused
     use       read, write or both: who reads the option
-    accepted  of a refused option: the values that ask for what happens anyway, with commas
+    accepted  of an option that is not served: the values that ask for what happens anyway, with
+              commas; they are neither refused nor warned of
     declared  the class of Hudi that declares it; empty for names outside of Hudi's Spark bundle
     reason    why it is not served, or how it is
 
@@ -28,7 +29,7 @@ from importlib import resources
 from typing import Final
 
 from lakedex.config.restated_options import RESTATED
-from lakedex.config.write_option_names import OBEYED
+from lakedex.config.write_option_names import COMMIT_NOTES, OBEYED
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 log = logging.getLogger("lakedex")
@@ -46,6 +47,9 @@ SHORT_NAMES: Final[Mapping[str, str]] = {
     "recordMergeStrategyId": "hoodie.write.record.merge.strategy.id",
 }
 """How SQL spells the options of a new table."""
+_OWN_PREFIX: Final = "lakedex."
+_OF_COMMITS: Final = ("schema", "latest_schema")
+"""What the metadata of a commit says by itself; options do not replace it."""
 _LIST: Final = "hudi_options.tsv"
 _MOST_SHOWN: Final = 200
 _SHORT, _MIDDLE = 5, 12
@@ -79,7 +83,7 @@ class HudiOption:
     verdict: Verdict
     uses: tuple[Use, ...]
     accepted: tuple[str, ...]
-    """Values of a refused option, in lower case, that ask for what happens anyway."""
+    """Values of an option that is not served, in lower case, that ask for what happens anyway."""
     declared: str
     reason: str
 
@@ -130,18 +134,67 @@ def check_options(
         InvalidInput: a name is unknown; the message has the nearest one that exists.
         UnsupportedFeature: an option asks for what lakedex does not do.
     """
+    notes = commit_notes(options) if use is Use.WRITE else {}
     for name, value in options.items():
         if name in also or (use is Use.WRITE and name in _own_names()):
             continue
         option = hudi_option(name)
         if option is None:
-            _check_unknown(name, also, may_be_own=may_be_own)
+            _check_unknown(name, also, may_be_own=may_be_own or name in notes)
         elif use not in option.uses:
             warn_once(name, use, f"it is an option of a {option.uses[0].value}")
         elif option.verdict is Verdict.WARNED:
-            warn_once(name, use, option.reason)
-        elif option.verdict is Verdict.REFUSED and not _is_accepted(option, value):
-            raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({option.reason})")
+            _warn(option, name, value, use)
+        elif (reason := refusal(name, value)) is not None:
+            raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
+
+
+def check_session(
+    settings: Mapping[str, str], use: Use, *, obeyed: Collection[str] | None = None
+) -> None:
+    """Check the settings of a session, which are for reads and writes of all tables.
+
+    What is misspelled or refused is an error in either use, as it is for the statement SET. Names
+    of a user's own are left alone, and so are options of the other use.
+
+    Args:
+        settings: Names and values.
+        use: Whether a read or a write is about to begin.
+        obeyed: The options of this use that are obeyed as settings; None for all but those that
+            belong to a table.
+
+    Example:
+        >>> check_session({"hoodie.enable.data.skiping": "true"}, Use.READ)
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no option is called 'hoodie.enable.data.skiping'; did you ...
+
+    Raises:
+        InvalidInput: a name is a misspelled option.
+        UnsupportedFeature: an option asks for what lakedex does not do.
+    """
+    for name, value in settings.items():
+        check_setting(name, value)
+        option = hudi_option(name)
+        if option is None or use not in option.uses:
+            continue
+        if option.verdict is Verdict.WARNED:
+            _warn(option, name, value, use)
+        elif option.verdict is Verdict.SERVED and _is_passed_over(name, obeyed):
+            where = "the table" if obeyed is None else "the reader"
+            warn_once(name, use, f"it is no setting of a session; {where} has it as its own option")
+
+
+def check_setting(name: str, value: str) -> None:
+    """Refuse a setting of a session that is misspelled, or that asks for what does not happen.
+
+    Raises:
+        InvalidInput: the name is a misspelled option.
+        UnsupportedFeature: the option asks for what lakedex does not do.
+    """
+    check_spelling([name])
+    reason = refusal(name, value)
+    if reason is not None:
+        raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
 
 
 def check_spelling(names: Iterable[str]) -> None:
@@ -153,6 +206,28 @@ def check_spelling(names: Iterable[str]) -> None:
     for name in names:
         if name not in _own_names() and hudi_option(name) is None:
             _check_unknown(name, (), may_be_own=True)
+
+
+def commit_notes(
+    options: Mapping[str, str], given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The options that a write copies into the metadata of its commit: those with a prefix.
+
+    Args:
+        options: What says the prefix, `_` by default.
+        given: The options of the write; else the same.
+
+    Example:
+        >>> commit_notes({"_job": "7", "hoodie.index.type": "BLOOM"})
+        {'_job': '7'}
+    """
+    prefix = COMMIT_NOTES.text(options)
+    source = options if given is None else given
+    return {
+        name: value
+        for name, value in source.items()
+        if name.startswith(prefix) and not name.startswith(_OWN_PREFIX) and name not in _OF_COMMITS
+    }
 
 
 def hudi_option(name: str) -> HudiOption | None:
@@ -167,6 +242,20 @@ def hudi_option(name: str) -> HudiOption | None:
 def hudi_options() -> tuple[HudiOption, ...]:
     """The whole list, families too."""
     return tuple(map(_line, _lines().values()))
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Why an option is refused with a value, by the list; None for one that is not.
+
+    Example:
+        >>> refusal("hoodie.datasource.hive_sync.enable", "false")
+        >>> refusal("hoodie.index.bucket.engine", "SIMPLE")
+        'bucket indexes are not written'
+    """
+    option = hudi_option(name)
+    if option is None or option.verdict is not Verdict.REFUSED or _is_accepted(option, value):
+        return None
+    return option.reason
 
 
 def canonical_name(name: str) -> str:
@@ -218,6 +307,10 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     return "" if near is None else f"; did you mean {near!r}?"
 
 
+def _is_passed_over(name: str, obeyed: Collection[str] | None) -> bool:
+    return name in RESTATED if obeyed is None else name not in obeyed
+
+
 def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> None:
     known = _all_names() | frozenset(also)
     hint = did_you_mean(name, known)
@@ -226,6 +319,11 @@ def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> Non
         hint = f"; did you mean {alike[0]!r}?" if alike else ""
     if hint or not may_be_own:
         raise InvalidInput(f"no option is called {name[:_MOST_SHOWN]!r}{hint}")
+
+
+def _warn(option: HudiOption, name: str, value: str, use: Use) -> None:
+    if not any(option.accepted) or not _is_accepted(option, value):
+        warn_once(name, use, option.reason)
 
 
 def _is_accepted(option: HudiOption, value: str) -> bool:

@@ -131,6 +131,14 @@ class RateOption(TextOption):
         """
         return _number(self, options, lambda number: 0.0 < number < 1.0, "between 0 and 1")
 
+    def value_if_given(self, options: Mapping[str, str]) -> float | None:
+        """The number that somebody said; None in place of what is the default.
+
+        Raises:
+            InvalidInput: the value is no such number.
+        """
+        return None if self.given(options) is None else self.value(options)
+
 
 @dataclass(frozen=True, slots=True)
 class FactorOption(TextOption):
@@ -143,6 +151,14 @@ class FactorOption(TextOption):
             InvalidInput: the value is no such number.
         """
         return _number(self, options, lambda number: 1.0 <= number <= 1e6, "of at least 1")
+
+    def value_if_given(self, options: Mapping[str, str]) -> float | None:
+        """The number that somebody said; None in place of what is the default.
+
+        Raises:
+            InvalidInput: the value is no such number.
+        """
+        return None if self.given(options) is None else self.value(options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from lakedex.config.option_values import flag_text
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
-_LOCK_PACKAGE: Final = "org.apache.hudi.client.transaction.lock."
-_UPDATES_PACKAGE: Final = "org.apache.hudi.client.clustering.update.strategy."
 _LOCK_FOLDER: Final = "hoodie.write.lock.filesystem.path"
 _PAYLOAD_MODES: Final = {
     keys.DEFAULT_PAYLOAD: MergeMode.EVENT_TIME_ORDERING.value,
@@ -190,35 +188,7 @@ _RESTATED: Final[
     ),
 )
 
-_ONLY_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    keys.CONSISTENT_LOGICAL_TIMESTAMP: ("false",),
-    "hoodie.index.class": ("",),
-    "hoodie.payload.delete.field": ("",),
-    "hoodie.payload.delete.marker": ("",),
-    "hoodie.datasource.write.record.merger.impls": ("",),
-    "hoodie.write.record.merge.custom.implementation.classes": ("",),
-    keys.PARTIAL_UPDATE_MODE: ("", "none"),
-    "hoodie.clean.trigger.strategy": ("num_commits",),
-    "hoodie.clean.failed.writes.policy": ("eager", "lazy"),
-    "hoodie.cleaner.policy.failed.writes": ("eager", "lazy"),
-    "hoodie.clustering.updates.strategy": tuple(
-        f"{_UPDATES_PACKAGE}{name}".lower()
-        for name in ("SparkRejectUpdateStrategy", "FlinkRejectUpdateStrategy")
-    ),
-    "hoodie.write.lock.provider": tuple(
-        f"{_LOCK_PACKAGE}{name}".lower()
-        for name in (
-            "InProcessLockProvider",
-            "FileSystemBasedLockProvider",
-            "StorageBasedLockProvider",
-        )
-    ),
-}
-"""Options of which only some values can be obeyed."""
-
-RESTATED: Final = frozenset(
-    [*(name for names, _, _ in _RESTATED for name in names), *_ONLY_VALUES, _LOCK_FOLDER]
-)
+RESTATED: Final = frozenset([*(name for names, _, _ in _RESTATED for name in names), _LOCK_FOLDER])
 """Names of the options that are compared with the table."""
 
 
@@ -232,21 +202,24 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
     for names, normal, stored in _RESTATED:
         for name in names:
             if name in given:
-                wanted, known = normal(given[name].strip()), stored(config)
+                wanted, known = _normal(name, given[name], normal), stored(config)
                 if wanted != normal(known):
                     raise InvalidInput(
                         f"{name}={given[name]!r} contradicts table {config.name}, "
                         f"which has {known!r}"
                     )
-    for name, allowed in _ONLY_VALUES.items():
-        value = given.get(name, "").strip()
-        if name in given and value.lower() not in allowed:
-            raise UnsupportedFeature(f"{name}={value[:200]}")
     folder = given.get(_LOCK_FOLDER, keys.META_FOLDER).strip().rstrip("/")
     if folder.rpartition("/")[2] != keys.META_FOLDER:
         # Whoever looks for the lock elsewhere does not keep out who looks for it here.
         raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock lies in the table)")
     _check_timebased(config, given)
+
+
+def _normal(name: str, value: str, normal: Callable[[str], str]) -> str:
+    try:
+        return normal(value.strip())
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(f"{name}={value[:200]} ({error.feature})") from error
 
 
 def is_timebased(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from lakedex.config.option_check import refusal
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _OTHER_NAMES = {
@@ -15,9 +16,8 @@ _OTHER_NAMES = {
 """Names of earlier releases and of Hudi's own designs."""
 _BUCKET = "BUCKET"
 _LATER = (_BUCKET, "FLINK_STATE", "INMEMORY")
-_BUCKET_PREFIX = "hoodie.bucket.index."
-_BUCKET_ENGINE = "hoodie.index.bucket.engine"
-_OF_READERS = "hoodie.bucket.index.query.pruning"
+_OF_BUCKETS = "bucket indexes are not written"
+"""The reason in the list of options why those of a bucket index are refused."""
 _INDEX_TYPE = "hoodie.index.type"
 
 
@@ -99,4 +99,4 @@ def refuse_bucket_options(options: Mapping[str, str]) -> None:
 def _asks_for_buckets(name: str, value: str) -> bool:
     if name == _INDEX_TYPE:
         return value.strip().upper() == _BUCKET
-    return name == _BUCKET_ENGINE or (name.startswith(_BUCKET_PREFIX) and name != _OF_READERS)
+    return refusal(name, value) == _OF_BUCKETS

@@ -37,7 +37,6 @@ RECORD_INDEX_WINDOW_OUTSIDE: Final = ChoiceOption(
 # Base files.
 SMALL_FILE_LIMIT: Final = NumberOption("hoodie.parquet.small.file.limit", "104857600", least=0)
 MAX_FILE_SIZE: Final = NumberOption("hoodie.parquet.max.file.size", "125829120")
-RECORD_SIZE_ESTIMATE: Final = NumberOption("hoodie.copyonwrite.record.size.estimate", "1024")
 COMPRESSION: Final = ChoiceOption(
     "hoodie.parquet.compression.codec",
     "snappy",
@@ -106,7 +105,6 @@ CLUSTERING_KEEPS_META: Final = FlagOption("hoodie.clustering.preserve.commit.met
 
 # Duplicates in the input.
 COMBINE_BEFORE_INSERT: Final = FlagOption("hoodie.combine.before.insert", "false")
-COMBINE_BEFORE_UPSERT: Final = FlagOption("hoodie.combine.before.upsert", "true")
 INSERT_DUPLICATES: Final = ChoiceOption(
     "hoodie.datasource.insert.dup.policy", "none", choices=("none", "drop", "fail")
 )
@@ -123,12 +121,6 @@ DROP_MISSING: Final = FlagOption(
 # Bloom filters in footers.
 BLOOM_ENTRIES: Final = NumberOption("hoodie.index.bloom.num_entries", "60000", most=100_000_000)
 BLOOM_ERROR_RATE: Final = RateOption("hoodie.index.bloom.fpp", "0.000000001")
-BLOOM_TYPE: Final = ChoiceOption(
-    "hoodie.bloom.index.filter.type", "DYNAMIC_V0", choices=("SIMPLE", "DYNAMIC_V0")
-)
-BLOOM_MOST_ENTRIES: Final = NumberOption(
-    "hoodie.bloom.index.filter.dynamic.max.entries", "100000", most=1_000_000_000
-)
 
 # The metadata table.
 METADATA_ENABLE: Final = FlagOption("hoodie.metadata.enable", "true")
@@ -242,6 +234,21 @@ ARCHIVE_BEYOND_SAVEPOINT: Final = FlagOption("hoodie.archive.beyond.savepoint", 
 HISTORY_BATCH: Final = NumberOption(
     "hoodie.timeline.compaction.batch.size", "10", least=2, most=10_000
 )
+
+# Partitions that expire, dropped by a call.
+TTL_POLICY: Final = ChoiceOption(
+    "hoodie.partition.ttl.management.strategy.type",
+    "KEEP_BY_TIME",
+    ("hoodie.partition.ttl.strategy.type",),
+    choices=("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
+)
+TTL_DAYS: Final = NumberOption("hoodie.partition.ttl.strategy.days.retain", "-1", least=-1)
+TTL_MOST_PARTITIONS: Final = NumberOption(
+    "hoodie.partition.ttl.strategy.max.delete.partitions", "1000"
+)
+
+# What commits say besides.
+COMMIT_NOTES: Final = TextOption("hoodie.datasource.write.commitmeta.key.prefix", "_")
 
 # Services beside writes.
 TABLE_SERVICES: Final = FlagOption("hoodie.table.services.enabled", "true")

@@ -1,9 +1,9 @@
 """The options of one write: what the table keeps, what the caller gave, and Hudi's defaults.
 
 The write index and its parameters and the numbers of file groups belong to the table. They are kept
-beside it (`kept()`), and a writer that says otherwise later is refused with both values. The list
-of columns with statistics is kept too, and a later writer may say another one. All other options
-hold for one write.
+beside it (`kept()`), and a writer that says otherwise later is refused with both values. The
+columns with statistics, by a list or by their number, are kept too, and a later writer may say
+others. All other options hold for one write.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
+    FILES,
     PARTITION_STATS,
     RECORD_INDEX,
     MetadataOptions,
     RecordIndexScope,
     resolve_metadata,
 )
-from lakedex.config.option_check import check_options
-from lakedex.config.option_values import FlagOption, TextOption, flag_text
+from lakedex.config.option_check import check_options, commit_notes
+from lakedex.config.option_values import FlagOption, NumberOption, TextOption, flag_text
 from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
 from lakedex.config.scheduling_options import SchedulingOptions
@@ -41,22 +42,31 @@ _FIXED: tuple[TextOption, ...] = (
     options.RECORD_INDEX_WINDOW_DAYS,
     options.RECORD_INDEX_WINDOW_FORMAT,
     options.RECORD_INDEX_WINDOW_OUTSIDE,
-    options.COLUMN_STATS_MOST_COLUMNS,
-    options.COLUMN_STATS_GROUPS,
-    options.PARTITION_STATS_GROUPS,
-    options.BLOOM_FILTER_GROUPS,
-    options.GLOBAL_RECORD_INDEX_LEAST_GROUPS,
-    options.GLOBAL_RECORD_INDEX_MOST_GROUPS,
-    options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS,
-    options.PARTITIONED_RECORD_INDEX_MOST_GROUPS,
 )
 """Settings that a table keeps once they are said, besides the write index."""
+
+_FILE_GROUPS: Mapping[TextOption, str] = {
+    options.COLUMN_STATS_GROUPS: COLUMN_STATS,
+    options.PARTITION_STATS_GROUPS: PARTITION_STATS,
+    options.BLOOM_FILTER_GROUPS: BLOOM_FILTERS,
+    options.GLOBAL_RECORD_INDEX_LEAST_GROUPS: RECORD_INDEX,
+    options.GLOBAL_RECORD_INDEX_MOST_GROUPS: RECORD_INDEX,
+    options.PARTITIONED_RECORD_INDEX_LEAST_GROUPS: RECORD_INDEX,
+    options.PARTITIONED_RECORD_INDEX_MOST_GROUPS: RECORD_INDEX,
+}
+"""Numbers of file groups, which a table keeps from the moment when the index is built."""
 
 _PARTITION_OPTIONS: tuple[tuple[str, FlagOption], ...] = (
     (COLUMN_STATS, options.COLUMN_STATS),
     (PARTITION_STATS, options.PARTITION_STATS),
     (BLOOM_FILTERS, options.BLOOM_FILTERS),
 )
+
+_STAT_COLUMNS: tuple[TextOption, ...] = (
+    options.COLUMN_STATS_COLUMNS,
+    options.COLUMN_STATS_MOST_COLUMNS,
+)
+"""Which columns have statistics: what the newest write says counts, from then on."""
 
 _FILLING = (options.NULL_FOR_MISSING, options.RECONCILE_SCHEMA, options.DROP_MISSING)
 
@@ -73,11 +83,10 @@ class InsertDuplicates(Enum):
 class BloomOptions:
     """The bloom filters of base files."""
 
-    entries: int
-    error_rate: float
-    filter_type: str
-    """`SIMPLE` or `DYNAMIC_V0`."""
-    most_entries: int
+    entries: int | None
+    """The number of keys that filters are made for at least; None for those of the file."""
+    error_rate: float | None
+    """None where nobody says it: filters that writers ask get Hudi's, others a looser one."""
     use_metadata: bool
     """Whether lookups ask column_stats and bloom_filters before footers."""
 
@@ -117,11 +126,9 @@ class WriteOptions:
     """Whether a global index moves a record whose partition changed."""
     small_file_limit: int
     max_file_size: int
-    record_size_estimate: int
     compression: str
     """The codec as pyarrow calls it: `snappy`, `gzip`, `zstd`, `lz4` or `none`."""
     combine_before_insert: bool
-    combine_before_upsert: bool
     insert_duplicates: InsertDuplicates
     merges_inserts: bool
     """Whether an inserted row is merged with the record that has its key, as an upsert does."""
@@ -138,6 +145,8 @@ class WriteOptions:
     archiving: ArchivingOptions = field(default_factory=ArchivingOptions)
     fills_missing: bool = False
     """Whether columns that the rows leave out are null in them."""
+    commit_notes: Mapping[str, str] = field(default_factory=dict)
+    """What the commit says besides: the options whose name begins with the prefix for that."""
 
     @property
     def lookup_index(self) -> WriteIndex:
@@ -154,24 +163,27 @@ class WriteOptions:
         given: Mapping[str, str],
         *,
         record_index_partitioned: bool | None = None,
+        column_stats_groups: int | None = None,
     ) -> WriteOptions:
         """The options of a write that was given `given` on a table that keeps `kept`.
 
         `record_index_partitioned` says of which kind an existing record index is, None if it is
-        not known. A table that keeps no write index gets the given one, else its record index if
-        it has one, else SIMPLE.
+        not known, `column_stats_groups` how many file groups the statistics of columns have, None
+        where there are none or that is not known. A table that keeps no write index gets the given
+        one, else its record index if it has one, else SIMPLE.
 
         Raises:
             InvalidInput: an unknown name, a wrong value, or one that contradicts the table.
             UnsupportedFeature: an option asks for something that lakedex does not have.
         """
-        check_options(given)
+        prefix = options.COMMIT_NOTES.text({**kept, **given})
+        check_options({options.COMMIT_NOTES.name: prefix, **given})
         refuse_bucket_options({**kept, **given})
         for option in options.OBEYED:
             option.given(given)  # refuses one option under two names with two values
         check_restated(config, given)
         index = _write_index(config, kept, given, partitioned=record_index_partitioned)
-        fixed = _fixed_settings(config, kept, given)
+        fixed = _fixed_settings(config, kept, given, column_stats_groups)
         window = resolve_window(config, kept, given, index)
         if window is not None:
             fixed |= window.kept()
@@ -186,6 +198,8 @@ class WriteOptions:
             record_index_partitioned=record_index_partitioned,
             is_windowed=window is not None,
         )
+        if _says_another(options.COLUMN_STATS_MOST_COLUMNS, kept, given):
+            metadata = replace(metadata, adds_stat_columns=True)
         _check_virtual_keys(config, index, metadata, is_windowed=window is not None)
         for partition in metadata.partitions:
             # How an index that is there was built is not ours to say.
@@ -199,10 +213,8 @@ class WriteOptions:
             update_partition_path=moves.value(settings),
             small_file_limit=options.SMALL_FILE_LIMIT.value(settings),
             max_file_size=options.MAX_FILE_SIZE.value(settings),
-            record_size_estimate=options.RECORD_SIZE_ESTIMATE.value(settings),
             compression=_codec(settings),
             combine_before_insert=options.COMBINE_BEFORE_INSERT.value(settings),
-            combine_before_upsert=options.COMBINE_BEFORE_UPSERT.value(settings),
             insert_duplicates=_insert_duplicates(settings),
             merges_inserts=not options.ALLOW_DUPLICATE_INSERTS.value(settings),
             bloom=_bloom(settings),
@@ -215,6 +227,7 @@ class WriteOptions:
             cleaning=CleaningOptions.resolve(settings),
             archiving=ArchivingOptions.resolve(settings),
             fills_missing=any(option.value(settings) for option in _FILLING),
+            commit_notes=commit_notes(settings, given),
         )
 
     def with_stat_columns(self, names: Sequence[str]) -> WriteOptions:
@@ -300,26 +313,38 @@ def _check_record_index(index: WriteIndex, given: Mapping[str, str]) -> None:
 
 
 def _fixed_settings(
-    config: TableConfig, kept: Mapping[str, str], given: Mapping[str, str]
+    config: TableConfig,
+    kept: Mapping[str, str],
+    given: Mapping[str, str],
+    column_stats_groups: int | None,
 ) -> dict[str, str]:
     """The settings that stay with the table, the kept ones and those said for the first time."""
     found: dict[str, str] = {}
-    # The newest list of columns with statistics counts, from the write that says it on.
-    listed = options.COLUMN_STATS_COLUMNS.given({**kept, **given})
-    if listed is not None:
-        found[options.COLUMN_STATS_COLUMNS.name] = listed
-    for option in _FIXED:
+    built = {FILES, *config.metadata_partitions}
+    for option in _STAT_COLUMNS:
+        newest = option.given({**kept, **given})
+        if newest is not None:
+            found[option.name] = newest
+    for option in (*_FIXED, *_FILE_GROUPS):
         said, known = option.given(given), option.given(kept)
+        if said is not None and _FILE_GROUPS.get(option, FILES) not in built:
+            known = None
         stored = known
-        if option is options.COLUMN_STATS_GROUPS and known is None and kept:
-            # Whoever built the index did not say: a table of ordinary size got the default.
-            stored = option.default if COLUMN_STATS in config.metadata_partitions else None
+        if option is options.COLUMN_STATS_GROUPS and column_stats_groups is not None:
+            # Whoever built the index need not have said how many: columns and files decide.
+            stored = str(column_stats_groups)
         if said is not None and stored is not None and _normal(said) != _normal(stored):
             raise _contradiction(config, option.name, said, stored)
         value = known if known is not None else said
         if value is not None:
             found[option.name] = value
     return found
+
+
+def _says_another(option: NumberOption, kept: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    return option.given(given) is not None and (
+        option.given(kept) is None or option.value(given) != option.value(kept)
+    )
 
 
 def _normal(value: str) -> str:
@@ -362,10 +387,8 @@ def _insert_duplicates(settings: Mapping[str, str]) -> InsertDuplicates:
 
 def _bloom(settings: Mapping[str, str]) -> BloomOptions:
     return BloomOptions(
-        entries=options.BLOOM_ENTRIES.value(settings),
-        error_rate=options.BLOOM_ERROR_RATE.value(settings),
-        filter_type=options.BLOOM_TYPE.value(settings),
-        most_entries=options.BLOOM_MOST_ENTRIES.value(settings),
+        entries=options.BLOOM_ENTRIES.value_if_given(settings),
+        error_rate=options.BLOOM_ERROR_RATE.value_if_given(settings),
         use_metadata=options.BLOOM_USE_METADATA.value(settings),
     )
 

@@ -41,6 +41,33 @@ class IndexInfo:
     """The type in the definition: of an expression index `column_stats` or `bloom_filters`."""
     progress: float | None = None
     """Of an index that a process is building, the part of the data that it has read."""
+    maintenance: str = "sync"
+    """`sync`: every write maintains the index; `async`: a refresh does."""
+    newer_slices: int | None = None
+    """Of an index with `maintenance=async`, the file slices that it does not cover."""
+    commits_behind: int | None = None
+    """And the commits since the newest file that it covers."""
+
+    @property
+    def status(self) -> str:
+        """State, progress, and of an index that writers do not maintain how far it is behind.
+
+        Example:
+            >>> IndexInfo("idx", "bitmap", ("x",), "", "live", 1, 9, maintenance="async",
+            ...     newer_slices=3, commits_behind=2).status
+            'live, maintenance=async, 2 commits behind, 3 newer file slices'
+        """
+        text = self.state if self.progress is None else f"{self.state} {self.progress:.0%}"
+        if self.maintenance == "sync":
+            return text
+        text += f", maintenance={self.maintenance}"
+        if self.newer_slices is None:
+            return text
+        if not self.newer_slices:
+            return f"{text}, up to date"
+        return (
+            f"{text}, {self.commits_behind} commits behind, {self.newer_slices} newer file slices"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """The index as plain values, for JSON."""

@@ -60,8 +60,8 @@ from lakedex.services.indexing import (
 )
 from lakedex.services.plain_columns import columns_to_add, has_other_columns
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import newer_slices
 from lakedex.write import operation as kinds
-from lakedex.write.index_refresh import newer_slices
 from lakedex.write.layout.order import column_names
 from lakedex.write.result import WriteResult
 from lakedex.write.row_size import stored_rows

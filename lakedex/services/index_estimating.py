@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config.metadata_options import record_index_bounds
+from lakedex.config.metadata_options import IndexRoom, record_index_bounds
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
@@ -176,8 +176,9 @@ def _as_jobs(engine: Engine, seconds: float, entries: int) -> float:
 
 def groups_for(snapshot: Snapshot, rows: int) -> int:
     """The file groups that an index of record keys of the table gets for so many rows."""
-    bounds = record_index_bounds(read_own_properties(snapshot.storage))
-    return shards_for(rows, *bounds, partitioned=False)
+    kept = read_own_properties(snapshot.storage)
+    room = IndexRoom.resolve(kept)
+    return shards_for(rows, *record_index_bounds(kept), partitioned=False, room=room)
 
 
 def _check_growth(growth: object) -> None:

@@ -6,16 +6,13 @@ The write is committed by then. What goes wrong here is told, and left to the ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from lakedex.config import TableType
 from lakedex.config.option_check import option_texts
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
-from lakedex.filegroup import FileSlice
-from lakedex.index.answer import newest_instant
-from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.services.clustering.scheduling import (
     run_clustering,
     run_pending_clusterings,
@@ -29,9 +26,8 @@ from lakedex.services.indexes_by_options import make_indexes_of_options
 from lakedex.services.resharding import reshard_if_due
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import Action, Timeline
-from lakedex.write import operation as kinds
-from lakedex.write.index_refresh import newer_slices
 from lakedex.write.rows import KEY
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.taking import Target
@@ -131,34 +127,9 @@ def _cluster(writer: TableWriter, target: Target) -> None:
 def _refresh_indexes(writer: TableWriter, target: Target) -> None:
     """Refresh the indexes with `maintenance=async` that are as many commits behind as allowed."""
     snapshot = writer.snapshot()
-    live = snapshot.config.metadata_partitions
-    defined = {name: each for name, each in snapshot.definitions.items() if name in live}
-    for name, each in (defined | bitmap_definitions(snapshot.config)).items():
-        if each.is_async:
-            behind = commits_behind(snapshot, newer_slices(snapshot, each))
-            if behind >= target.options.scheduling.refresh_indexes_after:
-                refresh_index(writer, name)
-
-
-def commits_behind(snapshot: Snapshot, newer: Collection[FileSlice]) -> int:
-    """How many commits came after the newest file that an index covers; 0 where it covers all.
-
-    Args:
-        snapshot: The table.
-        newer: The file slices that the index does not cover.
-    """
-    if not newer:
-        return 0
-    ids = {each.id for each in newer}
-    covered = max(
-        (newest_instant(each) for each in snapshot.slices if each.id not in ids), default=""
-    )
-    timeline = snapshot.timeline
-    return sum(
-        each.requested_time > covered
-        and timeline.commit_summary(each).operation_type != kinds.INDEX.name
-        for each in timeline.write_instants()
-    )
+    for name, each in async_definitions(snapshot).items():
+        if lag_of(snapshot, each).commits >= target.options.scheduling.refresh_indexes_after:
+            refresh_index(writer, name)
 
 
 def commits_since_clustering(timeline: Timeline) -> int:

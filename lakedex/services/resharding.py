@@ -87,7 +87,8 @@ def reshard_if_due(writer: TableWriter, target: Target) -> int | None:
         return None
     present = len(snapshot.metadata.groups(RESHARDABLE))
     bounds = target.options.metadata.record_index_groups
-    wanted = shards_for(stored_rows(snapshot), *bounds, partitioned=False)
+    room = target.options.metadata.record_index_room
+    wanted = shards_for(stored_rows(snapshot), *bounds, partitioned=False, room=room)
     if not present or (present < _FAR_OFF * wanted and wanted < _FAR_OFF * present):
         return None
     reshard_index(writer.address, writer.engine, RESHARDABLE, wanted, target.patience)

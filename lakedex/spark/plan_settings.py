@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from lakedex.config.option_check import PREFIXES, Use, check_session
 from lakedex.spark.read_spec import SWITCHES
 
 _USAGE = "spark.lakedex.index.usage"
 _NAMES = "\n".join((_USAGE, *SWITCHES))
+_STARTS = "\n".join(PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,23 @@ class SessionSettings:
     def __init__(self, spark: SparkSession) -> None:
         """Keep the way to them: each step of it is a call of the JVM."""
         self._session = spark._jsparkSession
+        self._checked: list[str] = []
         self._read = spark.sparkContext._jvm.lakedex.jvm.Settings.read
 
     def now(self) -> PlanSettings:
-        """What they are at this moment."""
-        zone, usage, *switches = str(self._read(self._session, _NAMES)).split("\n")
+        """What they are at this moment.
+
+        Raises:
+            InvalidInput: A setting is a misspelled option.
+            UnsupportedFeature: A setting asks for something that lakedex does not have.
+        """
+        lines = str(self._read(self._session, _NAMES, _STARTS)).split("\n")
+        zone, usage, *switches = lines[: 2 + len(SWITCHES)]
+        told = lines[2 + len(SWITCHES) :]
+        if told != self._checked:
+            pairs = (line.partition("\t") for line in told)
+            check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
+            self._checked = told
         return PlanSettings(zone, all(map(_is_on, switches)), _is_on(usage))
 
 

@@ -15,6 +15,7 @@ from lakedex.config.option_check import (
     Use,
     canonical_name,
     check_options,
+    check_setting,
     warn_once,
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -27,7 +28,6 @@ _FORMAT = "hoodie.datasource.query.incremental.format"
 _LATEST, _ROW_CHANGES = "latest_state", "cdc"
 _REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.incr.filters")
 _MERGE_TYPE = "hoodie.datasource.merge.type"
-_UNMERGED = "skip_merge"
 _SKIPPING = "hoodie.enable.data.skipping"
 _METADATA = "hoodie.metadata.enable"
 SWITCHES = (_SKIPPING, _METADATA)
@@ -146,11 +146,7 @@ class ReadSpec:
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
         tells_rows = _tells_rows(given, kind)
-        if given.get(_MERGE_TYPE, "").lower() == _UNMERGED:
-            raise UnsupportedFeature(
-                f"{_MERGE_TYPE}={_UNMERGED} ({_QUERY_TYPE[0]}={QueryType.READ_OPTIMIZED.value} "
-                "shows the rows of base files)"
-            )
+        check_setting(_MERGE_TYPE, given.get(_MERGE_TYPE, ""))
         return cls(
             path=_root(path),
             query_type=kind,

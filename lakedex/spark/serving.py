@@ -176,11 +176,13 @@ class TableServer:
     def save(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
         """Rows that a DataFrameWriter saves."""
         options = dict(message[2])
+        self._settings.now()  # refuses settings that are misspelled
         self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
 
     def stream_options(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
         """Check what a stream is told before it starts."""
         options = dict(message[1])
+        self._settings.now()  # refuses settings that are misspelled
         hudi_options(options, Use.READ, also=STREAM_LIMITS)
         StreamOptions.of(options)
 

@@ -13,11 +13,12 @@ from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.bitmap.definitions import bitmap_definitions, bitmap_target
 from lakedex.index.bitmap.merging import merge_runs
 from lakedex.index.bitmap.noting import BitmapTaker
-from lakedex.index.bitmap.store import coverage, list_runs, read_heads
+from lakedex.index.bitmap.store import list_runs
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.expression.target import ExpressionTarget
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.build_ranges import StoredRanges
@@ -100,7 +101,7 @@ def fill_bitmap(
         CorruptFile: a run of it is broken.
     """
     target = bitmap_target(definition, snapshot.schema)
-    unknown = unknown_slices(snapshot, definition)
+    unknown = newer_slices(snapshot, definition)
     facts = TableFacts(
         address=address,
         config=snapshot.config,
@@ -115,20 +116,6 @@ def fill_bitmap(
     shares = shares_of_slices(unknown, engine.parallelism * _TASKS_A_CORE) if unknown else []
     engine.map("read the data for new indexes", _fill, [_Fill(facts, share) for share in shares])
     return len(unknown)
-
-
-def unknown_slices(snapshot: Snapshot, definition: IndexDefinition) -> list[FileSlice]:
-    """The slices of a snapshot that a bitmap index does not cover.
-
-    Raises:
-        IndexUnusable: the index cannot be computed here.
-        CorruptFile: a run of it is broken.
-    """
-    target = bitmap_target(definition, snapshot.schema)
-    heads = read_heads(snapshot.storage, list_runs(snapshot.storage, definition))
-    context, slices = snapshot.read_context, snapshot.slices
-    known = coverage(context, definition, target.type, slices, heads)
-    return [each for each, done in zip(slices, known.covered.tolist(), strict=True) if not done]
 
 
 def _fill(task: _Fill) -> None:

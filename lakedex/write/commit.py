@@ -78,6 +78,8 @@ class Outcome:
     """The windowed record index, where there is one."""
     batch: StreamBatch | None = None
     """The batch of a stream that is written."""
+    notes_of_user: Mapping[str, str] = field(default_factory=dict)
+    """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
 
@@ -133,6 +135,7 @@ def commit_outcome(
             schema_text=outcome.schema.text if history is None else outcome.schema.full_text,
             replaced=_replaced_ids(outcome.replaced),
             extra={
+                **outcome.notes_of_user,
                 **_said_of_keys(scope, outcome),
                 **_said_of_batch(scope, outcome),
                 **kept_up_note(outcome.plan.secondary),

@@ -26,7 +26,7 @@ def commit_metadata(
         stats[file.partition].append(_write_stat(file))
     return CommitMetadata(
         {partition: tuple(entries) for partition, entries in stats.items()},
-        {"schema": schema_text, **(extra or {})},
+        {**(extra or {}), "schema": schema_text},
         operation_type=operation,
         replaced_file_ids=dict(replaced or {}),
         compacted=operation == COMPACT.name,

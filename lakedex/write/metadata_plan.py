@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,7 +10,7 @@ from functools import partial
 import pyarrow as pa
 
 from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
-from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
+from lakedex.config.metadata_options import IndexRoom, MetadataOptions, RecordIndexScope
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
@@ -35,6 +36,9 @@ _LEAST_STATS_A_GROUP = 100_000
 _MOST_STATS_A_GROUP = 1_000_000
 _ENTRIES_A_SHARD = 500_000
 _GROWTH = 4
+_ENTRY_BYTES = 48
+"""What an entry of the record index takes, by Hudi's estimate."""
+_USUAL_ROOM = IndexRoom()
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ def plan_metadata(
     elif RECORD_INDEX in wanted:
         if RECORD_INDEX not in present and not partitioned:
             rows += stored_rows(snapshot)  # all of them get an entry, not only this write's
-        shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned)
+        room = options.record_index_room
+        shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned, room=room)
     if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
         lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))
     has_stats = "column_stats" in wanted
@@ -141,7 +146,12 @@ def plan_metadata(
     }
     if made:
         entries = stored_rows(snapshot)
-        count = shards_for(entries, *options.record_index_groups, partitioned=False)
+        count = shards_for(
+            entries,
+            *options.record_index_groups,
+            partitioned=False,
+            room=options.record_index_room,
+        )
         groups |= {
             each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
             for each in made
@@ -320,14 +330,17 @@ def stat_columns(
     if options.stat_columns:
         before = definition.source_fields if definition is not None and is_there else ()
         named = dict.fromkeys((*before, *options.stat_columns))
-        own = (name for name in named if name in flat and name not in META_COLUMNS)
-        return (*meta, *own)
+        return (*meta, *(name for name in named if name in flat and name not in META_COLUMNS))
     if definition is not None and is_there:
         listed = definition.source_fields
         # A list that leaves out columns of the table was chosen; it is not widened.
         known = {field.name for field in snapshot.schema if not pa.types.is_nested(field.type)}
-        if known - {*listed, *META_COLUMNS, *dropped} and len(listed) < options.most_stat_columns:
-            return (*meta, *(name for name in listed if name in flat))
+        is_chosen = bool(known - {*listed, *META_COLUMNS, *dropped})
+        own = [name for name in listed if name in flat and name not in META_COLUMNS]
+        is_chosen = is_chosen and len(listed) < options.most_stat_columns
+        if is_chosen and not options.adds_stat_columns:
+            return (*meta, *own)
+        return (*meta, *dict.fromkeys((*own, *flat[: options.most_stat_columns])))
     return (*meta, *flat[: options.most_stat_columns])
 
 
@@ -363,12 +376,20 @@ def stat_groups_for(columns: int, files: int) -> int:
     return max(_STAT_GROUPS, by_columns, -(-entries // _MOST_STATS_A_GROUP))
 
 
-def shards_for(rows: int, least: int, most: int, *, partitioned: bool) -> int:
+def shards_for(
+    rows: int, least: int, most: int, *, partitioned: bool, room: IndexRoom = _USUAL_ROOM
+) -> int:
     """How many file groups an index of keys gets: room to grow a few times before they are large.
 
     Example:
         >>> shards_for(1_000_000, 1, 10_000, partitioned=False)
         8
+        >>> shards_for(1_000_000, 1, 10_000, partitioned=False, room=IndexRoom(1.5, 4_800_000))
+        15
     """
-    wanted = 1 if partitioned else -(-_GROWTH * rows // _ENTRIES_A_SHARD)
+    entries = _ENTRIES_A_SHARD
+    if room.group_bytes is not None:
+        entries = max(1, room.group_bytes // _ENTRY_BYTES)
+    growth = _GROWTH if room.growth is None else room.growth
+    wanted = 1 if partitioned else math.ceil(growth * rows / entries)
     return max(least, min(most, wanted))

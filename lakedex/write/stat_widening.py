@@ -96,7 +96,11 @@ def check_stat_columns(
         return
     if is_alone and {*known.source_fields} <= {*plan.stat_columns, *META_COLUMNS}:
         return
-    listed = names_of.COLUMN_STATS_COLUMNS.value
+
+    def listed(settings: Mapping[str, str]) -> tuple[tuple[str, ...], int]:
+        most = names_of.COLUMN_STATS_MOST_COLUMNS.value(settings)
+        return names_of.COLUMN_STATS_COLUMNS.value(settings), most
+
     if not plan.new_stat_columns and listed(read_own_properties(snapshot.storage)) != listed(kept):
         raise CommitConflict("another writer added columns to column_stats meanwhile; write again")
 

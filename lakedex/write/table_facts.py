@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_option_names import BLOOM_ERROR_RATE
 from lakedex.index.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
@@ -30,6 +31,7 @@ def table_facts(
     """The facts of the write of an instant that began with a snapshot."""
     options = target.options
     is_bloom = options.lookup_index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    usual_rate = float(BLOOM_ERROR_RATE.default) if is_bloom else _LOOSE_ERROR_RATE
     shards, buckets = plan.record_shards or 1, plan.note_buckets
     if options.window is not None and not plan.has_record_index:
         shards = buckets = shards_for(rows)
@@ -44,7 +46,8 @@ def table_facts(
         compression=options.compression,
         stat_columns=plan.stat_columns,
         has_bloom_index=plan.has("bloom_filters"),
-        bloom_error_rate=options.bloom.error_rate if is_bloom else _LOOSE_ERROR_RATE,
+        bloom_entries=options.bloom.entries,
+        bloom_error_rate=options.bloom.error_rate or usual_rate,
         history=snapshot.history,
         note_buckets=buckets,
         note_shards=shards,

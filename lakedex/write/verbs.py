@@ -259,6 +259,7 @@ class TableWriter:
             kept,
             self._options,
             record_index_partitioned=None if definition is None else definition.is_partitioned,
+            column_stats_groups=_stat_groups(snapshot, self._options),
         )
         retries = _retries({**kept, **self._options})
         return Target(self._address, self._engine, chosen, snapshot, kept, retries, self._batch)
@@ -273,6 +274,16 @@ def _merged(operation: Operation, target: Target) -> Operation:
     is_plain = options.insert_duplicates is InsertDuplicates.NONE
     has_key = bool(target.snapshot.config.record_key_fields)
     return kinds.MERGED_INSERT if is_plain and has_key else operation
+
+
+def _stat_groups(snapshot: Snapshot, options: Mapping[str, str]) -> int | None:
+    """How many file groups column_stats have; looked up where an option says how many."""
+    name = "column_stats"
+    if names_of.COLUMN_STATS_GROUPS.given(options) is None or snapshot.metadata is None:
+        return None
+    if name not in snapshot.config.metadata_partitions:
+        return None
+    return len(snapshot.metadata.groups(name))
 
 
 def _retries(options: Mapping[str, str]) -> int:

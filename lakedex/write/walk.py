@@ -213,6 +213,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         added_keys=_added_keys(write, found_unique=unique),
         window=_window(target),
         batch=target.batch,
+        notes_of_user={} if write.operation.without_rows else target.options.commit_notes,
         changed=taken.changed,
     )
     if not any(answer.files for answer in done) and not replaces:

@@ -41,9 +41,7 @@ OPTIONS = {
 }
 RECORD_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
 INDEXES = ("on_name", "on_both", "on_upper", "on_n")
-ONLY = lakedex.ReadOptions(
-    weighs_cost=False, without_indexes={"column_stats", "partition_stats", "record_index"}
-)
+ONLY = lakedex.ReadOptions(weighs_cost=False, without_indexes={"column_stats", "partition_stats"})
 
 
 class AsyncHistories(Histories):

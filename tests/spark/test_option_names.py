@@ -170,6 +170,77 @@ def test_settings_of_the_session(lake, tmp_path, setting):
     sql("DROP TABLE named_set")
 
 
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_settings_of_the_session_are_checked_by_reads(lake, tmp_path, setting, warnings, kind):
+    spark, place = lake.spark, str(tmp_path / "read_set")
+    save(spark, place, type=kind)
+    save(spark, place)  # merged by our own reader where there are log files
+    frame = spark.read.format("hudi").load(place)
+    setting("hoodie.my.company.thing", "x\ny")
+    setting(SYNC, "false")
+    setting("hoodie.index.type", "SIMPLE")
+    assert frame.count() == 3
+    assert not warnings.records
+    for name, value, words in [
+        ("hoodie.metdata.enable", "false", "did you mean 'hoodie.metadata.enable'"),
+        ("lakedex.record.index.window.dais", "1", "did you mean .*window.days'"),
+        (SYNC, "true", "hive_sync.enable=true .no other catalog is synced"),
+        ("hoodie.read.blob.inline.mode", "CONTENT", "blob.inline.mode=CONTENT .blobs are read"),
+    ]:
+        setting(name, value)
+        with pytest.raises(Exception, match=words):
+            frame.where("ver > 0").collect()
+        with pytest.raises(Exception, match=words):
+            spark.read.format("hudi").load(place).count()
+        with pytest.raises(Exception, match=words):
+            spark.readStream.format("hudi").load(place)
+        with pytest.raises(Exception, match=words):
+            save(spark, place)
+        with pytest.raises(Exception, match=words):
+            lake.sql(f"SET {name}={value}")
+        spark.conf.unset(name)
+        assert frame.where("ver > 0").count() == 3
+    # Options of a reader that a session does not say for it: a warning, once.
+    setting("hoodie.datasource.query.type", "incremental")
+    setting("hoodie.file.index.enable", "false")
+    for _ in range(2):
+        assert frame.count() == 3
+    said = sorted(record.getMessage() for record in warnings.records)
+    assert [each.split()[1] for each in said] == [
+        "hoodie.datasource.query.type",
+        "hoodie.file.index.enable",
+    ]
+
+
+def test_a_sample_of_the_list_meets_its_verdict_in_spark(lake, path, tmp_path, warnings):
+    """What the test of the whole list shows without Spark, by the ways that only Spark has."""
+    spark, before = lake.spark, len(lakedex.open(path).timeline)
+    sample = [each for each in option_check.hudi_options() if "*" not in each.name][::30]
+    refused = [each for each in sample if each.verdict is option_check.Verdict.REFUSED]
+    assert len(refused) >= 3
+    made = "CREATE TABLE sampled (id STRING) USING hudi TBLPROPERTIES (primaryKey='id', '{}'='?')"
+    for each in refused:
+        words = rf"{each.name}=\? \({each.reason}"
+        if option_check.Use.WRITE in each.uses:
+            with pytest.raises(Exception, match=words):
+                save(spark, path, **{each.name: "?"})
+            with pytest.raises(Exception, match=words):
+                lake.sql(made.format(each.name))
+        else:
+            with pytest.raises(Exception, match=words):
+                spark.read.format("hudi").option(each.name, "?").load(path)
+        with pytest.raises(UnsupportedFeature, match=words):
+            lake.sql(f"SET {each.name}=?")
+    assert len(lakedex.open(path).timeline) == before
+    warned = [each for each in sample if each.verdict is option_check.Verdict.WARNED]
+    writes = [each.name for each in warned if option_check.Use.WRITE in each.uses]
+    warnings.clear()
+    save(spark, path, **dict.fromkeys(writes, "?"))
+    assert {each.getMessage().split()[1] for each in warnings.records} == set(writes)
+    assert len(warnings.records) == len(writes) >= 8
+    assert spark.read.format("hudi").load(path).count() == 3
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -197,6 +268,37 @@ def test_stream_writers_take_the_names_of_spark(lake, path, tmp_path):
     source = spark.readStream.format("hudi").option("maxCommitsPerTrigger", "1").load(path)
     writer = source.writeStream.format("hudi").options(**OPTIONS).outputMode("append")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer = writer.option("hoodie.datasource.write.streaming.checkpoint.identifier", "orders")
+    writer = writer.option("_source.offset", "42")
     query = writer.trigger(availableNow=True).start(copy)
     assert query.awaitTermination(120)
     assert spark.read.format("hudi").load(copy).count() == 3
+    timeline = lakedex.open(copy).timeline
+    said = timeline.commit_metadata(timeline.write_instants()[-1]).extra
+    assert '"orders"' in said["_hudi_streaming_sink_checkpoint"]
+    assert said["_source.offset"] == "42"
+
+
+def test_expired_partitions_are_those_that_options_say(lake, tmp_path, setting):
+    sql, days = lake.sql, "hoodie.partition.ttl.strategy.days.retain"
+    sql(
+        "CREATE TABLE expiring (id STRING, p STRING) USING hudi PARTITIONED BY (p) "
+        f"TBLPROPERTIES (primaryKey='id', '{days}'='100') LOCATION '{tmp_path / 'expiring'}'"
+    )
+    sql("INSERT INTO expiring VALUES ('a', 'x'), ('b', 'y'), ('c', 'z')")
+
+    def expired(options: str = "") -> list[str]:
+        told = f", options => '{options}'" if options else ""
+        return [row[0] for row in sql(f"CALL run_ttl(table => 'expiring'{told})").collect()]
+
+    assert expired() == [], "by the property of the table"
+    sql(f"ALTER TABLE expiring SET TBLPROPERTIES ('{days}'='0')")
+    setting("hoodie.partition.ttl.strategy.max.delete.partitions", "1")
+    assert expired() == ["p=x"], "by the setting of the session"
+    assert expired(f"{days}=5") == []
+    for name in ("management.strategy.type", "strategy.type"):
+        with pytest.raises(InvalidInput, match="must be one of KEEP_BY_TIME"):
+            expired(f"hoodie.partition.ttl.{name}=SOMETIMES")
+    assert expired("hoodie.partition.ttl.management.strategy.type=KEEP_BY_CREATION_TIME") == ["p=y"]
+    assert [row[0] for row in sql("SELECT id FROM expiring").collect()] == ["c"]
+    sql("DROP TABLE expiring")

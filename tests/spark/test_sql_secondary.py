@@ -267,11 +267,26 @@ def test_an_index_that_writers_do_not_maintain(lake, spark, tmp_path):
         steps = lake.table("trips_lag").explain("rider = 'bob'").steps
         return next(each.reason for each in steps if each.index == "secondary_index_async-lag")
 
+    def shown() -> str:
+        rows = spark.sql("SHOW INDEXES FROM trips_lag").collect()
+        return next(row["options"] for row in rows if row[0] == "secondary_index_async-lag")
+
     assert found() == ["a1", "b1"]
     assert "1 newer file slices are read" in reason()
+    assert shown() == "live, maintenance=async, 1 commits behind, 1 newer file slices"
     spark.sql("REFRESH INDEX lag ON trips_lag")
     assert found() == ["a1", "b1"]
     assert "newer" not in reason()
+    assert shown() == "live, maintenance=async, up to date"
+    for call in ("table => 'trips_lag', index => 'lag'", "table => 'trips_lag'"):
+        spark.sql("UPDATE trips_lag SET ts = ts + 1 WHERE uuid = 'a1'")
+        assert "1 commits behind" in shown()
+        (row,) = spark.sql(f"CALL refresh_index({call})").collect()
+        assert tuple(row) == ("secondary_index_async-lag", shown())
+        assert shown().endswith("up to date")
+        assert found() == ["a1", "b1"]
+    with pytest.raises(Exception, match="no index 'lagg'"):
+        lake.sql("CALL refresh_index(table => 'trips_lag', index => 'lagg')")
     assert lake.table("trips_lag").verify().ok
     spark.sql("DROP INDEX lag ON trips_lag")
     assert found() == ["a1", "b1"]

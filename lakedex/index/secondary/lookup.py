@@ -46,6 +46,7 @@ from lakedex.index.secondary.key_predicate import Asked, asked_keys, keys_from_s
 
 _PREFIX = "secondary_index_"
 _RECORD_INDEX = "record_index"
+_SWITCHED_OFF = "it needs the record index, which is switched off by the caller"
 _ROWS_TOLD = "secondary_rows"
 MAX_ROWS_OF_RANGE = 200_000
 """A range with more rows leaves out hardly any file, and is left to statistics."""
@@ -76,6 +77,8 @@ class SecondaryIndex:
             return asked
         if not (table.is_live(name) and table.is_live(_RECORD_INDEX) and table.is_latest):
             return str(_why_unusable(name, table))
+        if not table.is_asked(_RECORD_INDEX) and not _covers(table, name):
+            return _SWITCHED_OFF
         is_known = f"{name}_problem" in table.kept or _is_never_counted(table, name)
         checked = 0.0 if is_known else count_seconds(table.metadata, name)
         rows = _expected_rows(table, name, asked, question.worth)
@@ -111,6 +114,8 @@ class SecondaryIndex:
         keys = record_keys_of_secondary(entries["key"].combine_chunks(), len(asked.columns))
         rows = _Rows(entries, keys, groups_not_kept_up(table, name)).among(question.found)
         named = _places(table, rows.entries) if covers else None
+        if named is None and not table.is_asked(_RECORD_INDEX):
+            return _SWITCHED_OFF
         if named is None:
             found = locate(table, rows.keys.unique(), question.partitions)
             if isinstance(found, str):
@@ -200,6 +205,8 @@ def _why_unusable(name: str, table: IndexedTable) -> str | None:
         return "Hudi does not bring it up to date in a table without meta columns"
     if not table.is_live(_RECORD_INDEX):
         return "it needs the record index, which the table does not have"
+    if not table.is_asked(_RECORD_INDEX) and not _covers(table, name):
+        return _SWITCHED_OFF
     known = f"{name}_problem"
     if known not in table.kept and not _is_right(table, name):
         table.kept[known] = "another engine wrote to the table, which does not keep it up"

@@ -12,8 +12,10 @@ from pyspark.sql.types import StructType
 from lakedex.config.metadata_options import without_drops
 from lakedex.config.option_check import (
     PREFIXES,
-    check_options,
-    check_spelling,
+    Use,
+    check_session,
+    check_setting,
+    commit_notes,
     is_write_option,
 )
 from lakedex.config.write_option_names import COLUMN_STATS_COLUMNS, NULL_FOR_MISSING
@@ -112,8 +114,9 @@ class Context:
         """
         settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
         told = {name: str(value) for name, value in settings.items() if name.startswith(PREFIXES)}
-        check_options(told, may_be_own=True)
+        check_session(told, Use.WRITE)
         given = {name: value for name, value in told.items() if is_write_option(name)}
+        given |= commit_notes(told)
         if table is not None and given:
             given = without_drops(table.snapshot.config, given)
             _keep_own_columns(given, table.schema.names)
@@ -140,12 +143,12 @@ def _keep_own_columns(given: dict[str, str], columns: Sequence[str]) -> None:
             given[name] = ",".join(own)
 
 
-def check_setting(_context: Context, statement: Statement) -> None:
-    """Refuse SET of a misspelled option; the setting itself is Spark's to make."""
+def check_set(_context: Context, statement: Statement) -> None:
+    """Refuse SET of a misspelled or refused option; the setting itself is Spark's to make."""
     pair = optional(statement.plan.kv())
     name = "" if pair is None else str(pair._1())
-    if name.startswith(PREFIXES):
-        check_spelling([name])
+    if pair is not None and name.startswith(PREFIXES):
+        check_setting(name, str(optional(pair._2()) or ""))
 
 
 def own_columns(table: SparkTable) -> StructType:

@@ -160,7 +160,7 @@ def show(context: Context, named: NamedTable) -> DataFrame:
 
 def _shown(table: SparkTable) -> list[tuple[str, str, str, str, str]]:
     return [
-        (each.name, _shown_type(each), ",".join(_own(each.columns)), each.function, each.state)
+        (each.name, _shown_type(each), ",".join(_own(each.columns)), each.function, each.status)
         for each in table.indexes()
         if each.name != "files"
     ]

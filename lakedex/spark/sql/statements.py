@@ -28,7 +28,7 @@ from lakedex.spark.sql import (
     merging,
     replacing,
 )
-from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement, check_setting
+from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement, check_set
 from lakedex.spark.sql.explaining import explain
 from lakedex.spark.sql.extra_statements import prepare_extra
 from lakedex.spark.sql.index_names import with_index_names
@@ -62,7 +62,7 @@ _HANDLERS: Mapping[str, Handler] = {
     "ShowTableExtended": describing.show_partition,
     "CreateIndex": indexing.create,
     "DropIndex": indexing.drop,
-    "SetCommand": check_setting,
+    "SetCommand": check_set,
     **dict.fromkeys(altering.HANDLED, altering.alter),
 }
 

@@ -40,11 +40,11 @@ def test_a_new_table_has_the_defaults_of_hudi():
     assert options.update_partition_path
     assert (options.small_file_limit, options.max_file_size) == (104857600, 125829120)
     assert options.compression == "snappy"
-    assert (options.combine_before_insert, options.combine_before_upsert) == (False, True)
+    assert not options.combine_before_insert
     assert options.insert_duplicates is InsertDuplicates.NONE
     assert options.metadata.partitions == ("column_stats", "files", "partition_stats")
     assert options.metadata.compact_after == 10
-    assert (options.bloom.entries, options.bloom.error_rate) == (60000, 1e-9)
+    assert (options.bloom.entries, options.bloom.error_rate) == (None, None)
     assert pickle.loads(pickle.dumps(options)) == options
 
 
@@ -92,13 +92,13 @@ def test_all_that_was_built_is_kept_and_a_writer_that_differs_is_refused():
     later = table("bloom_filters,column_stats,files,partition_stats,record_index")
     assert WriteOptions.resolve(later, kept, {}).metadata == first.metadata
     for name, value, stored in [
-        ("hoodie.metadata.index.column.stats.file.group.count", "4", "2"),
+        ("hoodie.metadata.index.column.stats.file.group.count", "4", "7"),
         ("hoodie.metadata.record.index.min.filegroup.count", "4", "3"),
         ("hoodie.metadata.global.record.level.index.max.filegroup.count", "4", "10000"),
         ("hoodie.metadata.index.bloom.filter.file.group.count", "9", "4"),
     ]:
         with pytest.raises(InvalidInput, match=f"{value!r} contradicts .* keeps {stored!r}"):
-            WriteOptions.resolve(later, kept, {name: value})
+            WriteOptions.resolve(later, kept, {name: value}, column_stats_groups=7)
 
 
 def test_the_newest_list_of_columns_with_statistics_counts():
@@ -206,7 +206,7 @@ def test_the_kind_of_an_existing_record_index_counts():
         ({"hoodie.parquet.max.file.size": "-1"}, "'-1'"),
         ({"hoodie.parquet.max.file.size": "9" * 30}, "9999"),
         ({"hoodie.parquet.max.file.size": "٣٠٠٠"}, "whole number"),
-        ({"hoodie.combine.before.upsert": "yes"}, "must be true or false"),
+        ({"hoodie.combine.before.insert": "yes"}, "must be true or false"),
         ({"hoodie.parquet.compression.codec": "rar"}, "one of snappy"),
         ({"hoodie.index.bloom.fpp": "2"}, "between 0 and 1"),
         ({"hoodie.datasource.insert.dup.policy": "keep"}, "none, drop, fail"),

@@ -74,11 +74,10 @@ class Asked:
         self.scanned = lakedex.open(path, options=options)
 
     def through(self, *columns: str) -> lakedex.Table:
-        """The table with the indexes of these columns only."""
+        """The table with the indexes of these columns only, and with the record index."""
         kept = frozenset(columns)
         if kept not in self._opened:
             without = {"column_stats", "partition_stats"}
-            without |= set() if "uuid" in kept else {"record_index"}
             without |= {NAME.format(column) for column in INDEXED if column not in kept}
             options = lakedex.ReadOptions(without_indexes=without, weighs_cost=False)
             self._opened[kept] = lakedex.open(self.path, options=options)

@@ -109,6 +109,25 @@ def test_newer_slices_are_read_until_a_refresh(trips, index, kind):
     assert not verify(trips.writer.snapshot()).problems
 
 
+@pytest.mark.parametrize("index", list(KINDS), indirect=True)
+def test_the_list_of_indexes_shows_how_far_one_is_behind(trips, index, kind):
+    def status() -> str:
+        found = {each.name: each for each in lakedex.open(trips.path).indexes()}
+        assert {each.maintenance for name, each in found.items() if name != index} == {"sync"}
+        assert found[index].maintenance == "async"
+        return found[index].status
+
+    assert status() == "live, maintenance=async, up to date"
+    trips.writer.insert(trips.rows(("d1", 1, "dan", "rio")))
+    assert status() == "live, maintenance=async, 1 commits behind, 1 newer file slices"
+    trips.writer.insert(trips.rows(("e1", 1, "eve", "rio"), ("f1", 1, "fay", "rio")))
+    assert status() == "live, maintenance=async, 2 commits behind, 3 newer file slices"
+    shown = CliRunner().invoke(app, ["indexes", trips.path, "--json"])
+    assert '"commits_behind": 2' in shown.output
+    refresh_index(trips.writer, given_name(index))
+    assert status() == "live, maintenance=async, up to date"
+
+
 def test_a_second_refresh_does_nothing(trips, index):
     trips.writer.upsert(trips.rows(("a1", 2, "bob", "oslo")))
     refresh_index(trips.writer, given_name(index))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from lakedex.config.write_option_names import TTL_DAYS, TTL_MOST_PARTITIONS, TTL_POLICY
 from lakedex.errors import InvalidInput
 from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, named, options_of, table_of
 from lakedex.spark.sql.context import Context
@@ -13,14 +14,7 @@ from lakedex.spark.table import SparkTable
 from lakedex.timeline.instant_time import to_epoch_ms
 
 _DAY_MS = 24 * 60 * 60 * 1000
-_BY_TIME, _BY_CREATION = "KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"
-_POLICIES = (
-    "hoodie.partition.ttl.management.strategy.type",
-    "hoodie.partition.ttl.strategy.type",
-)
-_DAYS = "hoodie.partition.ttl.strategy.days.retain"
-_MOST = "hoodie.partition.ttl.strategy.max.delete.partitions"
-_TTL_OPTIONS = "hoodie.partition.ttl."
+_BY_TIME, _BY_CREATION = TTL_POLICY.choices
 
 
 def _truncate(context: Context, values: Values) -> Rows:
@@ -60,19 +54,20 @@ def _run_ttl(context: Context, values: Values) -> Rows:
     """Drop the partitions whose newest rows are older than some days."""
     table = table_of(context, values)
     options = options_of(context, values)
-    told = next((options[name] for name in _POLICIES if options.get(name)), _BY_TIME)
-    policy = str(values["ttl_policy"] or told).upper()
+    # What the call says, else the session, else the table.
+    settings = {**table.properties, **options}
+    policy = str(values["ttl_policy"] or TTL_POLICY.value(settings)).upper()
     if policy not in (_BY_TIME, _BY_CREATION):
         raise InvalidInput(f"ttl_policy is {_BY_TIME} or {_BY_CREATION}, not {policy!r}")
-    days = values["retain_days"] if values["retain_days"] is not None else options.get(_DAYS)
-    if days is None or int(days) < 0:
-        raise InvalidInput(f"run_ttl needs retain_days => ..., or the option {_DAYS}")
-    oldest = time.time() * 1000 - int(days) * _DAY_MS
+    days = values["retain_days"]
+    days = TTL_DAYS.value(settings) if days is None else int(days)
+    if days < 0:
+        raise InvalidInput(f"run_ttl needs retain_days => ..., or the option {TTL_DAYS.name}")
+    oldest = time.time() * 1000 - days * _DAY_MS
     expired = [path for path, at in _times(table, policy).items() if at < oldest]
-    expired = sorted(expired)[: int(options.get(_MOST, 1000))]
+    expired = sorted(expired)[: TTL_MOST_PARTITIONS.value(settings)]
     if expired:
-        own = {k: v for k, v in options.items() if not k.startswith(_TTL_OPTIONS)}
-        table.delete_partitions(expired, options=own)
+        table.delete_partitions(expired, options=options)
     return [(path,) for path in expired]
 
 
