@@ -86,6 +86,7 @@ def savepoint(
     elif not list_all:
         create_savepoint(address, instant, user=user, comments=comments)
     table = open(path, storage_options=parse_storage_options(storage_option))
+    table.snapshot.check_timeline()
     found = list_savepoints(table.timeline)
     if as_json:
         print_json({"savepoints": [each.as_dict() for each in found]})

@@ -20,6 +20,7 @@ from lakedex.errors import CorruptFile, UnsupportedFeature
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
 _READABLE_FORMATS = ("PARQUET",)
+_FIRST_VERSION_OF_LAYOUT_2 = 8
 _PLAIN_FORMATS = MappingProxyType({keys.TABLE_FORMAT: "native", keys.LOG_FILE_FORMAT: "hoodie_log"})
 """Properties that can only have one value: with another one timeline or files lie elsewhere."""
 _MOST_DIGITS = 9
@@ -167,6 +168,15 @@ class TableConfig:
     def is_metadata_table(self) -> bool:
         """Whether this is the metadata table of another table."""
         return self.raw.get(keys.PAYLOAD_CLASS) == keys.METADATA_PAYLOAD
+
+    @property
+    def made_with_layout_2(self) -> bool:
+        """Whether version 8 or a later one made the table.
+
+        Then all instants have completion times, and all log files the instants that wrote them.
+        """
+        initial = self.raw.get(keys.TABLE_INITIAL_VERSION, "")
+        return initial.isdecimal() and int(initial) >= _FIRST_VERSION_OF_LAYOUT_2
 
     @property
     def metadata_enabled(self) -> bool:

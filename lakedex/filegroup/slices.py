@@ -64,6 +64,12 @@ class FileSlice:
         base = (self.base.name,) if self.base else ()
         return base + tuple(log.name for log in self.logs) if self.logs else base
 
+    @property
+    def instants(self) -> tuple[str, ...]:
+        """The instants in the names of the base file and of all log files."""
+        logs = tuple(log.instant_time for log in self.logs)
+        return (self.base.instant_time, *logs) if self.base else logs
+
     def path_of(self, name: str) -> str:
         """The path of one of its files, relative to the table."""
         return f"{self.partition}/{name}" if self.partition else name

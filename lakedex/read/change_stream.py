@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, TimelineDamaged
 from lakedex.read.stream_position import (
     BEGINNING,
     EARLIEST,
@@ -21,14 +21,14 @@ from lakedex.read.stream_position import (
     StreamPosition,
 )
 from lakedex.storage import Storage
-from lakedex.table.lost_instants import check_instants
+from lakedex.table import Snapshot
+from lakedex.table.lost_instants import check_still_there
 from lakedex.table.retention import earliest_retained, is_retained
 from lakedex.timeline import (
     Action,
     Instant,
     Timeline,
     instant_key,
-    load_table_config,
     parse_query_time,
 )
 
@@ -53,6 +53,7 @@ class ChangeStream:
         self._storage = storage
         self._options = options
         self._looked_at = 0.0
+        self._seen: Timeline | None = None
         self._writes_rows: dict[str, bool] = {}
         self._first_active: str | None = None
         self._newest_archived: str | None = None
@@ -106,6 +107,7 @@ class ChangeStream:
             return BatchView()
         since = position.begin if position.begin != BEGINNING else None
         commits = timeline.between(since, position.end, archived=since is not None)
+        self._check_end(timeline, commits, position)
         if not commits:
             return BatchView()
         newest = max(commits, key=lambda each: instant_key(each.requested_time))
@@ -119,13 +121,21 @@ class ChangeStream:
         return BatchView()
 
     def _look(self) -> Timeline:
-        """The timeline as it is now; a stream that waits does not look without a pause."""
+        """The timeline as it is now; a stream that waits does not look without a pause.
+
+        Raises:
+            TimelineDamaged: It lacks instants.
+        """
         pause = self._looked_at + _LOOKS_APART_S - time.monotonic()
         if pause > 0:
             time.sleep(pause)
-        timeline = Timeline.load(self._storage, load_table_config(self._storage))
-        if timeline.last_completed is None:
-            check_instants(timeline, None)  # a stream over a lost timeline would wait for ever
+        snapshot = Snapshot.open(self._storage)
+        timeline = snapshot.timeline
+        # Rows of a commit that is lost would be in no batch, and nothing would say so.
+        snapshot.check_timeline()
+        if self._seen is not None:
+            check_still_there(self._seen, timeline)
+        self._seen = timeline
         self._looked_at = time.monotonic()
         return timeline
 
@@ -182,6 +192,22 @@ class ChangeStream:
             if total > self._options.most_bytes:
                 return max(1, number)
         return count
+
+    def _check_end(
+        self, timeline: Timeline, commits: Sequence[Instant], position: StreamPosition
+    ) -> None:
+        """Refuse a batch whose last commit is gone, unless something was taken back since."""
+        if commits and timeline.change_time(commits[-1]) == position.end:
+            return
+        if position.begin == BEGINNING and self._archived_until(timeline) >= position.end:
+            return
+        undoes = [each for each in timeline if each.action in (Action.ROLLBACK, Action.RESTORE)]
+        if any(timeline.change_time(each) > position.end for each in undoes):
+            return
+        raise TimelineDamaged(
+            timeline.config.timeline_folder,
+            f"the commit of {position.end} is missing, with which a batch of the stream ends",
+        )
 
     def _check(self, timeline: Timeline, commit: Instant, begin: str) -> None:
         if is_retained(timeline, commit.requested_time):

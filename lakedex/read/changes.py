@@ -47,20 +47,27 @@ def find_changes(
     snapshot.check_timeline()
     instants = snapshot.timeline.between(begin, end)
     if not instants:
+        active = snapshot.timeline.write_instants()
+        check_archive(snapshot.timeline, instants_of_files(snapshot, active), begin)
         return Changes(snapshot, (), ())
     view = snapshot
     if end is not None and not at_newest:
         view = snapshot.at(max(instant.requested_time for instant in instants))
     written = writes_of_rows(snapshot, instants)
     commits = tuple(each.requested_time for each in written)
-    check_archive(view.timeline, _instants_of_files(view, written), begin)
+    check_archive(view.timeline, instants_of_files(view, written), begin)
     return Changes(view, tuple(_touched(view, written, begin)), commits)
 
 
-def _instants_of_files(view: Snapshot, written: Sequence[Instant]) -> Iterator[str]:
+def instants_of_files(view: Snapshot, written: Sequence[Instant]) -> Iterator[str]:
     """The instants that the files of a table, and those before them, were written by."""
     for each in view.slices:
         yield each.base_instant
+    yield from instants_before(view, written)
+
+
+def instants_before(view: Snapshot, written: Sequence[Instant]) -> Iterator[str]:
+    """The instants whose files were there before some commits wrote to their file groups."""
     for instant in written:
         for stat in view.timeline.commit_metadata(instant).stats():
             yield stat.prev_commit or ""
@@ -99,11 +106,12 @@ def writes_of_rows(snapshot: Snapshot, instants: tuple[Instant, ...]) -> list[In
 
 
 def _touched(view: Snapshot, written: list[Instant], begin: QueryTime) -> list[FileSlice]:
-    """The slices that can hold rows of these instants.
+    """The slices that can hold rows of these instants, by their metadata or by names of files.
 
     Compaction keeps file ids and clustering does not, so after a clustering every slice counts.
     """
     groups: set[FileSliceId] = set()
+    times = {each.requested_time for each in written}
     for instant in written:
         metadata = view.timeline.commit_metadata(instant)
         for partition, stats in metadata.partition_to_stats.items():
@@ -112,4 +120,8 @@ def _touched(view: Snapshot, written: list[Instant], begin: QueryTime) -> list[F
         view.timeline.commit_summary(instant).is_clustering
         for instant in view.timeline.between(begin)
     )
-    return [each for each in view.slices if clustered or each.id in groups]
+    return [
+        each
+        for each in view.slices
+        if clustered or each.id in groups or not times.isdisjoint(each.instants)
+    ]

@@ -27,11 +27,18 @@ from lakedex.filegroup import (
     latest_slices,
     read_slice,
 )
-from lakedex.read.changes import COMMIT_TIME, writes_of_rows
+from lakedex.read.changes import (
+    COMMIT_TIME,
+    instants_before,
+    instants_of_files,
+    writes_of_rows,
+)
 from lakedex.schema.flat_columns import flat
 from lakedex.table import Snapshot
+from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import CommitMetadata, Instant, QueryTime
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.timeline.timeline import EARLIEST
 
 _IDENTITY = META_COLUMNS[:3]
 _INSERT, _UPDATE, _DELETE = "i", "u", "d"
@@ -80,6 +87,9 @@ def find_row_changes(
     snapshot.check_timeline()
     chosen = snapshot.timeline.between(begin, end, as_requested=True)
     written = writes_of_rows(snapshot, chosen)
+    told = written or snapshot.timeline.write_instants()
+    check_archive(snapshot.timeline, instants_of_files(snapshot, told), begin)
+    check_archive(snapshot.timeline, instants_before(snapshot, written), EARLIEST[0])
     every = sorted(snapshot.timeline.between(None)) if written else []
     found: list[GroupChange] = []
     for instant in written:

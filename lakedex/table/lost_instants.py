@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, TimelineDamaged
 from lakedex.filegroup import parse_data_file
 from lakedex.index.metadata_table.instants import FIRST_TIMES
@@ -40,7 +39,6 @@ _META_FOLDER = ".hoodie/"
 """The metadata table's own instants, which build its first partitions, start with this."""
 _SUFFIX_DIGITS = 3
 """Tables of version 6 number operations of the metadata table behind the instant of the data."""
-_FIRST_VERSION_WITH_COMPLETION = 8
 _FILES = "files"
 _OLD_LAYOUT = 1
 _MOST_NAMED = 5
@@ -116,17 +114,12 @@ def _writes_since(data: Timeline, metadata: Timeline) -> list[Instant]:
     only what began after the first write that the metadata table has counts.
     """
     completed, writes = metadata.completed(), data.write_instants()
-    if _has_completion_times(data):
+    if data.config.made_with_layout_2:
         made = min(instant_key(each.completion_time or each.requested_time) for each in completed)
         return [each for each in writes if instant_key(each.completion_time or "") > made]
     known = [instant_key(e.requested_time) for e in completed if _is_of_data(e, metadata)]
     first = min(known, default=None)
     return [e for e in writes if first is not None and instant_key(e.requested_time) > first]
-
-
-def _has_completion_times(data: Timeline) -> bool:
-    initial = data.config.raw.get(keys.TABLE_INITIAL_VERSION, "")
-    return initial.isdecimal() and int(initial) >= _FIRST_VERSION_WITH_COMPLETION
 
 
 def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) -> None:
@@ -146,6 +139,8 @@ def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) 
     config = timeline.config
     end = instant_key(first.requested_time)
     low = "" if begin in EARLIEST else parse_query_time(begin, config.timezone)
+    if low >= end:
+        return
     old = {time for time in written if is_instant_time(time) and low < instant_key(time) < end}
     lost = sorted(time for time in old if timeline.archived.find(time) is None)
     if lost:
@@ -154,6 +149,28 @@ def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) 
             folder = config.history_folder
         problem = f"{_listed(lost)} is missing, which wrote files of the table"
         raise TimelineDamaged(folder, problem, can_be_rebuilt=False)
+
+
+def check_still_there(seen: Timeline, now: Timeline) -> None:
+    """Refuse a timeline that lacks writes which it had completed when it was seen before.
+
+    Archived ones and those that were taken back are not missing. Where none of them is left, the
+    table was made again.
+
+    Raises:
+        TimelineDamaged: it names the instants.
+    """
+    times = [each.requested_time for each in seen.write_instants()]
+    gone = [time for time in times if now.find(time) is None]
+    if not gone or len(gone) == len(times):
+        return
+    gone = [time for time in gone if now.archived.find(time) is None]
+    undone = frozenset(_undone(now)) if gone else ()
+    lost = [time for time in gone if time not in undone]
+    if lost:
+        raise TimelineDamaged(
+            now.config.timeline_folder, f"{_listed(lost)} is missing, which was there before"
+        )
 
 
 def _listed(times: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from lakedex.timeline.instant import Action, Instant, State, file_name, parse_in
 from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_time
 from lakedex.timeline.plans import CompactionPlan
 
-_BASE_FILE_TIME = re.compile(rb"_([0-9]{17})\.parquet")
+_FILE_TIME = re.compile(rb"_([0-9]{17})\.(?:parquet|log\.)")
 EARLIEST = ("earliest", "0", "00", "000")
 """What users write for the beginning of a table."""
 
@@ -271,7 +271,7 @@ class Timeline:
         if time not in self._metadata:
             path = self._path(instant)
             data = self._completed_bytes(time, path)
-            _check_own_files(instant, data, path)
+            self._check_own_files(instant, data, path)
             self._metadata[time] = decode_commit_metadata(data, path=path)
         return self._metadata[time]
 
@@ -287,7 +287,7 @@ class Timeline:
         if time not in self._summaries:
             path = self._path(instant)
             data = self._completed_bytes(time, path)
-            _check_own_files(instant, data, path)
+            self._check_own_files(instant, data, path)
             self._summaries[time] = decode_commit_metadata(data, path=path, with_stats=False)
         return self._summaries[time]
 
@@ -321,6 +321,26 @@ class Timeline:
                 for path, ids in self.commit_summary(instant).replaced_file_ids.items():
                     replaced.setdefault(path, set()).update(ids)
         return {path: frozenset(ids) for path, ids in replaced.items()}
+
+    def _check_own_files(self, instant: Instant, data: bytes, path: str) -> None:
+        """Refuse the metadata of another commit: files are named by the commit that wrote them.
+
+        Before version 8 log files were named by the base file that they belong to.
+
+        Raises:
+            CorruptFile: the file names data files, and none of its own instant.
+        """
+        is_named = instant.action is not Action.DELTACOMMIT or self.config.made_with_layout_2
+        if not is_named or instant.requested_time.encode() in data:
+            return
+        other = _FILE_TIME.search(data)
+        if other is not None:
+            raise CorruptFile(
+                path,
+                other.start(),
+                expected=f"the files of {instant.requested_time}",
+                actual=f"those of {other[1].decode()}",
+            )
 
     def _completed_bytes(self, time: str, path: str) -> bytes:
         """The completed file; it may have moved to the archive since the listing."""
@@ -360,26 +380,6 @@ class Timeline:
             if instant.action.is_write
             and (self.limit is None or instant_key(instant.requested_time) <= self.limit)
         ]
-
-
-def _check_own_files(instant: Instant, data: bytes, path: str) -> None:
-    """Refuse the metadata of another commit: base files are named by the commit that wrote them.
-
-    Log files may be named by the base file that they belong to, so deltacommits are not checked.
-
-    Raises:
-        CorruptFile: the file names base files, and none of its own instant.
-    """
-    if instant.action is Action.DELTACOMMIT or instant.requested_time.encode() in data:
-        return
-    other = _BASE_FILE_TIME.search(data)
-    if other is not None:
-        raise CorruptFile(
-            path,
-            other.start(),
-            expected=f"the files of {instant.requested_time}",
-            actual=f"those of {other[1].decode()}",
-        )
 
 
 def _latest_states(files: Iterable[Instant]) -> tuple[Instant, ...]:

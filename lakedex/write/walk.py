@@ -27,7 +27,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table.creation import built_at
 from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
-from lakedex.timeline import Action
+from lakedex.timeline import Action, Timeline, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import Transaction
@@ -283,15 +283,31 @@ def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> 
 
     Raises:
         CommitConflict: it was resharded, or built again, after the snapshot.
+        IndexUnusable: the instant that built it is lost.
     """
-    metadata = snapshot.metadata
+    metadata, storage = snapshot.metadata, snapshot.storage
     if metadata is None or RECORD_INDEX not in snapshot.config.metadata_partitions:
         return
-    built = built_at(snapshot.storage.sub(keys.METADATA_TABLE_FOLDER), RECORD_INDEX)
-    if not built or not all(map(metadata.is_visible, built)):
-        raise CommitConflict(
-            "the record index was resharded while records were looked up in it; write again"
-        ) from error
+    folder = storage.sub(keys.METADATA_TABLE_FOLDER)
+    built = built_at(folder, RECORD_INDEX)
+    if built and all(map(metadata.is_visible, built)):
+        return
+    if RECORD_INDEX in load_table_config(storage).metadata_partitions:
+        # The properties name an index only while it is whole, so it was not being built.
+        built = built_at(folder, RECORD_INDEX)
+        if not built:
+            return  # its metafile was lost, or never written, as by Hudi for one without entries
+        now = Timeline.load(folder, load_table_config(folder))
+        lost = [each for each in built if not metadata.is_visible(each) and now.find(each) is None]
+        if lost:
+            raise IndexUnusable(
+                f"the metadata table of {snapshot.config.name} cannot be read: {min(lost)}, which "
+                f"built its {RECORD_INDEX}, is missing from its timeline; `lakedex repair` builds "
+                "it again"
+            ) from error
+    raise CommitConflict(
+        "the record index was resharded while records were looked up in it; write again"
+    ) from error
 
 
 def _window(target: Target) -> WindowPlan | None:

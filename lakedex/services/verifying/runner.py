@@ -10,12 +10,15 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import (
     CorruptFile,
     FileMissing,
+    IndexUnusable,
     InvalidInput,
     LakedexError,
     TimelineDamaged,
 )
 from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.metadata_table.creation import built_at
+from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
 from lakedex.index.secondary.composite import composites_behind
 from lakedex.index.windowed.store import NAME as WINDOWED
 from lakedex.index.windowed.store import open_window
@@ -171,9 +174,14 @@ def _look_at_groups(name: str, subject: Subject) -> None:
     definition = subject.definitions.get(name)
     # One that has file groups for each partition has none where there is no partition.
     may_be_empty = definition is not None and definition.is_partitioned and not subject.slices
-    if not subject.metadata.groups(name) and not may_be_empty:
+    metadata = subject.metadata
+    if not metadata.groups(name) and not may_be_empty:
         raise InvalidInput("it is live, but has no file groups")
-    astray = astray_groups(subject.metadata, name)
+    times = built_at(metadata.storage, name)
+    if lost := [each for each in times if not metadata.timeline.is_committed_write(each)]:
+        folder = f"{METADATA_FOLDER}/{metadata.timeline.config.timeline_folder}"
+        raise IndexUnusable(f"{min(lost)}, which built it, is missing from {folder}")
+    astray = astray_groups(metadata, name)
     if astray:
         listed = ", ".join(astray)
         subject.findings.note(name, f"file groups of another index are in its folder: {listed}")

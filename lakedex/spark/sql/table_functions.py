@@ -21,6 +21,7 @@ from lakedex.schema.arrow_types import arrow_schema
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.calls.commits import totals
 from lakedex.spark.sql.calls.files import scheduled_logs
+from lakedex.spark.sql.calls.metadata import readable_metadata
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.plans import Node, kind, listed
 from lakedex.spark.table import SparkTable
@@ -106,7 +107,9 @@ def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
 
 def _timeline(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
     """The instants of the table, those of the archive too where they are wanted."""
-    timeline = table.snapshot.timeline
+    snapshot = table.snapshot
+    snapshot.check_timeline()
+    timeline = snapshot.timeline
     layout = timeline.config.timeline_layout
     instants = list(timeline.instants)
     if given and given[0].lower() == "true":
@@ -141,8 +144,7 @@ def _files(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
 def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFrame:
     """The records of the metadata table in all its columns; the driver holds them."""
     snapshot = table.snapshot
-    if snapshot.metadata is None:
-        raise InvalidInput(f"table {table.name} has no metadata table")
+    readable_metadata(snapshot)
     face = Table(snapshot, ReadOptions())
     parts = []
     for name in sorted(snapshot.config.metadata_partitions):

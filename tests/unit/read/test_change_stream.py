@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakedex
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput, TimelineDamaged, UnsupportedFeature
 from lakedex.read.change_stream import BatchView, ChangeStream
 from lakedex.read.changes import changed_rows
 from lakedex.read.stream_position import BEGINNING, StreamOptions, StreamPosition
 from lakedex.services.clustering import cluster_table
+from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage import open_storage
 from lakedex.timeline import Action, Instant, State, write_instant
 from tests.support.aging import archive, clean
@@ -209,3 +211,57 @@ def test_options_are_understood():
     ):
         with pytest.raises(InvalidInput):
             StreamOptions.of(wrong)
+
+
+def lose(lab: Lab, number: int = -1) -> str:
+    """Remove all files of a commit from the timeline; its time."""
+    time = lakedex.open(lab.path).timeline.write_instants()[number].requested_time
+    for file in Path(lab.path, ".hoodie/timeline").glob(f"{time}[._]*"):
+        file.unlink()
+    return time
+
+
+# traps: B80
+@pytest.mark.parametrize("number", [-1, -2], ids=["newest", "one before"])
+def test_a_commit_that_is_lost_between_two_batches_is_named(lab, number):
+    for each in range(2):
+        commit(lab, each)
+    chosen = stream(lab)
+    (first,) = batches(chosen)
+    for each in range(2, 4):
+        commit(lab, each)
+    lost = lose(lab, number)
+    for one in (chosen, stream(lab)):
+        with pytest.raises(TimelineDamaged, match=lost):
+            one.next(first)
+        with pytest.raises(TimelineDamaged, match=lost):
+            one.newest()
+
+
+def test_a_lost_commit_that_a_stream_saw_is_named_without_a_metadata_table(tmp_path):
+    lab = Lab(tmp_path, properties={"hoodie.metadata.enable": "false"})
+    for number in range(4):
+        commit(lab, number)
+    chosen = stream(lab, most_commits=1)
+    found = batches(chosen)
+    rollback_instant(lab.address, lakedex.open(lab.path).timeline.last_completed.requested_time)
+    assert chosen.view(found[-1]) == BatchView()  # it was taken back
+    commit(lab, 4)
+    (last,) = batches(chosen, found[-1])
+    lost = lose(lab)
+    with pytest.raises(TimelineDamaged, match=lost):
+        chosen.next(last)
+    with pytest.raises(TimelineDamaged, match=last.end):
+        stream(lab).view(last)
+
+
+@pytest.mark.parametrize("has_metadata", ["true", "false"])
+def test_a_lost_archive_ends_a_stream_that_needs_it(has_metadata, tmp_path):
+    lab = Lab(tmp_path, properties={"hoodie.metadata.enable": has_metadata})
+    for number in range(4):
+        commit(lab, number)
+    first = batches(stream(lab, most_commits=1))[0]
+    archive(lab.path, 2)
+    shutil.rmtree(Path(lab.path, ".hoodie/timeline/history"))
+    with pytest.raises(TimelineDamaged, match=r"\.hoodie/timeline.* is missing"):
+        keys_of(lab, stream(lab).next(first))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -195,9 +196,23 @@ def test_changes_need_the_whole_archive(table):
     with pytest.raises(CorruptFile, match=r"history/.*parquet"):
         lakedex.open(table.path).changes("earliest")
     first.write_bytes(kept)
+    timeline = lakedex.open(table.path).timeline
+    archived = [each.requested_time for each in timeline.between("earliest")][:2]
+    active = timeline.write_instants()[0].requested_time
+    begin = timeline.as_of(active).between("earliest", as_requested=True)[-2].requested_time
+    since = lakedex.open(table.path).changes(active).num_rows
     shutil.rmtree(history)
-    with pytest.raises(TimelineDamaged, match="history"):
-        lakedex.open(table.path).changes("earliest")
+    for times, cdc in (
+        (["earliest"], False),
+        (["earliest", archived[1]], False),
+        (archived, False),
+        (["earliest"], True),
+        (["earliest", archived[1]], True),
+        ([begin, active], True),
+    ):
+        with pytest.raises(TimelineDamaged, match="history"):
+            lakedex.open(table.path).changes(*times, cdc=cdc)
+    assert lakedex.open(table.path).changes(active).num_rows == since > 0
     assert len(rows(table)) == 8
 
 
@@ -207,6 +222,25 @@ def test_the_metadata_of_another_commit_is_noticed(table):
     second.write_bytes(first.read_bytes())
     with pytest.raises(CorruptFile, match=second.name):
         rows(table)
+
+
+@pytest.mark.parametrize("table", ["mor"], indirect=True)
+def test_changes_notice_the_metadata_of_another_deltacommit(table):
+    before, last = sorted(timeline_of(table).glob("*.deltacommit"))[-2:]
+    since = table.table().timeline.write_instants()[-2].completion_time
+    right = table.table().changes(since).num_rows
+    assert right > 0
+    own = last.read_bytes()
+    last.write_bytes(before.read_bytes())
+    for cdc in (False, True):
+        with pytest.raises(CorruptFile, match=last.name):
+            table.table().changes(since, cdc=cdc)
+    assert last.name in str(table.table().verify())
+    last.write_bytes(own)
+    table.index("rider")
+    nothing = max(timeline_of(table).glob("*.deltacommit"))  # a commit without files
+    last.write_bytes(nothing.read_bytes())
+    assert table.table().changes(since).num_rows == right
 
 
 @pytest.mark.parametrize("name", ["mor_trips_all_indexes", "v6_mor"])
@@ -231,3 +265,37 @@ def test_files_are_listed_where_the_metadata_table_lost_a_list_of_them(
         assert sorted(map(str, table.to_arrow().to_pylist())) == right
         sources.append(table.snapshot.listing.source)
     assert any(source.startswith("file listing") for source in sources)
+
+
+@pytest.mark.parametrize("table", ["cow", "mor"], indirect=True)
+def test_a_lost_record_index_is_named_by_a_write_and_its_lost_metafile_is_not_needed(table):
+    folder = Path(table.path, ".hoodie/metadata/record_index")
+    (folder / ".hoodie_partition_metadata").unlink()
+    table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    assert repair_table(table.writer).ok
+    shutil.rmtree(folder)
+    with pytest.raises(IndexUnusable, match="record_index"):
+        table.writer.upsert(table.rows(("k1", 51, "newer", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    assert repair_table(table.writer).ok
+    table.assert_whole()
+
+
+@pytest.mark.parametrize("table", ["cow", "mor"], indirect=True)
+def test_a_record_index_whose_build_is_lost_is_not_used(table):
+    right = rows(table)
+    metafile = Path(table.path, ".hoodie/metadata/record_index/.hoodie_partition_metadata")
+    (built,) = re.findall(r"commitTime=([0-9]+)", metafile.read_text())
+    for file in Path(table.path, ".hoodie/metadata/.hoodie/timeline").glob(f"{built}[._]*"):
+        file.unlink()
+    assert rows(table) == rows(table, options=WITHOUT) == right
+    assert table.found("uuid = 'k1'") == ["k1"]
+    with pytest.raises(IndexUnusable, match=f"{built}.*lakedex repair"):
+        table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    assert not table.table().verify().ok
+    assert repair_table(table.writer).ok
+    table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
+    assert table.found("uuid = 'k1'") == ["k1"]
+    table.assert_whole()

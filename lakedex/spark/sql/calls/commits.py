@@ -182,7 +182,9 @@ def _compare(context: Context, values: Values) -> Rows:
 
 
 def _times(table: SparkTable) -> list[str]:
-    return [each.requested_time for each in table.snapshot.timeline.write_instants()]
+    snapshot = table.snapshot
+    snapshot.check_timeline()
+    return [each.requested_time for each in snapshot.timeline.write_instants()]
 
 
 def _write_amplification(context: Context, values: Values) -> Rows:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.api import ReadOptions, Table
-from lakedex.errors import InvalidInput
-from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.errors import IndexUnusable, InvalidInput
+from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.stat_values import stat_values
 from lakedex.services.metadata_rebuilding import drop_metadata_table
 from lakedex.spark.sql.calls.procedure import PLACE, Procedure, Rows, Values, named, table_of
@@ -44,7 +44,10 @@ def _show_files(context: Context, values: Values) -> Rows:
 
 
 def _show_stats(context: Context, values: Values) -> Rows:
-    for index in table_of(context, values).indexes():
+    table = table_of(context, values)
+    if table.snapshot.config.metadata_enabled:
+        readable_metadata(table.snapshot)
+    for index in table.indexes():
         yield f"{index.name}.count", str(index.file_groups)
         yield f"{index.name}.totalSizeBytes", str(index.size_bytes)
 
@@ -134,8 +137,7 @@ def _overlaps(files: Sequence[Range]) -> list[int]:
 def _validate(context: Context, values: Values) -> Rows:
     """The files that the metadata table and the store do not both know, or all of them."""
     snapshot = table_of(context, values).snapshot
-    _require(snapshot)
-    told = _sizes(list_files(snapshot.storage, snapshot.metadata).files)
+    told = _sizes(list_files(snapshot.storage, readable_metadata(snapshot)).files)
     seen = _sizes(list_files(snapshot.storage, None).files)
     for place in sorted({*told, *seen}):
         if values["verbose"] or told.get(place) != seen.get(place):
@@ -152,11 +154,22 @@ def _sizes(files: Any) -> dict[tuple[str, str], int]:  # noqa: ANN401 - a listin
     return {(path, name): size for path, each in files.items() for name, size in each}
 
 
-def _require(snapshot: Snapshot) -> None:
-    if snapshot.metadata is None:
-        raise InvalidInput(
-            f"table {snapshot.config.name} has no metadata table; CALL create_metadata_table"
+def readable_metadata(snapshot: Snapshot) -> MetadataTable:
+    """The metadata table of a snapshot.
+
+    Raises:
+        InvalidInput: The table has none.
+        IndexUnusable: It cannot be read.
+    """
+    found, name = snapshot.metadata, snapshot.config.name
+    if found is not None:
+        return found
+    if snapshot.metadata_problem is not None:
+        raise IndexUnusable(
+            f"the metadata table of {name} cannot be read ({snapshot.metadata_problem}); "
+            "`lakedex repair` builds it again"
         )
+    raise InvalidInput(f"table {name} has no metadata table; CALL create_metadata_table")
 
 
 def _create(context: Context, values: Values) -> Rows:
@@ -169,6 +182,7 @@ def _create(context: Context, values: Values) -> Rows:
 def _init(context: Context, values: Values) -> Rows:
     table = table_of(context, values)
     if table.snapshot.config.metadata_enabled:
+        readable_metadata(table.snapshot)
         return [(f"Opened Metadata Table in {_folder(table)}",)]
     if values["read_only"]:
         raise InvalidInput(f"table {table.name} has no metadata table to open")
@@ -186,7 +200,7 @@ def _delete(context: Context, values: Values) -> Rows:
     several = [{"table": name} for name in named(values["table"])]
     tables = [table_of(context, each) for each in ([values] if values["path"] else several)]
     for table in tables:  # none is changed where one is wrong
-        _require(table.snapshot)
+        readable_metadata(table.snapshot)
     for table in tables:
         drop_metadata_table(table.writer())
     return [(f"Deleted Metadata Table at '{', '.join(map(_folder, tables))}'",)]

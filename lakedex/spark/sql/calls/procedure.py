@@ -112,11 +112,19 @@ def _fitting(value: Literal, wanted: Literal | type) -> Literal:
     return int(text)
 
 
-def table_of(context: Context, values: Values) -> SparkTable:
-    """The table that a call names, by its path or its name."""
+def table_of(context: Context, values: Values, *, may_lack_instants: bool = False) -> SparkTable:
+    """The table that a call names, by its path or its name.
+
+    Raises:
+        TimelineDamaged: Its timeline lacks instants, unless that does not matter to the call.
+    """
     if values.get("path"):
-        return context.lake.table_at(str(values["path"]))
-    return context.open(context.names.named(str(values["table"])))
+        table = context.lake.table_at(str(values["path"]))
+    else:
+        table = context.open(context.names.named(str(values["table"])))
+    if not may_lack_instants:
+        table.snapshot.check_timeline()
+    return table
 
 
 def named(value: Any) -> list[str]:  # noqa: ANN401 - a text or nothing

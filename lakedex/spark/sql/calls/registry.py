@@ -26,7 +26,7 @@ _TYPE_NAMES = {str: "string", int: "integer", bool: "boolean"}
 
 
 def _show_properties(context: Context, values: Values) -> Rows:
-    return sorted(table_of(context, values).properties.items())
+    return sorted(table_of(context, values, may_lack_instants=True).properties.items())
 
 
 def _help(context: Context, values: Values) -> Rows:
