@@ -12,7 +12,13 @@ from pyspark.sql import DataFrame
 
 from lakedex.config import keys
 from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_spelling
-from lakedex.config.write_option_names import NULL_FOR_MISSING, OVERWRITE_MODE
+from lakedex.config.write_option_names import (
+    COMBINE_BEFORE_INSERT,
+    DROP_DUPLICATES,
+    INSERT_DUPLICATES,
+    NULL_FOR_MISSING,
+    OVERWRITE_MODE,
+)
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
@@ -113,7 +119,41 @@ def save_rows(
             verb = "insert_overwrite" if _is_dynamic(given) else "insert_overwrite_table"
             _overwrite(table.of_batch(batch), verb, own, options)
             return
-    run_operation(table.of_batch(batch), operation, own, options)
+    operation, more = saved_by(table, operation, options)
+    run_operation(table.of_batch(batch), operation, own, {**options, **more})
+
+
+def without_updates(
+    operation: str, options: Mapping[str, str], kept: Mapping[str, str]
+) -> tuple[str, dict[str, str]]:
+    """An upsert as an insert, where records that are there are to stay; as in Hudi.
+
+    Args:
+        operation: What the writer or the session asks for.
+        options: The options of the write.
+        kept: The properties of the table.
+
+    Returns:
+        The operation, and options that belong to it besides.
+
+    Example:
+        >>> without_updates("upsert", {"hoodie.datasource.insert.dup.policy": "drop"}, {})
+        ('insert', {})
+    """
+    policy = INSERT_DUPLICATES.value({**kept, **options})
+    if operation != "upsert" or policy == "none":
+        return operation, {}
+    # Hudi fails while it upserts, which takes one row a key; what it drops, it drops by inserting.
+    return "insert", {COMBINE_BEFORE_INSERT.name: "true"} if policy == "fail" else {}
+
+
+def saved_by(
+    table: SparkTable, operation: str, options: Mapping[str, str]
+) -> tuple[str, dict[str, str]]:
+    """`without_updates` for a DataFrame writer, which an older option tells the same."""
+    if operation == "upsert" and DROP_DUPLICATES.value(options):
+        return "insert", {}
+    return without_updates(operation, options, table.properties)
 
 
 def check_folders(

@@ -16,7 +16,8 @@ from lakedex.write.facts import TableFacts
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
-from lakedex.write.tag.duplicates import deduplicate
+from lakedex.write.tag.duplicates import deduplicate, has_repeated_keys
+from lakedex.write.tag.places import row_of_place
 from lakedex.write.tag.portions import PORTION_BYTES, portions_of
 from lakedex.write.tag.tag_plan import TagPlan
 
@@ -44,6 +45,8 @@ class TagAnswer:
     parts: tuple[TaggedPart, ...]
     looked_up: int
     found: int
+    has_repeats: bool = False
+    """Whether a key that was looked up and not found stands in several rows."""
 
 
 def tag_stage(task: TagTask) -> TagAnswer:
@@ -53,6 +56,7 @@ def tag_stage(task: TagTask) -> TagAnswer:
     parts: list[TaggedPart] = []
     tagged: list[pa.Table] = []
     looked_up = found = held = 0
+    has_repeats = False
     for bucket, stored in _portions(task, storage, writer):
         rows = stored
         if task.reduce:
@@ -61,6 +65,8 @@ def tag_stage(task: TagTask) -> TagAnswer:
         looked_up += rows.num_rows
         rows = _tag(task, bucket, rows)
         found += pc.sum(rows[LIVE]).as_py() or 0
+        if task.plan is not None and not task.reduce:
+            has_repeats = has_repeats or has_repeated_keys(rows, per_partition=task.per_partition)
         if held + rows.nbytes > PORTION_BYTES and tagged:
             parts += put_out(writer, pa.concat_tables(tagged))
             tagged, held = [], 0
@@ -69,7 +75,7 @@ def tag_stage(task: TagTask) -> TagAnswer:
     if tagged:
         parts += put_out(writer, pa.concat_tables(tagged))
     writer.finish()
-    return TagAnswer(tuple(parts), looked_up, found)
+    return TagAnswer(tuple(parts), looked_up, found, has_repeats)
 
 
 def _portions(
@@ -85,17 +91,24 @@ def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
     if task.plan is not None and task.existing == "update":
         return tag_bucket(task.facts, task.plan, bucket, rows)
     if task.plan is not None:
-        # Versions do not count: a record that is there stays, wherever and however old it is.
-        in_place = replace(task.plan, update_partition_path=False)
-        return _without_existing(tag_bucket(task.facts, in_place, bucket, rows), task.existing)
+        return _new_rows(task, task.plan, bucket, rows)
     return placed_nowhere(rows)
 
 
-def _without_existing(rows: pa.Table, existing: str) -> pa.Table:
-    if existing == "fail" and pc.any(rows[LIVE]).as_py():
-        key = rows.filter(rows[LIVE])[KEY][0].as_py()
+def _new_rows(task: TagTask, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
+    """The rows whose keys are not in the table; a new key may stand in several of them."""
+    # Versions do not count: a record that is there stays, wherever and however old it is.
+    in_place = replace(plan, update_partition_path=False)
+    one_a_key = deduplicate(rows, (), per_partition=task.per_partition)
+    tagged = tag_bucket(task.facts, in_place, bucket, one_a_key)
+    known = tagged.filter(tagged[LIVE])
+    if task.existing == "fail" and known.num_rows:
+        key = known[KEY][0].as_py()
         raise InvalidInput(f"the key {key!r} is in the table already; insert only new keys")
-    return rows.filter(pc.invert(rows[LIVE]))
+    if one_a_key.num_rows == rows.num_rows:
+        return tagged.filter(pc.invert(tagged[LIVE]))
+    of_known = row_of_place(rows, known, per_partition=task.per_partition)
+    return placed_nowhere(rows.filter(pa.array(of_known < 0)))
 
 
 def split_buckets(

@@ -210,7 +210,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         replaced=tuple(replaced),
         kept=target.kept_then,
         kept_before=target.kept,
-        added_keys=_added_keys(write, found_unique=unique),
+        added_keys=_added_keys(write, answers, found_unique=unique),
         window=_window(target),
         batch=target.batch,
         notes_of_user={} if write.operation.without_rows else target.options.commit_notes,
@@ -345,11 +345,14 @@ def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
     return counted_unique(write.target.engine, facts, index, snapshot.slices)
 
 
-def _added_keys(write: Attempt, *, found_unique: bool) -> AddedKeys | None:
+def _added_keys(
+    write: Attempt, answers: Sequence[TagAnswer], *, found_unique: bool
+) -> AddedKeys | None:
     options = write.target.options
     if not options.index_type.uses_record_index:
         return None
     looked_up = _looks_up(write) or not write.taken.rows
+    looked_up = looked_up and not any(answer.has_repeats for answer in answers)
     return AddedKeys(
         looked_up=looked_up,
         reduced=looked_up or options.combine_before_insert,
@@ -406,8 +409,8 @@ def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnsw
                 facts=facts,
                 plan=tag_plan,
                 buckets=share,
-                # A key has one place, so rows that are looked up must be of different keys.
-                reduce=tag_plan is not None or options.combine_before_insert,
+                # A record has one place, so rows that change records must be of different keys.
+                reduce=looks_up or options.combine_before_insert,
                 per_partition=not index.is_global,
                 existing="update" if looks_up else options.insert_duplicates.value,
             )

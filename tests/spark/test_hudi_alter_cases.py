@@ -125,3 +125,35 @@ def test_tables_are_created_with_what_they_can_hold(spark, made, rows, tmp_path)
         spark.sql("CREATE TABLE nulls USING hudi TBLPROPERTIES (primaryKey = 'id') LOCATION "
                   f"'{tmp_path / 'nulls'}' AS SELECT CAST(NULL AS INT) AS id")  # fmt: skip
     assert not (tmp_path / "nulls").exists()
+
+
+def test_purging_a_table_takes_its_other_names_along(spark, made, tmp_path):
+    for dropped in ("seen", "seen_ro", "seen_rt"):
+        made("seen", "id INT, v INT", ", type = 'mor'", "")
+        made("seen_to", "id INT", "", "")
+        for name, base_only in (("seen_ro", "true"), ("seen_rt", "false")):
+            spark.sql(f"CREATE TABLE {name} USING hudi TBLPROPERTIES ('hoodie.query.as.ro.table' = "
+                      f"'{base_only}') LOCATION '{tmp_path / 'seen'}'")  # fmt: skip
+        spark.sql(f"DROP TABLE {dropped} PURGE")
+        left = [row[1] for row in spark.sql("SHOW TABLES LIKE 'seen*'").collect()]
+        assert (left, (tmp_path / "seen").exists()) == (["seen_to"], False)
+        spark.sql("DROP TABLE seen_to PURGE")
+
+
+def test_partition_columns_with_kinds(spark, made, rows, tmp_path):
+    keygen = "hoodie.keygen.timebased"
+    made("timed", "id INT, name STRING, city STRING, ts BIGINT", ", orderingFields = 'ts', "
+         "'hoodie.datasource.write.partitionpath.field' = 'city:simple,ts:timestamp', "
+         "'hoodie.datasource.write.keygenerator.class' = "
+         "'org.apache.hudi.keygen.CustomKeyGenerator', "
+         f"'{keygen}.timestamp.type' = 'SCALAR', '{keygen}.timestamp.scalar.time.unit' = 'days', "
+         f"'{keygen}.output.dateformat' = 'yyyy', "
+         "'hoodie.spark.sql.insert.into.operation' = 'upsert'", "city, ts")  # fmt: skip
+    spark.sql("INSERT INTO timed VALUES (1, 'a', 'oslo', 400), (2, 'b', 'rome', 800)")
+    spark.sql("INSERT INTO timed VALUES (1, 'c', 'oslo', 401)")
+    shown = [(1, "c", "oslo", 401, "city=oslo/ts=1971"), (2, "b", "rome", 800, "city=rome/ts=1972")]
+    query = "SELECT id, name, city, ts, _hoodie_partition_path FROM"
+    assert rows(f"{query} timed") == shown
+    assert rows(f"{query} timed WHERE ts = 800 AND city = 'rome'") == shown[1:]
+    spark.sql(f"CREATE TABLE timed_again USING hudi LOCATION '{tmp_path / 'timed'}'")
+    assert rows(f"{query} timed_again WHERE ts < 500") == shown[:1]

@@ -121,6 +121,51 @@ def test_policies_for_keys_that_are_there(spark, setting, made, rows, table_type
     assert rows("SELECT id, name FROM policed WHERE id = 2") == [(2, "f")]
 
 
+def test_a_policy_keeps_records_from_upserts(lake, spark, setting, made, rows):
+    made("kept", "id INT, name STRING, dt STRING", "primaryKey = 'id', type = 'mor'")
+    spark.sql("INSERT INTO kept VALUES (1, 'a', 'x')")
+    setting(POLICY, "drop")
+    setting(OPERATION, "upsert")
+    spark.sql("INSERT INTO kept VALUES (1, 'b', 'x'), (2, 'c', 'x'), (2, 'd', 'x'), (1, 'e', 'x')")
+    assert rows("SELECT id, name FROM kept") == [(1, "a"), (2, "c"), (2, "d")]
+    setting(POLICY, "fail")
+    with pytest.raises(Exception, match="the key '1' is in the table already"):
+        spark.sql("INSERT INTO kept VALUES (3, 'f', 'x'), (1, 'g', 'x')")
+    spark.sql("INSERT INTO kept VALUES (3, 'f', 'x'), (3, 'g', 'x')")
+    assert rows("SELECT id, name FROM kept WHERE id = 3") == [(3, "g")]
+    more = spark.createDataFrame(
+        [(1, "h", "x"), (4, "i", "x"), (4, "j", "x")], "id int, name string, dt string"
+    )
+    writer = more.write.format("hudi").option(POLICY, "none").mode("append")
+    older = "hoodie.datasource.write.insert.drop.duplicates"
+    writer.option(older, "true").save(lake.table("kept").path)
+    assert rows("SELECT id, name FROM kept WHERE id IN (1, 4)") == [(1, "a"), (4, "j")]
+    writer.option(older, "false").option(POLICY, "drop").saveAsTable("kept")
+    assert rows("SELECT id, name FROM kept WHERE id IN (1, 4)") == [(1, "a"), (4, "j")]
+    spark.sql("UPDATE kept SET name = 'k' WHERE id = 1")
+    assert rows("SELECT name FROM kept WHERE id = 1") == [("k",)]
+
+
+def test_only_alter_table_gives_a_table_the_operation_of_all_writes(spark, made, rows, caplog):
+    written = "hoodie.datasource.write.operation"
+    made("told", "id INT, name STRING", f"primaryKey = 'id', {written} = 'upsert'", "")
+    assert f"CREATE TABLE does not keep {written}" in caplog.text
+    for name in "ab":
+        spark.sql(f"INSERT INTO told VALUES (1, '{name}')")
+    assert rows("SELECT name FROM told") == [("a",), ("b",)]
+    spark.sql("DELETE FROM told WHERE name = 'b'")
+    spark.sql(f"ALTER TABLE told SET TBLPROPERTIES ('{written}' = 'upsert')")
+    spark.sql("INSERT INTO told VALUES (1, 'c')")
+    assert rows("SELECT name FROM told") == [("c",)]
+    spark.sql(f"ALTER TABLE told UNSET TBLPROPERTIES ('{written}')")
+    spark.sql("INSERT INTO told VALUES (1, 'd')")
+    assert rows("SELECT name FROM told") == [("c",), ("d",)]
+    made("asked", "id INT, name STRING", f"primaryKey = 'id', {OPERATION} = 'upsert'", "")
+    for name in "ab":
+        spark.sql(f"INSERT INTO asked VALUES (1, '{name}')")
+    assert rows("SELECT name FROM asked") == [("b",)]
+
+
 def test_bulk_inserts(lake, spark, setting, made, rows):
     def operation(name):
         timeline = lake.table(name).snapshot.timeline

@@ -20,6 +20,7 @@ from lakedex.spark.saving import spelled_out
 from lakedex.spark.sql import columns
 from lakedex.spark.sql.added_partitions import add_partition, forget_partition, partition_path
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.insert_operation import WRITE_OPERATION
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import (
     matching_partitions,
@@ -97,7 +98,9 @@ def _set_properties(context: Context, statement: Statement, named: NamedTable) -
     folders = {name: given.pop(name) for name in LAYOUT_PROPERTIES if name in given}
     check_options(given, may_be_own=True)
     chosen = {
-        name: value for name, value in given.items() if is_write_option(name) or is_own_name(name)
+        name: value
+        for name, value in given.items()
+        if is_write_option(name) or is_own_name(name) or name == WRITE_OPERATION
     }
     fixed = [name for name in given if name not in chosen and name in table.properties]
     if fixed:

@@ -26,8 +26,9 @@ from lakedex.schema.hudi_types import HUDI_TYPE, is_vector, parse_hudi_type
 from lakedex.spark.saving import TYPE_NAMES, check_folders, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
+from lakedex.spark.sql.insert_operation import INSERT_OPERATION, WRITE_OPERATION
 from lakedex.spark.sql.names import NamedTable, location
-from lakedex.spark.sql.other_views import check_base, keep_for_readers
+from lakedex.spark.sql.other_views import check_base, forget_other_views, keep_for_readers
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
 from lakedex.spark.table import SparkTable
 from lakedex.table.spec import TableSpec
@@ -168,6 +169,7 @@ def _drop(context: Context, plan: Node, named: NamedTable) -> None:
     context.plans.rows(plan)
     if plan.purge():
         remove_folder(context, named.path)
+        forget_other_views(context, named)
 
 
 def remove_folder(context: Context, path: str) -> None:
@@ -295,6 +297,12 @@ def _made(
     told_here = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
     for name in _OF_THE_STATEMENT:
         told_here.pop(name, None)
+    if told_here.pop(WRITE_OPERATION, None) is not None:
+        log.warning(
+            "CREATE TABLE does not keep %s, as in Hudi: %s says what INSERT INTO does",
+            WRITE_OPERATION,
+            INSERT_OPERATION,
+        )
     properties = {**_settled_by_session(context), **_left_of(more, told_here), **told_here}
     told = described(properties)
     try:
@@ -308,18 +316,32 @@ def _made(
         return table
     struct = StructType.fromJson(json.loads(entry.schema().json()))
     columns = StructType([field for field in struct if field.name not in META_COLUMNS])
-    partition_by = list(map(str, listed(entry.partitionColumnNames()))) or told.partition_by
+    columns_by = [str(name) for name in listed(entry.partitionColumnNames())]
     spec = TableSpec(
         name=str(entry.identifier().table()),
         schema=_with_own_types(arrow_schema(columns), types),
         record_key=told.record_key,
         ordering=told.ordering,
-        partition_by=partition_by,
+        partition_by=_with_kinds(columns_by, told.partition_by),
         table_type=told.table_type,
         properties=properties,
         database=str(entry.database()),
     )
     return context.lake.make_table(path, spec)
+
+
+def _with_kinds(columns: list[str], told: list[str]) -> list[str]:
+    """The columns of PARTITIONED BY as the option spells them that says their kinds.
+
+    Example:
+        >>> _with_kinds(["city", "ts"], ["city:simple", "ts:timestamp"])
+        ['city:simple', 'ts:timestamp']
+        >>> _with_kinds(["city"], ["town"])
+        ['city']
+    """
+    named = [name.partition(":")[0].lower() for name in told]
+    is_same = [name.lower() for name in columns] == named
+    return told if is_same or not columns else columns
 
 
 def _with_own_types(schema: pa.Schema, types: Mapping[str, str]) -> pa.Schema:

@@ -8,7 +8,7 @@ from functools import partial
 from lakedex.config.option_check import Use
 from lakedex.errors import InvalidInput
 from lakedex.spark.read_spec import hudi_options
-from lakedex.spark.saving import check_folders, run_operation, without_meta_columns
+from lakedex.spark.saving import check_folders, run_operation, saved_by, without_meta_columns
 from lakedex.spark.sql import changing, creating, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.inserting import Wanted, prepared_insert
@@ -116,7 +116,8 @@ def _save(
     operation = own.pop(_OPERATION, "upsert").lower()
     options = {**context.write_options(table), **own}
     rows = without_meta_columns(context.plans.rows(query))
-    run_operation(table, operation, rows, options)
+    operation, more = saved_by(table, operation, options)
+    run_operation(table, operation, rows, {**options, **more})
     context.refresh(named)
 
 

@@ -15,7 +15,12 @@ from lakedex.config.write_option_names import OVERWRITE_MODE
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.saving import is_dynamic_mode, run_operation, without_meta_columns
+from lakedex.spark.saving import (
+    is_dynamic_mode,
+    run_operation,
+    without_meta_columns,
+    without_updates,
+)
 from lakedex.spark.sql.assigning import assigned
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
@@ -155,6 +160,8 @@ def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) ->
             writer.run(kinds.INSERT_OVERWRITE, source, partitions=paths, seen=seen)
     else:
         operation, more = _operation(context, named, table, wanted.options)
+        options |= more
+        operation, more = without_updates(operation, options, table.properties)
         run_operation(table, operation, rows, {**options, **more})
     context.refresh(named)
 
@@ -163,7 +170,10 @@ def _operation(
     context: Context, named: NamedTable, table: SparkTable, options: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
     """What INSERT INTO does: the writer or the session says, else the table."""
-    kept = {**table.properties, **_catalog_properties(named)}
+    # CREATE TABLE leaves the operation in the catalog only, where it does not count, as in Hudi.
+    of_catalog = _catalog_properties(named)
+    of_catalog.pop(WRITE_OPERATION, None)
+    kept = {**table.properties, **of_catalog}
     told = _settings(context, options, SETTINGS)
     has_key = bool(table.snapshot.config.record_key_fields)
     return insert_operation(told, kept, has_key=has_key)

@@ -57,6 +57,16 @@ def keep_for_readers(context: Context, entry: Node, told: Mapping[str, str]) -> 
     context.names.catalog.refreshTable(entry.identifier())
 
 
+def forget_other_views(context: Context, gone: NamedTable) -> None:
+    """Take the names `t`, `t_ro` and `t_rt` of a table out of the catalog whose files are gone."""
+    *database, name = gone.parts
+    base = name.removesuffix("_ro").removesuffix("_rt")
+    for each in (name, base, f"{base}_ro", f"{base}_rt"):
+        other = context.names.find((*database, each))
+        if other is not None and other.path == gone.path:
+            context.names.forget(other.identifier)
+
+
 def check_whole(named: NamedTable, verb: str) -> None:
     """Refuse to change rows by a name that shows other rows than the table has now.
 

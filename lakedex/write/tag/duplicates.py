@@ -14,6 +14,18 @@ from lakedex.write.rows import DELETE
 from lakedex.write.tag.places import key_codes, mask_of
 
 
+def has_repeated_keys(rows: pa.Table, *, per_partition: bool) -> bool:
+    """Whether a key stands in several rows; per partition, in several of one partition.
+
+    Example:
+        >>> from lakedex.write.rows import KEY, PARTITION
+        >>> rows = pa.table({KEY: ["a", "b", "a"], PARTITION: ["p", "p", "q"]})
+        >>> [has_repeated_keys(rows, per_partition=each) for each in (False, True)]
+        [True, False]
+    """
+    return len(np.unique(key_codes(rows, per_partition=per_partition))) < rows.num_rows
+
+
 def deduplicate(rows: pa.Table, ordering: Sequence[str], *, per_partition: bool) -> pa.Table:
     """The winning row of each key, in the order in which they came.
 

@@ -18,6 +18,7 @@ from lakedex.config.keys import (
     METADATA_PARTITIONS_INFLIGHT,
 )
 from lakedex.config.write_index import WriteIndex
+from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import update_properties
@@ -128,6 +129,37 @@ def test_files_are_searched_only_where_a_key_may_stand_twice(
     dropping.insert(source([row("f", "p", 1), row("h", "p", 1)]))
     assert is_noted()
     lab.holds([row("f", "p", 1), row("g", "p", 2), row("h", "p", 1)], "id = 'c'")
+    dropping.insert(source([row("f", "p", 9), row("f", "p", 9), row("i", "p", 1)]))
+    assert is_noted()
+    dropping.insert(source([row("i", "p", 9), row("j", "p", 1), row("j", "p", 2)]))
+    assert not is_noted()
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_BLOOM", "RECORD_LEVEL_INDEX"])
+def test_a_policy_for_inserts_looks_at_the_table_and_not_at_the_other_rows(tmp_path, kind, index):
+    lab = Lab(tmp_path, kind, index)
+    lab.writer.insert(source([row("a", "p", 1)]))
+    rows = [row("a", "p", 2), row("b", "p", 1), row("a", "p", 3), row("b", "p", 2)]
+    dropping = lab.writer.with_options({"hoodie.datasource.insert.dup.policy": "drop"})
+    dropping.insert(source(rows))
+    assert lab.rows() == [row("a", "p", 1), row("b", "p", 1), row("b", "p", 2)]
+    failing = lab.writer.with_options({"hoodie.datasource.insert.dup.policy": "fail"})
+    with pytest.raises(InvalidInput, match="'a' is in the table already"):
+        failing.insert(source([row("c", "p", 1), row("a", "p", 4), row("a", "p", 5)]))
+    failing.insert(source([row("c", "p", 1), row("c", "p", 2)]))
+    for indexes in (True, False):
+        assert lab.rows("id > 'a'", indexes=indexes) == [
+            row(key, "p", version) for key in "bc" for version in (1, 2)
+        ]
+    # The older option reduces the rows, too, and so does the one that combines them.
+    older = lab.writer.with_options({"hoodie.datasource.write.insert.drop.duplicates": "true"})
+    older.insert(source([row("a", "p", 6), row("d", "p", 1), row("d", "p", 2)]))
+    dropping.with_options({"hoodie.combine.before.insert": "true"}).insert(
+        source([row("e", "p", 2), row("e", "p", 1)])
+    )
+    lab.writer.delete(source([row("b", "p", 1), row("c", "p", 1)]))
+    lab.holds([row("a", "p", 1), row("d", "p", 2), row("e", "p", 2)], "id = 'd'")
 
 
 def test_a_count_is_not_believed_when_another_writer_was_there(tmp_path: Path) -> None:
