@@ -41,6 +41,7 @@ from lakedex.expr.tree import (
 
 _EITHER_WAY = frozenset("+*&|^")
 _JOINED = "concat"
+_PARSED_DATE = "to_date"
 _CASTS = {
     "to_date": pa.date32(),
     "date": pa.date32(),
@@ -132,6 +133,10 @@ def expression_key(expr: Expr) -> object:
         True
         >>> expression_key(Call("to_date", (ts,))) == expression_key(Cast(ts, pa.date32()))
         True
+        >>> text = (Column(("s",), pa.string()), Literal("yyyy"))
+        >>> moment = Call("to_timestamp", text)
+        >>> expression_key(Call("to_date", text)) == expression_key(Cast(moment, pa.date32()))
+        True
         >>> a, b = Column(("a",), pa.string()), Column(("b",), pa.string())
         >>> one_by_one = Call("||", (Call("||", (a, b)), a))
         >>> expression_key(one_by_one) == expression_key(Call("concat", (a, b, a)))
@@ -144,6 +149,8 @@ def expression_key(expr: Expr) -> object:
             return ("literal", type(value).__name__, value)
         case Call(name, (argument,)) if canonical_name(name) in _CASTS:
             return ("cast", _CASTS[canonical_name(name)], expression_key(argument))
+        case Call(name, (_, _) as arguments) if canonical_name(name) == _PARSED_DATE:
+            return ("cast", _CASTS[_PARSED_DATE], expression_key(Call("to_timestamp", arguments)))
         case Call():
             whole = with_casts_of_call(expr)
             name = canonical_name(whole.function)

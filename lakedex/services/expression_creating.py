@@ -83,20 +83,22 @@ _TEXT = frozenset([Family.STRING])
 _TIME = frozenset([Family.DATE, Family.TIMESTAMP])
 _CLOCK = frozenset([Family.TIMESTAMP, Family.TIMESTAMP_NTZ])
 _CALENDAR = _TIME | _CLOCK
+_DAYS = _CALENDAR | _TEXT
+"""Spark casts texts to a date or a timestamp first."""
 _ANYTHING = frozenset(Family) - {Family.OTHER, Family.NULL}
 FUNCTIONS: Final[Mapping[str, _Signature]] = {
     _IDENTITY: _Signature(_ANYTHING),
-    "date_format": _Signature(_CALENDAR, ("format",)),
+    "date_format": _Signature(_DAYS, ("format",)),
     "from_unixtime": _Signature(frozenset([Family.INTEGER]), (), ("format",)),
     "unix_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
     "to_date": _Signature(_CALENDAR | _TEXT, (), ("format",)),
     "to_timestamp": _Signature(_TIME | _TEXT, (), ("format",)),
-    "year": _Signature(_CALENDAR),
-    "month": _Signature(_CALENDAR),
-    "day": _Signature(_CALENDAR),
-    "hour": _Signature(_CLOCK),
-    "date_add": _Signature(_CALENDAR, ("days",)),
-    "date_sub": _Signature(_CALENDAR, ("days",)),
+    "year": _Signature(_DAYS),
+    "month": _Signature(_DAYS),
+    "day": _Signature(_DAYS),
+    "hour": _Signature(_CLOCK | _TEXT),
+    "date_add": _Signature(_DAYS, ("days",)),
+    "date_sub": _Signature(_DAYS, ("days",)),
     "upper": _Signature(_TEXT),
     "lower": _Signature(_TEXT),
     "trim": _Signature(_TEXT, (), ("trimString",)),

@@ -88,7 +88,8 @@ _MOST_ENTRIES_A_ROW = 4
 """A secondary index that is refreshed keeps the entries of rows that changed: so many at most."""
 _FEW_ENTRIES = 10_000
 _OLDER_EXPR = "func"
-_OF_INDEX = {each.lower(): each for each in (*INDEX_OPTIONS, _OLDER_EXPR)}
+_PARTITIONED = "isPartitioned"
+_OF_INDEX = {each.lower(): each for each in (*INDEX_OPTIONS, _OLDER_EXPR, _PARTITIONED)}
 _IN_BACKGROUND = FlagOption("hoodie.metadata.index.async", "false")
 
 
@@ -196,7 +197,7 @@ def _create_of_columns(
 ) -> WriteResult | BackgroundBuild | None:
     chosen = dict(options)
     own = {**_covering(kind, chosen), **_maintenance(name, kind, chosen)}
-    chosen |= _flags(kind, wanted)
+    chosen |= {**_flags(kind, wanted), **_by_partition(kind, chosen)}
     snapshot = writer.snapshot()
     made: list[IndexDefinition] = []
     if kind != SECONDARY_INDEX:
@@ -326,6 +327,19 @@ def _kind(name: str, using: str) -> str:
         hint = did_you_mean(kind, (*ONCE, SECONDARY_INDEX, BITMAP))
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known}{hint})")
     return kind
+
+
+def _by_partition(kind: str, chosen: dict[str, str]) -> dict[str, str]:
+    """Take the option out that says whether a record index is one for each partition."""
+    value = chosen.pop(_PARTITIONED, None)
+    if value is None:
+        return {}
+    if kind != _RECORD_INDEX or value.lower() not in ("true", "false"):
+        raise InvalidInput(f"{_PARTITIONED}={value!r}: a {_RECORD_INDEX} has it, true or false")
+    return {
+        names_of.PARTITIONED_RECORD_INDEX.name: value.lower(),
+        names_of.GLOBAL_RECORD_INDEX.name: "false" if value.lower() == "true" else "true",
+    }
 
 
 def _covering(kind: str, chosen: dict[str, str]) -> dict[str, str]:

@@ -59,6 +59,7 @@ def rollback_instant(
     *,
     engine: Engine | None = None,
     patience: TransactionOptions | None = None,
+    keeps_plan: bool = False,
 ) -> RollbackResult:
     """Take an instant back, with every index as it was before.
 
@@ -67,6 +68,7 @@ def rollback_instant(
         instant: The newest completed commit, or one that pends and that nobody writes any more.
         engine: Runs the workers where indexes must be built anew.
         patience: How long to wait for other writers.
+        keeps_plan: Take back the run of a clustering only, not its plan.
 
     Raises:
         InvalidInput: there is no such instant, or it cannot be taken back by itself.
@@ -90,7 +92,12 @@ def rollback_instant(
         elif is_alive(storage, instant, chosen.heartbeat):
             raise CommitConflict(f"the writer of {instant} is at work; stop it, or wait for it")
         # Of a run its plan stays, for another run; a plan that nobody ran is what is meant itself.
-        time_of = roll_back(table, found, drops_plan=found.state is State.REQUESTED)
+        time_of = roll_back(
+            table,
+            found,
+            keeps_plan=keeps_plan and found.action is Action.CLUSTERING,
+            drops_plan=found.state is State.REQUESTED,
+        )
         forget_looks(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RollbackResult((instant,), time_of, rebuilt)

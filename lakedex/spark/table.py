@@ -260,9 +260,14 @@ class SparkTable(TableViews):
         """Let cleans remove the files of a commit again."""
         delete_savepoint(self._address, instant)
 
-    def rollback(self, instant: str) -> RollbackResult:
-        """Take the newest commit back, or an instant that pends; every index is as before."""
-        result = rollback_instant(self._address, instant, engine=self._engine)
+    def rollback(self, instant: str, *, keeps_plan: bool = False) -> RollbackResult:
+        """Take the newest commit back, or an instant that pends; every index is as before.
+
+        With `keeps_plan` a clustering that was begun is planned still, as a compaction always is.
+        """
+        result = rollback_instant(
+            self._address, instant, engine=self._engine, keeps_plan=keeps_plan
+        )
         self.refresh()
         return result
 
@@ -395,8 +400,8 @@ class SparkTable(TableViews):
             kept = read_own_properties(storage)
             write_own_properties(storage, {k: v for k, v in kept.items() if k not in names})
 
-    def change_properties(self, changes: Mapping[str, str]) -> None:
-        """Change what `hoodie.properties` says."""
+    def change_properties(self, changes: Mapping[str, str | None]) -> None:
+        """Change what `hoodie.properties` says; None removes a property."""
         storage = self._address.open()
         with open_lock(storage, self.writer().target().patience.lock):
             update_properties(storage, dict(changes))

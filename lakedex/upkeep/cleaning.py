@@ -151,6 +151,21 @@ def run_pending_cleans(address: StorageAddress, patience: TransactionOptions) ->
     return result
 
 
+def drop_unreadable_cleans(
+    address: StorageAddress, patience: TransactionOptions
+) -> tuple[str, ...]:
+    """Take pending cleans off the timeline whose plans cannot be read; answers their times."""
+    timeline = Snapshot.open(address.open()).timeline
+    dropped = []
+    for pending in timeline.pending_of(Action.CLEAN):
+        try:
+            read_clean_plan(timeline, pending.requested_time)
+        except (CorruptFile, FileMissing, UnsafePath) as error:
+            _give_up(address, pending.requested_time, patience, str(error))
+            dropped.append(pending.requested_time)
+    return tuple(dropped)
+
+
 def read_clean_plan(timeline: Timeline, instant: str) -> CleanPlan:
     """The plan of a clean of the active timeline.
 

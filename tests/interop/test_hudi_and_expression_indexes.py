@@ -26,6 +26,7 @@ SCHEMA = pa.schema(
         ("ver", pa.int64()),
         ("s", pa.string()),
         ("ts", pa.timestamp("us", "UTC")),
+        ("d", pa.string()),
         ("p", pa.string()),
     ]
 )
@@ -33,6 +34,8 @@ NOON = dt.datetime(2024, 3, 1, 12, tzinfo=dt.UTC)
 COLUMNS = ("id", "ver", "s")
 ZONE = "lakedex.expression.time.zone"
 DAY = "date_format(ts, 'yyyy-MM-dd')"
+LATER = "date_add(d, 10) = date'2024-03-13' and id < 'k007'"
+"""Of a text, which Spark casts to a date."""
 
 
 def rows(first: int, last: int, ver: int) -> pa.Table:
@@ -43,6 +46,7 @@ def rows(first: int, last: int, ver: int) -> pa.Table:
             "ver": ver,
             "s": f"{'abcd'[i % 4]}X{i}-{ver}",
             "ts": NOON + dt.timedelta(days=i % 4, minutes=i),
+            "d": f"2024-03-0{1 + i % 4}",
             "p": f"p{i % 4}",
         }
         for i in range(first, last)
@@ -65,7 +69,9 @@ def test_hudi_prunes_by_our_indexes_and_goes_on_writing(spark, tmp_path):
     writer.upsert(source(rows(0, 40, 1)))
     create_index(writer, "up", "s", options={"expr": "upper"})
     create_index(writer, "day", "date_format(ts, 'yyyy-MM-dd')")
+    create_index(writer, "later", "d", options={"expr": "date_add", "days": "10"})
     assert_both_prune(spark, path, "upper(s) = 'EX5-1'", [], 0)
+    assert_both_prune(spark, path, LATER, ["k002", "k006"], 1)
     assert_both_prune(spark, path, f"{DAY} = '2024-03-03' and id < 'k007'", ["k002", "k006"], 1)
     writer.upsert(source(rows(4, 6, 2)))
     writer.delete(source(rows(7, 8, 3)))
@@ -74,6 +80,7 @@ def test_hudi_prunes_by_our_indexes_and_goes_on_writing(spark, tmp_path):
     assert_both_prune(spark, path, "upper(s) = 'DX7-4'", ["k007"], 1)
     writer_of(path).upsert(source(rows(5, 6, 5)))
     assert_both_prune(spark, path, "upper(s) = 'BX5-5'", ["k005"], 1)
+    assert_both_prune(spark, path, LATER, ["k002", "k006"], 1)
     assert by_hudi(spark, path, columns=COLUMNS) == by_lakedex(path, columns=COLUMNS)
     report = lakedex.open(path).verify()
     assert report.ok, report.problems[:3]
@@ -88,13 +95,14 @@ def test_we_keep_up_indexes_that_hudi_built(spark, tmp_path):
     writer = writer_of(path, {ZONE: "UTC"})
     writer.upsert(source(rows(5, 7, 2)))
     assert_both_prune(spark, path, "upper(s) = 'BX5-2'", ["k005"], 1)
+    assert_both_prune(spark, path, LATER, ["k002", "k006"], 1)
     assert_both_prune(spark, path, f"{DAY} = '2024-03-03' and id < 'k007'", ["k002", "k006"], 1)
     report = lakedex.open(path).verify()
     assert report.ok, report.problems[:3]
 
 
 def hudi_indexes(spark, path: str) -> None:
-    """Let Hudi make both indexes, for which it wants a lock to be chosen."""
+    """Let Hudi make these indexes, for which it wants a lock to be chosen."""
     lock = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
     spark.sql(f"create table to_compute using hudi location '{path}'")
     spark.sql(f"set hoodie.write.lock.provider={lock}")
@@ -102,6 +110,8 @@ def hudi_indexes(spark, path: str) -> None:
     try:
         spark.sql("create index up on to_compute using column_stats(s) options(expr='upper')")
         spark.sql(f"create index day on to_compute using column_stats(ts) options({day})")
+        later = "expr='date_add', days='10'"
+        spark.sql(f"create index later on to_compute using column_stats(d) options({later})")
     finally:
         spark.sql("reset hoodie.write.lock.provider")
         spark.sql("drop table to_compute")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -96,6 +96,29 @@ def lake(spark) -> Any:
     import lakedex  # noqa: PLC0415 - not where pyspark is absent
 
     return lakedex.attach(spark)
+
+
+@pytest.fixture(scope="module")
+def make_table(lake, spark, tmp_path_factory) -> Iterator[Any]:
+    """Make a table for all tests of a file, with one INSERT for each text of rows."""
+    root = tmp_path_factory.mktemp("cases")
+    names = []
+
+    def run(name: str, columns: str, rows: Iterable[str] = (), *, by: str = "", **properties: str):
+        options = {"primaryKey": "id", "orderingFields": "ts", **properties}
+        shown = ", ".join(f"'{key}' = '{value}'" for key, value in options.items() if value)
+        spark.sql(
+            f"CREATE TABLE {name} ({columns}) USING hudi {f'PARTITIONED BY ({by})' if by else ''} "
+            f"TBLPROPERTIES ({shown}) LOCATION '{root}/{name}'"
+        )
+        names.append(name)
+        for each in rows:
+            spark.sql(f"INSERT INTO {name} VALUES {each}")
+        return f"{root}/{name}"
+
+    yield run
+    for name in names:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
 @pytest.fixture(params=["cow", "mor"])

@@ -12,29 +12,10 @@ from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 PLAIN = "id int, name string, price double, ts bigint"
 
 
-@pytest.fixture(scope="module")
-def make(lake, spark, tmp_path_factory):
-    """Make a table, with one INSERT for each row."""
-    root = tmp_path_factory.mktemp("cases")
-    names = []
-
-    def run(name, rows, *, columns=PLAIN, partitioned="", **properties):
-        options = {"primaryKey": "id", "orderingFields": "ts", **properties}
-        options = {key: value for key, value in options.items() if value}
-        shown = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        by = f"PARTITIONED BY ({partitioned})" if partitioned else ""
-        spark.sql(
-            f"CREATE TABLE {name} ({columns}) USING hudi {by} TBLPROPERTIES ({shown}) "
-            f"LOCATION '{root}/{name}'"
-        )
-        names.append(name)
-        for row in rows:
-            spark.sql(f"INSERT INTO {name} SELECT {row}")
-        return f"{root}/{name}"
-
-    yield run
-    for name in names:
-        spark.sql(f"DROP TABLE IF EXISTS {name}")
+@pytest.fixture
+def make(make_table):
+    """Make a table of these columns unless others are given."""
+    return lambda name, rows, columns=PLAIN, **more: make_table(name, columns, rows, **more)
 
 
 @pytest.fixture
@@ -43,11 +24,15 @@ def call(spark):
 
 
 def rows_of(count: int) -> list[str]:
-    return [f"{n}, 'a{n}', {n * 10}, {1000 + n}" for n in range(1, count + 1)]
+    return [f"({n}, 'a{n}', {n * 10}, {1000 + n})" for n in range(1, count + 1)]
 
 
-def test_archived_commits_and_options_of_archiving(make, call, lake):
-    make("old", rows_of(6), **{"hoodie.metadata.enable": "false"})
+def test_archived_commits_and_options_of_archiving(make, call, lake, spark):
+    path = make("old", rows_of(4), **{"hoodie.metadata.enable": "false"})
+    (gone,) = {row[0] for row in spark.sql("SELECT _hoodie_file_name FROM old").collect()}
+    back, undone = undo_newest(call, path, gone)
+    for row in rows_of(7)[4:]:
+        spark.sql(f"INSERT INTO old VALUES {row}")
     with pytest.raises(InvalidInput, match="must be less than"):
         lake.sql(
             "CALL archive_commits(table => 'old', max_commits => 3, "
@@ -69,6 +54,46 @@ def test_archived_commits_and_options_of_archiving(make, call, lake):
     files = call(f"show_archived_commits_metadata(table => 'old', end_ts => '{newest}')")
     assert {row["commit_time"] for row in files} == {row["commit_time"] for row in old}
     assert all(row["num_writes"] > 0 for row in files)
+    # A rollback that is archived says what it took back, and which files it removed.
+    every = call("show_timeline(table => 'old', showArchived => true, limit => 99)")
+    archived = {row["instant_time"]: row for row in every if row["timeline_type"] == "ARCHIVED"}
+    assert archived[back]["rollback_info"] == f"Rolled back: {undone}"
+    assert all(row["inflight_time"] and row["completed_time"] for row in archived.values())
+    assert len(every) == len(archived) + 2
+    assert {row["timeline_type"] for row in call("show_timeline(table => 'old')")} == {"ACTIVE"}
+    span = f"startTime => '{min(archived)}', endTime => '{back}', limit => 1"
+    assert len(call(f"show_timeline(table => 'old', showArchived => true, {span})")) == 4
+    assert call(f"show_timeline(table => 'old', {span})") == []
+    (status,) = call(f"show_file_status(table => 'old', file => '{gone}')")
+    assert tuple(status) == ("deleted", "rollback", back, "archived", "")
+
+
+def undo_newest(call, path: str, gone: str) -> tuple[str, str]:
+    """Roll the newest of four commits back, and see it on the timeline; both times."""
+
+    def told(more: str = "") -> dict[str, str]:
+        found = call(f"show_timeline(table => 'old'{more})")
+        return {row["instant_time"]: row["rollback_info"] for row in found}
+
+    def status(file: str) -> tuple:
+        return tuple(*call(f"show_file_status(table => 'old', file => '{file}')"))
+
+    assert status(gone) == ("exist", "", "", "active", f"{path}/{gone}")
+    undone = max(told())
+    assert tuple(*call(f"rollback_to_instant(table => 'old', instant_time => '{undone}')")) == (
+        True,
+    )
+    times = sorted(told())
+    back = times[-1]
+    assert {time: info for time, info in told().items() if info} == {back: f"Rolled back: {undone}"}
+    between = f", startTime => '{times[1]}', endTime => '{times[2]}'"
+    assert sorted(told(f"{between}, limit => 1")) == times[1:3]
+    assert sorted(told(f", startTime => '{times[1]}', limit => 2")) == times[2:]
+    assert told(f", startTime => '{times[2]}', endTime => '{times[1]}'") == {}
+    assert len(told(", startTime => ' ', endTime => '', filter => '  '")) == 4
+    assert status(gone) == ("deleted", "rollback", back, "active", "")
+    assert status("unknown") == ("unknown", "", "", "", "")
+    return back, undone
 
 
 def test_commits_with_files_metadata_and_filters(make, call, lake):
@@ -127,16 +152,14 @@ def test_file_views_of_tables_with_and_without_partitions(make, call, lake):
     assert len(call("show_fsview_all(table => 'flat', path_regex => '')")) == 2
     assert len(call("show_fsview_latest(table => 'flat', path_regex => '')")) == 1
     columns = "id int, name string, ts bigint, day string, hh string"
-    make("empty_view", [], columns=columns, partitioned="day, hh")
+    make("empty_view", [], columns=columns, by="day, hh")
     assert call("show_fsview_all(table => 'empty_view')") == []
     rows = [
-        "1, 'a', 1, 'd1', 'h1'",
-        "2, 'b', 2, 'd1', 'h2'",
-        "3, 'c', 3, 'd1', 'h2'",
-        "4, 'd', 4, 'd2', 'h1'",
+        "(1, 'a', 1, 'd1', 'h1'), (2, 'b', 2, 'd1', 'h2'), (4, 'd', 4, 'd2', 'h1')",
+        "(3, 'c', 3, 'd1', 'h2')",
     ]
     limit = {"hoodie.parquet.small.file.limit": "0"}
-    make("by_hour", rows, columns=columns, partitioned="day, hh", **limit)
+    path = make("by_hour", rows, columns=columns, by="day, hh", **limit)
     for glob, count in (("day=d1/*/", 3), ("day=d1/hh=h2/", 2), ("*/*/", 4), ("*/", 0)):
         found = call(f"show_fsview_latest(table => 'by_hour', path_regex => '{glob}')")
         assert len(found) == count, glob
@@ -147,6 +170,30 @@ def test_file_views_of_tables_with_and_without_partitions(make, call, lake):
     ):
         found = call(f"show_fsview_all(table => 'by_hour', filter => '{condition}')")
         assert len(found) == count, condition
+    check_invalid_files(call, lake, path)
+
+
+def check_invalid_files(call, lake, path):
+    """What is called a Parquet file and is none: found by folder, removed if it is no data."""
+    show = f"show_invalid_parquet(path => '{path}'"
+    assert call(f"{show})") == []
+    strays = [Path(path, folder, "1.parquet") for folder in ("day=d1/hh=h1", "day=d1/hh=h2")]
+    for stray in strays:
+        stray.write_bytes(b"1")
+    assert [row["path"] for row in call(f"{show})")] == [str(stray) for stray in strays]
+    for folders, count in (("day=d1", 2), ("day=d1/hh=h1,day=d2/hh=h1", 1), ("day=d", 0)):
+        assert len(call(f"{show}, partitions => '{folders}')")) == count, folders
+    assert len(call(f"{show}, limit => 1)")) == 1
+    data = next(Path(path, "day=d2/hh=h1").glob("*.parquet"))
+    whole = data.read_bytes()
+    data.write_bytes(b"1")
+    with pytest.raises(LakedexError, match=data.name):
+        lake.sql(f"CALL {show}, needDelete => true)")
+    assert all(each.exists() for each in (*strays, data))
+    data.write_bytes(whole)
+    assert call(f"{show}, needDelete => true)") == []
+    assert not any(stray.exists() for stray in strays)
+    assert lake.table("by_hour").to_df().count() == 4
 
 
 def test_procedures_about_the_metadata_table(make, call):
@@ -158,8 +205,8 @@ def test_procedures_about_the_metadata_table(make, call):
     first = day.format("2021-01-01", "3.14D", "2.5")
     second = day.format("2022-02-02", "6.28D", "3.14")
     rows = [
-        f"1, true, CAST('b' AS BINARY), {first}, 1000, 'one', TIMESTAMP'2021-01-01 00:00:00'",
-        f"10, false, CAST('b' AS BINARY), {second}, 2000, 'a', TIMESTAMP'2022-02-02 00:00:00'",
+        f"(1, true, CAST('b' AS BINARY), {first}, 1000, 'one', TIMESTAMP'2021-01-01 00:00:00'), "
+        f"(10, false, CAST('b' AS BINARY), {second}, 2000, 'a', TIMESTAMP'2022-02-02 00:00:00')",
     ]
     make("ranges", rows, columns=columns, primaryKey="c1", orderingFields="c8")
     expected = {
@@ -181,7 +228,7 @@ def test_procedures_about_the_metadata_table(make, call):
     overlap = "show_metadata_column_stats_overlap(table => 'ranges', targetColumns => 'c1', filter"
     assert len(call(f"{overlap} => '`Average overlap` >= 0.0')")) == 1
     assert call(f"{overlap} => '`Average overlap` < 0.0')") == []
-    make("parted", rows_of(2), partitioned="ts")
+    make("parted", rows_of(2), by="ts")
     parts = call("show_metadata_table_partitions(table => 'parted')")
     assert len(parts) == 2
     files = f"show_metadata_table_files(table => 'parted', partition => '{parts[0][0]}'"
@@ -197,7 +244,7 @@ def test_procedures_about_the_metadata_table(make, call):
 
 
 def test_syntax_of_indexes(make, spark, lake):
-    make("syntax", rows_of(2), partitioned="ts", type="mor")
+    make("syntax", rows_of(2), by="ts", type="mor")
     for text in (
         "CREATE INDEX idx_ts ON syntax (id)",
         "CREATE INDEX record_index ON syntax (ts)",
@@ -232,7 +279,7 @@ def test_syntax_of_indexes(make, spark, lake):
     spark.sql("DROP INDEX both ON syntax")
     found = spark.sql("SELECT id FROM syntax WHERE upper(name) = 'A2'").collect()
     assert [row["id"] for row in found] == [2]
-    make("two_keys", rows_of(2), primaryKey="id,price", partitioned="ts")
+    make("two_keys", rows_of(2), primaryKey="id,price", by="ts")
     for columns in ("price", "id, ts"):
         with pytest.raises(InvalidInput, match="on its key"):
             lake.sql(f"CREATE INDEX record_index ON two_keys ({columns})")
@@ -252,7 +299,10 @@ def test_savepoints_by_table_and_path(make, call, spark):
     assert len(call("show_savepoints(table => 'saved')")) == 3
     assert tuple(*call(f"delete_savepoint('saved', '{times[2]}')")) == (True,)
     assert [row[0] for row in call(f"show_savepoints(path => '{path}')")] == [times[1], times[0]]
+    (newest,) = {row[0] for row in spark.sql("SELECT _hoodie_file_name FROM saved").collect()}
     assert tuple(*call(f"rollback_to_savepoint('saved', '{times[1]}')")) == (True,)
+    (status,) = call(f"show_file_status(table => 'saved', file => '{newest}')")
+    assert tuple(status)[:2] == ("deleted", "restore")
     by_path = f"path => '{path}', instant_time => "
     assert tuple(*call(f"delete_savepoint({by_path}'{times[1]}')")) == (True,)
     assert tuple(*call(f"rollback_to_savepoint({by_path}'{times[0]}')")) == (True,)
@@ -261,8 +311,8 @@ def test_savepoints_by_table_and_path(make, call, spark):
 
 def test_statistics_cleaning_and_truncating(make, call, lake, spark):
     columns = "id int, price double, name string, ts bigint"
-    rows = ["1, 10, 'a1', 1000", "2, 20, 'a2', 1500"]
-    make("sized", rows, columns=columns, partitioned="name, ts")
+    rows = ["(1, 10, 'a1', 1000)", "(2, 20, 'a2', 1500)"]
+    make("sized", rows, columns=columns, by="name, ts")
     for glob, count in (("", 3), ("a1/*", 1), ("/a1/*", 1), ("name=a1/*", 2), ("/name=a?/*", 3)):
         found = call(f"stats_file_sizes(table => 'sized', partition_path => '{glob}')")
         assert len(found) == count, glob
@@ -332,7 +382,7 @@ def test_secondary_indexes_of_an_external_table(make, spark, lake, kind):
         "hoodie.metadata.index.secondary.enable": "true",
         "hoodie.datasource.write.payload.class": payload,
     }
-    path = make(name, ["1, 'a1', 10, 1000"], columns=columns, partitioned="ts", **properties)
+    path = make(name, ["(1, 'a1', 10, 1000)"], columns=columns, by="ts", **properties)
     spark.sql(f"DROP TABLE {name}")
     flag = "'hoodie.metadata.record.index.enable' = 'true'"
     spark.sql(f"CREATE TABLE {name} USING hudi OPTIONS ({flag}) LOCATION '{path}'")
@@ -386,10 +436,8 @@ def test_secondary_indexes_of_an_external_table(make, spark, lake, kind):
 
 def test_a_secondary_index_of_a_table_with_generated_keys(make, spark, lake):
     columns = "ts bigint, id string, rider string, city string, state string"
-    rows = ["1, 'trip2', 'rider-C', 'sunnyvale', 'ca'", "2, 'trip5', 'rider-A', 'paris', 'tx'"]
-    path = make("keyless", [], columns=columns, partitioned="state", type="mor", primaryKey="")
-    for row in rows:
-        spark.sql(f"INSERT INTO keyless SELECT {row}")
+    rows = "(1, 'trip2', 'rider-C', 'sunnyvale', 'ca'), (2, 'trip5', 'rider-A', 'paris', 'tx')"
+    path = make("keyless", [rows], columns=columns, by="state", type="mor", primaryKey="")
     spark.sql("CREATE INDEX idx_city ON keyless (city)")
     spark.sql("UPDATE keyless SET city = 'rome' WHERE rider = 'rider-C'")
     expected = {
@@ -407,8 +455,10 @@ def test_a_secondary_index_of_a_table_with_generated_keys(make, spark, lake):
 def test_partitions_are_dropped_by_pattern_and_list(make, call, spark):
     columns = "id int, name string, ts bigint, year string, month string, day string"
     days = [("08", "31"), ("08", "30"), ("08", "29"), ("07", "31")]
-    rows = [f"{n}, 'n', {n}, '2019', '{month}', '{day}'" for n, (month, day) in enumerate(days, 1)]
-    make("by_day", [], columns=columns, partitioned="year, month, day")
+    rows = ", ".join(
+        f"({n}, 'n', {n}, '2019', '{m}', '{day}')" for n, (m, day) in enumerate(days, 1)
+    )
+    make("by_day", [], columns=columns, by="year, month, day")
     policy = "clean_policy => 'KEEP_LATEST_FILE_VERSIONS', file_versions_retained => 1"
     for pattern, left in (
         ("year=2019/month=08/*", [4]),
@@ -417,8 +467,7 @@ def test_partitions_are_dropped_by_pattern_and_list(make, call, spark):
         ("year=2019/month=08/day=29", [4]),
     ):
         if len(spark.sql("SELECT id FROM by_day").collect()) < 2:
-            query = " UNION ALL ".join(f"SELECT {row}" for row in rows)
-            spark.sql(f"INSERT OVERWRITE TABLE by_day {query}")
+            spark.sql(f"INSERT OVERWRITE TABLE by_day VALUES {rows}")
         call(f"drop_partition(table => 'by_day', partition => '{pattern}')")
         found = sorted(row["id"] for row in spark.sql("SELECT id FROM by_day").collect())
         assert found == left, pattern
@@ -461,6 +510,36 @@ def test_tables_are_copied(make, call, lake, spark):
     finally:
         for each in copies:
             spark.sql(f"DROP TABLE IF EXISTS {each}")
+
+
+def test_properties_and_plans_of_cleans_are_repaired(make, call, lake, spark, tmp_path):
+    path = Path(make("mended", rows_of(1)))
+    file = path / ".hoodie/hoodie.properties"
+    before = lake.table("mended").snapshot.config.raw
+    new = tmp_path / "new.properties"
+    repair = f"repair_overwrite_hoodie_props(table => 'mended', new_props_file_path => '{new}')"
+    new.write_bytes(file.read_bytes() + b"hoodie.my.company.thing=here\n")
+    shown = {row["property"]: tuple(row)[1:] for row in call(repair)}
+    assert shown["hoodie.my.company.thing"] == ("null", "here")
+    assert shown["hoodie.table.type"] == ("COPY_ON_WRITE", "COPY_ON_WRITE")
+    assert lake.table("mended").properties["hoodie.my.company.thing"] == "here"
+    new.write_bytes(file.read_bytes().replace(b"hoodie.table.version=9", b"hoodie.table.version=6"))
+    with pytest.raises(InvalidInput, match="CALL upgrade_table"):
+        lake.sql(f"CALL {repair}")
+    new.write_text("\n".join(f"{name}={value}" for name, value in before.items()))
+    assert ("hoodie.my.company.thing", "here", "null") in {tuple(row) for row in call(repair)}
+    assert lake.table("mended").snapshot.config.raw == before
+    spark.sql("INSERT INTO mended VALUES (2, 'a2', 20, 1002)")
+    times = ["20200101000000000", "20200101000000001"]
+    plans = [path / f".hoodie/timeline/{time}.clean.requested" for time in times]
+    for plan in plans:
+        plan.touch()
+    pending = "show_timeline(table => 'mended', filter => \"state != 'COMPLETED'\")"
+    assert {row["action"] for row in call(pending)} == {"clean"}
+    assert tuple(*call("repair_corrupted_clean_files(table => 'mended')")) == (True,)
+    assert not any(plan.exists() for plan in plans)
+    assert call(pending) == []
+    assert sorted(row["id"] for row in spark.sql("SELECT id FROM mended").collect()) == [1, 2]
 
 
 def test_help_and_the_grammar_of_calls(make, call, lake, spark):

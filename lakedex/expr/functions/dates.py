@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lakedex.expr.arrays import array_of, is_text, numpy_values, valid_mask
+from lakedex.expr.arrays import MICROS_PER_DAY, array_of, is_text, numpy_values, valid_mask
 from lakedex.expr.casting import cast
 from lakedex.expr.functions.spec import Arguments, Constants, FunctionSpec, Order, always
 from lakedex.expr.temporal.civil import civil_from_days, days_from_civil, month_length
 from lakedex.expr.temporal.patterns import parse_time
-from lakedex.expr.temporal.zones import date_days
+from lakedex.expr.temporal.zones import date_days, to_local
 
 _MONTHS_PER_UNIT = {
     "year": 12,
@@ -60,8 +60,10 @@ def _to_date(arguments: Arguments) -> pa.Array:
     pattern = arguments.constant_text(1)
     if pattern is None:
         return pa.nulls(arguments.length, pa.date32())
+    # It becomes a moment first, whose day is a later one where clocks skip a day.
     parsed = parse_time(array, pattern)
-    return array_of(parsed.local // 86_400_000_000, parsed.valid, pa.date32())
+    local = to_local(parsed.instants(arguments.time_zone), arguments.time_zone)
+    return array_of(local // MICROS_PER_DAY, parsed.valid, pa.date32())
 
 
 def date_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:

@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from lakedex.errors import LakedexError
 from lakedex.expr.bind import bind, bound_type
+from lakedex.expr.coercion import Family, family
+from lakedex.expr.explicit_casts import with_casts_of_call
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
 from lakedex.index.definitions import IndexDefinition
@@ -22,6 +24,9 @@ _ZONED_FUNCTIONS = frozenset(
 )
 
 
+_OF_CAST_TEXTS = frozenset(
+    ["date_format", "year", "month", "dayofmonth", "hour", "date_add", "date_sub"]
+)
 _FREE_OF_ZONES = frozenset(
     {"identity", "upper", "lower", "trim", "ltrim", "rtrim", "length", "substring"}
     | {"regexp_extract", "regexp_replace"}
@@ -52,10 +57,18 @@ def indexed_expression(definition: IndexDefinition, schema: pa.Schema, zone: str
             return bind(column, schema, time_zone=zone)
         call = Call(function, (column, *_arguments(definition)))
         bound = bind(call, schema, time_zone=zone)
+        if isinstance(bound, Call) and canonical_name(function) in _OF_CAST_TEXTS:
+            bound = _with_cast_text(bound)
         bound_type(bound)
     except (LakedexError, ValueError) as error:
         return f"its expression cannot be evaluated here: {error}"
     return bound
+
+
+def _with_cast_text(call: Call) -> Expr:
+    """A call with the cast of its text to a date or a timestamp, which Spark adds too."""
+    is_text = family(bound_type(call.arguments[0])) is Family.STRING
+    return with_casts_of_call(call) if is_text else call
 
 
 def is_free_of_zones(definition: IndexDefinition) -> bool:

@@ -193,6 +193,9 @@ def test_text_becomes_dates_and_times_by_patterns():
         dt.date(2021, 3, 4),
         None,
     ]
+    # The day is that of a moment, which is a later one where clocks skip a day.
+    skipped = call("to_date", text("2011-12-30"), "yyyy-MM-dd", zone="Pacific/Apia")
+    assert skipped == [dt.date(2011, 12, 31)]
     moment = call("to_timestamp", text("20210304 0506"), "yyyyMMdd HHmm", zone="+01:00")
     assert moment == [dt.datetime(2021, 3, 4, 4, 6, tzinfo=UTC)]
     assert call("unix_timestamp", text("1970-01-01 00:00:05", "x")) == [5, None]

@@ -25,14 +25,15 @@ from lakedex.spark.sql.calls.procedure import (
 from lakedex.spark.sql.context import Context
 from lakedex.spark.table import SparkTable
 from lakedex.table import Snapshot
-from lakedex.timeline import Action, PlanKind, read_plan
+from lakedex.timeline import Action, Instant, PlanKind, read_plan
 
 _EVERY = "ALL_PARTITIONS"
 _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
-_REMOVALS = (
-    (Action.CLEAN, PlanKind.CLEAN_METADATA),
-    (Action.ROLLBACK, PlanKind.ROLLBACK_METADATA),
-)
+_REMOVALS = {
+    Action.CLEAN: PlanKind.CLEAN_METADATA,
+    Action.ROLLBACK: PlanKind.ROLLBACK_METADATA,
+    Action.RESTORE: PlanKind.RESTORE_METADATA,
+}
 
 
 def _view(context: Context, values: Values) -> tuple[SparkTable, Snapshot]:
@@ -188,19 +189,33 @@ def _file_status(context: Context, values: Values) -> Rows:
     for path, files in snapshot.listing.files.items():
         if partition in (None, path) and any(name == file for name, _ in files):
             full = "/".join(part for part in (table.path, path, file) if part)
-            return [("exist", None, None, None, full)]
+            return [("exist", "", "", "active", full)]
     timeline = snapshot.timeline
-    for action, plan in _REMOVALS:
-        for each in timeline.completed():
-            if each.action is not action:
-                continue
-            record = read_plan(plan, timeline.read(each), path=each.requested_time)
-            for path, part in record["partitionMetadata"].items():
-                gone = [name.rpartition("/")[2] for name in part["successDeleteFiles"]]
-                if partition in (None, path) and file in gone:
-                    full = "/".join(part for part in (table.path, path, file) if part)
-                    return [("deleted", action.value, each.requested_time, "active", full)]
-    return [("unknown", None, None, None, None)]
+    for each in reversed(timeline.completed()):
+        if each.action in _REMOVALS and _removed(each, timeline.read(each), partition, file):
+            return [("deleted", each.action.value, each.requested_time, "active", "")]
+    for each in reversed(timeline.archived.instants()):
+        if each.action in _REMOVALS:
+            data = timeline.archived.metadata(each.requested_time) or b""
+            if _removed(each, data, partition, file):
+                return [("deleted", each.action.value, each.requested_time, "archived", "")]
+    return [("unknown", "", "", "", "")]
+
+
+def _removed(instant: Instant, data: bytes, partition: str | None, file: str) -> bool:
+    """Whether a clean, a rollback or a restore removed a file."""
+    path = f"{instant.action.value} {instant.requested_time}"
+    record = read_plan(_REMOVALS[instant.action], data, path=path)
+    records = [record]
+    if instant.action is Action.RESTORE:
+        inner = record["hoodieRestoreMetadata"].values()
+        records = [each for every in inner for each in every if each is not None]
+    return any(
+        partition in (None, path) and file == name.rpartition("/")[2]
+        for each in records
+        for path, part in each["partitionMetadata"].items()
+        for name in part["successDeleteFiles"]
+    )
 
 
 def _path_details(context: Context, values: Values) -> Rows:
@@ -237,25 +252,56 @@ def _with_unit(size: int) -> str:
 
 
 def _show_invalid(context: Context, values: Values) -> Rows:
-    """Base files that are no Parquet files, by their footers."""
-    if values["needDelete"]:
-        raise UnsupportedFeature(
-            "show_invalid_parquet with needDelete (rows would be gone without a commit; "
-            "rollback_to_instant or restore the table)"
-        )
+    """Files in the partitions that are called Parquet files and have no such footer.
+
+    With `needDelete` those go that are no files of the table, by their names; nothing is shown
+    then. A file of the table stays: rows would be gone without a commit.
+    """
     table = context.lake.table_at(values["path"])
     snapshot = table.snapshot
-    partitions, instants = named(values["partitions"]), named(values["instants"])
-    for partition, files in sorted(snapshot.listing.files.items()):
-        if partitions and partition not in partitions:
-            continue
-        for name, size in files:
-            found = parse_data_file(name, size)
-            if not isinstance(found, BaseFile) or (instants and found.instant_time not in instants):
+    instants = named(values["instants"])
+    found: list[tuple[str, bool]] = []
+    for partition in _folders_named(snapshot, named(values["partitions"])):
+        for name in _parquet_names(snapshot, partition):
+            data_file = parse_data_file(name, 0)
+            if instants and getattr(data_file, "instant_time", None) not in instants:
                 continue
             path = f"{partition}/{name}" if partition else name
             if not _is_parquet(snapshot, path):
-                yield (f"{table.path}/{path}",)
+                found.append((path, data_file is not None))
+    if not values["needDelete"]:
+        return [(f"{table.path}/{path}",) for path, _ in found]
+    for path, is_data in found:
+        if is_data:
+            raise UnsupportedFeature(
+                f"show_invalid_parquet with needDelete of {path} (rows would be gone without a "
+                "commit; rollback_to_instant or restore the table)"
+            )
+    for path, _ in found:
+        snapshot.storage.delete(path)
+    return []
+
+
+def _folders_named(snapshot: Snapshot, wanted: Sequence[str]) -> list[str]:
+    """The partitions of these paths, and those in folders of these paths; all if there are none."""
+    return [
+        path
+        for path in sorted(snapshot.listing.files)
+        if not wanted or any(path == each or path.startswith(f"{each}/") for each in wanted)
+    ]
+
+
+def _parquet_names(snapshot: Snapshot, partition: str) -> list[str]:
+    """Base files of a partition, and whatever else lies there and is called a Parquet file."""
+    known = {
+        name
+        for name, size in snapshot.listing.files[partition]
+        if isinstance(parse_data_file(name, size), BaseFile)
+    }
+    there = (info.path.rpartition("/")[2] for info in snapshot.storage.list(partition))
+    return sorted(
+        known | {name for name in there if name.endswith(".parquet") and not name.startswith(".")}
+    )
 
 
 def _is_parquet(snapshot: Snapshot, path: str) -> bool:
@@ -322,6 +368,7 @@ FILES = {
         },
         "path string",
         _show_invalid,
+        changes=True,
         needs=("path",),
     ),
 }

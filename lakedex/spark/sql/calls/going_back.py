@@ -83,7 +83,7 @@ def _rollback_service(context: Context, values: Values) -> Rows:
     if not timeline.is_pending(instant) or timeline.requested_action(instant) not in _PLANNED:
         raise InvalidInput(f"table {table.name} has no pending compaction or clustering {instant}")
     begun = time.monotonic()
-    table.rollback(instant)
+    table.rollback(instant, keeps_plan=True)
     if values["delete_request_instant_file"] and table.snapshot.timeline.is_pending(instant):
         table.rollback(instant)
     yield instant, f"{round((time.monotonic() - begun) * 1000)} ms"

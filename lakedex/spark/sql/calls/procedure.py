@@ -41,12 +41,15 @@ class Procedure:
     """Whether it does more than to look."""
     needs: tuple[str, ...] = ()
     """Parameters that a call must give; of `table` and `path` it always gives one."""
+    range: tuple[str, ...] = ()
+    """Parameters that together say which rows there are: with all of them `limit` is ignored."""
 
     def answer(self, context: Context, values: Values) -> DataFrame:
         """Run it; the rows that the call's `filter` wants, as many as its `limit` says."""
         found, limit = iter(self.run(context, values)), values.get("limit")
-        most = None if limit is None or limit < 0 else int(limit)
-        if not values.get("filter"):
+        in_range = bool(self.range) and all(values[name] for name in self.range)
+        most = None if limit is None or limit < 0 or in_range else int(limit)
+        if not (values.get("filter") or "").strip():
             return context.spark.createDataFrame(list(islice(found, most)), self.columns)
         rows = _filtered(context.spark.createDataFrame(list(found), self.columns), values["filter"])
         return rows if most is None else rows.limit(most)

@@ -79,8 +79,6 @@ REFUSED: Mapping[str, str] = {
     "downgrade_table": "tables are written at version 9 only",
     "repair_deduplicate": "MERGE or INSERT OVERWRITE the rows that should stay",
     "repair_migrate_partition_meta": "partitions are known by their text files",
-    "repair_overwrite_hoodie_props": "ALTER TABLE ... SET TBLPROPERTIES",
-    "repair_corrupted_clean_files": "run_clean gives plans up that cannot be read",
     "hive_sync": "names live in the session's own catalog: enableHiveSupport()",
     "sync_validate": "names live in the session's own catalog: enableHiveSupport()",
     "run_bootstrap": _NO_BOOTSTRAP,

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from lakedex.config.keys import PARTITION_METAFILE
-from lakedex.config.properties_text import format_properties
+from lakedex.config.keys import (
+    METADATA_PARTITIONS,
+    OWN_METADATA_PARTITIONS,
+    PARTITION_METAFILE,
+    TABLE_VERSION,
+    TIMELINE_LAYOUT_VERSION,
+)
+from lakedex.config.properties_text import decode_properties, format_properties, parse_properties
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.upgrading import upgrade_table
 from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, named, table_of
 from lakedex.spark.sql.context import Context
 from lakedex.storage.protocol import Storage
 from lakedex.txn.places import marker_folder
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.cleaning import drop_unreadable_cleans
 
 _NEWEST = ("NINE", "9", "CURRENT")
+_OF_FILES = {
+    TABLE_VERSION: "CALL upgrade_table",
+    TIMELINE_LAYOUT_VERSION: "CALL upgrade_table",
+    METADATA_PARTITIONS: "CREATE or DROP INDEX",
+    OWN_METADATA_PARTITIONS: "CREATE or DROP INDEX",
+}
+"""Properties that say what other files hold, and the statements that change both."""
 
 
 def _add_partition_meta(context: Context, values: Values) -> Rows:
@@ -54,6 +69,43 @@ def _delete_marker(context: Context, values: Values) -> Rows:
     yield (True,)
 
 
+def _overwrite_properties(context: Context, values: Values) -> Rows:
+    """Write the table's properties as another file has them; all of both, with old and new."""
+    table = table_of(context, values)
+    given = parse_properties(
+        decode_properties(_read_anywhere(context, values["new_props_file_path"])),
+        path=values["new_props_file_path"],
+    )
+    old = table.snapshot.config.raw
+    for name, instead in _OF_FILES.items():
+        if given.get(name, "") != old.get(name, ""):
+            raise InvalidInput(
+                f"{name} is {old.get(name)!r} and would be {given.get(name)!r}, which other files "
+                f"of the table depend on: {instead} changes it together with them"
+            )
+    table.change_properties({**dict.fromkeys(old), **given})
+    table.refresh()
+    new = table.snapshot.config.raw
+    none = "null"
+    for name in sorted({*old, *new}):
+        yield name, old.get(name, none), new.get(name, none)
+
+
+def _read_anywhere(context: Context, path: str) -> bytes:
+    """The bytes of a small file of any store that Spark knows."""
+    found = context.spark.read.format("binaryFile").load(path).select("content").take(2)
+    if len(found) != 1:
+        raise InvalidInput(f"{path} is no file, or several")
+    return bytes(found[0]["content"])
+
+
+def _drop_corrupted_cleans(context: Context, values: Values) -> Rows:
+    table = table_of(context, values)
+    drop_unreadable_cleans(table.address, TransactionOptions())
+    table.refresh()
+    yield (True,)
+
+
 def _upgrade(context: Context, values: Values) -> Rows:
     if str(values["to_version"]).upper() not in _NEWEST:
         raise UnsupportedFeature(f"upgrade_table to {values['to_version']} (only to NINE)")
@@ -76,6 +128,16 @@ REPAIRS = {
         _delete_marker,
         changes=True,
         needs=("instant_time",),
+    ),
+    "repair_overwrite_hoodie_props": Procedure(
+        {"table": str, "new_props_file_path": str, "path": str},
+        "property string, old_value string, new_value string",
+        _overwrite_properties,
+        changes=True,
+        needs=("new_props_file_path",),
+    ),
+    "repair_corrupted_clean_files": Procedure(
+        {"table": str, "path": str}, "result boolean", _drop_corrupted_cleans, changes=True
     ),
     "upgrade_table": Procedure(
         {"table": str, "to_version": str, "path": str},

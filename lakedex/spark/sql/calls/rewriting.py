@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lakedex.config.write_option_names import CLUSTERING_PARTITIONS
-from lakedex.errors import InvalidDefinition
+from lakedex.errors import InvalidDefinition, InvalidInput
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.services.compaction.scheduling import pending_compactions
 from lakedex.spark.sql.calls.procedure import (
@@ -28,9 +28,11 @@ _SCHEDULE, _EXECUTE, _BOTH = "schedule", "execute", "scheduleandexecute"
 
 def _run_compaction(context: Context, values: Values) -> Rows:
     table, options = table_of(context, values), options_of(context, values)
+    pending = list(pending_compactions(table.snapshot.timeline))
     chosen = named(values["instants"]) or named(values["timestamp"])
     op = _EXECUTE if chosen else _operation(values)
-    instants = chosen or list(pending_compactions(table.snapshot.timeline))
+    _check_chosen(chosen, values, pending, "compaction")
+    instants = chosen or pending
     if op in (_SCHEDULE, _BOTH):
         planned = table.schedule_compaction(options=options)
         if planned is not None:
@@ -58,9 +60,11 @@ def _run_clustering(context: Context, values: Values) -> Rows:
         if not found:
             return []
         options[CLUSTERING_PARTITIONS.name] = ",".join(found)
+    pending = list(pending_clusterings(table.snapshot.timeline))
     chosen = named(values["instants"])
     op = _EXECUTE if chosen else _operation(values)
-    instants = chosen or list(pending_clusterings(table.snapshot.timeline))
+    _check_chosen(chosen, values, pending, "clustering")
+    instants = chosen or pending
     if op in (_SCHEDULE, _BOTH):
         layout = table.writer(options).target().options.layout
         # As Hudi, which then only sizes files: the order of keys costs no index its ranges.
@@ -86,6 +90,22 @@ def _show_clustering(context: Context, values: Values) -> Rows:
     timeline = table_of(context, values).snapshot.timeline
     found = _planned_as(timeline, Action.CLUSTERING)
     return [_clustering(timeline, each, values) for each in found]
+
+
+def _check_chosen(
+    chosen: Sequence[str], values: Values, pending: Sequence[str], action: str
+) -> None:
+    """Refuse instants where a plan is to be made, and those that do not pend, before any runs."""
+    if not chosen:
+        return
+    if values["op"] is not None and str(values["op"]).lower() not in ("run", _EXECUTE):
+        raise InvalidDefinition(
+            f"instants are planned already: leave them out with op => {values['op']!r}, or say "
+            f"op => {_EXECUTE!r}"
+        )
+    missing = [each for each in chosen if each not in pending]
+    if missing:
+        raise InvalidInput(f"no {action} {missing[0]} pends, so none was run")
 
 
 def _operation(values: Values) -> str:

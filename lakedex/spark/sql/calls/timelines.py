@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from lakedex.errors import InvalidInput
+from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.spark.sql.calls.procedure import PLACE, Procedure, Rows, Values, named, table_of
 from lakedex.spark.sql.context import Context
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, read_plan
@@ -19,11 +20,13 @@ _EXPORTED = "clean,commit,deltacommit,rollback,savepoint,restore"
 
 def _show_timeline(context: Context, values: Values) -> Rows:
     timeline = table_of(context, values).snapshot.timeline
-    begin, end = values["startTime"], values["endTime"]
+    begin, end = values["startTime"].strip(), values["endTime"].strip()
     found = [(each, "ACTIVE") for each in timeline.instants]
+    archived: tuple[Instant, ...] = ()
     if values["showArchived"]:
-        found += [(each, "ARCHIVED") for each in timeline.archived.instants()]
-    told = _rollbacks(timeline)
+        archived = timeline.archived.instants()
+        found += [(each, "ARCHIVED") for each in archived]
+    told = _rollbacks(timeline, archived)
     begun = _begun(timeline)
     for each, kind in sorted(found, key=lambda pair: pair[0], reverse=True):
         time = each.requested_time
@@ -34,8 +37,8 @@ def _show_timeline(context: Context, values: Values) -> Rows:
             each.action.value,
             each.state.name,
             _shown(time),
-            begun.get(time),
-            _shown(each.completion_time),
+            begun.get(time) if kind == "ACTIVE" else _shown(time),
+            _shown(each.completion_time or (time if kind == "ARCHIVED" else None)),
             kind,
             "; ".join(told[time]) or None,
         )
@@ -69,17 +72,42 @@ def _shown(instant: str | None) -> str | None:
     return f"{digits[0:2]}-{digits[2:4]} {digits[4:6]}:{digits[6:8]}:{digits[8:10]}"
 
 
-def _rollbacks(timeline: Timeline) -> dict[str, list[str]]:
+def _rollbacks(timeline: Timeline, archived: Iterable[Instant]) -> dict[str, list[str]]:
     """What rollbacks say about themselves, and about the instants that they undid."""
     told: dict[str, list[str]] = defaultdict(list)
-    for each in timeline.completed():
-        if each.action is Action.ROLLBACK:
-            time = each.requested_time
-            record = read_plan(PlanKind.ROLLBACK_METADATA, timeline.read(each), path=time)
-            told[time].append(f"Rolled back: {', '.join(record['commitsRollback'])}")
-            for undone in record["commitsRollback"]:
+    for each in timeline.instants:
+        if each.action is not Action.ROLLBACK:
+            continue
+        time = each.requested_time
+        if each.is_completed:
+            _tell(told, time, timeline.read(each))
+        else:
+            undone = _planned(timeline, time)
+            if undone is not None:
+                told[time].append(f"Rolls back {undone}")
                 told[undone].append(f"Rolled back by: {time}")
+    for each in archived:
+        if each.action is Action.ROLLBACK:
+            data = timeline.archived.metadata(each.requested_time)
+            _tell(told, each.requested_time, data or b"")
     return told
+
+
+def _tell(told: dict[str, list[str]], time: str, data: bytes) -> None:
+    record = read_plan(PlanKind.ROLLBACK_METADATA, data, path=f"rollback {time}")
+    told[time].append(f"Rolled back: {', '.join(record['commitsRollback'])}")
+    for undone in record["commitsRollback"]:
+        told[undone].append(f"Rolled back by: {time}")
+
+
+def _planned(timeline: Timeline, time: str) -> str | None:
+    """The instant that a pending rollback is about; None where its plan cannot be read."""
+    requested = Instant(time, Action.ROLLBACK, State.REQUESTED)
+    try:
+        record = read_plan(PlanKind.ROLLBACK_PLAN, timeline.read(requested), path=time)
+    except (CorruptFile, FileMissing):
+        return None
+    return str(record["instantToRollback"]["commitTime"])
 
 
 def _export(context: Context, values: Values) -> Rows:
@@ -113,6 +141,7 @@ TIMELINES = {
         "instant_time string, action string, state string, requested_time string, "
         "inflight_time string, completed_time string, timeline_type string, rollback_info string",
         _show_timeline,
+        range=("startTime", "endTime"),
     ),
     "export_instants": Procedure(
         {
