@@ -217,7 +217,6 @@ class WriteOptions:
             combine_before_insert=options.COMBINE_BEFORE_INSERT.value(settings)
             # The older of two options for inserts also reduces the rows, as in Hudi.
             or options.DROP_DUPLICATES.value(settings),
-            combine_before_upsert=options.COMBINE_BEFORE_UPSERT.value(settings),
             insert_duplicates=_insert_duplicates(settings),
             merges_inserts=not options.ALLOW_DUPLICATE_INSERTS.value(settings),
             bloom=_bloom(settings),
