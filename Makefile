@@ -93,7 +93,7 @@ check-types: $(READY) ## mypy, strict
 	@$(BIN)/mypy
 
 .PHONY: check-layers
-check-layers: $(READY) ## import-linter: rooms import downwards only
+check-layers: $(READY) ## import-linter: layers import downwards only
 	@$(BIN)/lint-imports --no-logo
 
 .PHONY: check-lock

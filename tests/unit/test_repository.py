@@ -1,4 +1,4 @@
-"""The house around the code: the Java check, the locks, the tree, the map of the rooms."""
+"""What surrounds the code: the Java check, the locks, the tree, the page of the architecture."""
 
 from __future__ import annotations
 
@@ -130,13 +130,13 @@ def test_the_hudi_bundle_is_the_same_for_the_fetcher_and_for_the_session():
     assert session["JAR"] == fetcher["jar_path"]()
 
 
-def test_the_map_of_the_rooms_links_every_room_and_no_other():
+def test_the_architecture_page_links_every_layer_and_no_other():
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(\.\./lakedex/(\w+)/\)", text))
     linked |= set(re.findall(r"\[(\w+)\.py\]\(\.\./lakedex/\)", text))
-    rooms = {path.parent.name for path in (ROOT / "lakedex").glob("*/*.py")}
+    folders = {path.parent.name for path in (ROOT / "lakedex").glob("*/*.py")}
     modules = {path.stem for path in (ROOT / "lakedex").glob("*.py")} - {"__init__", "__main__"}
-    assert linked == rooms | modules
+    assert linked == folders | modules
 
 
 def test_every_make_target_in_the_contributing_page_exists():
