@@ -48,6 +48,7 @@ _SOURCES = (
     "Caches",
     "Zones",
     "Settings",
+    "CoalescedTasks",
 )
 _HUDI_SOURCE = "HudiDefaultSource"
 _MARK = "lakedex.jvm.PinRule"

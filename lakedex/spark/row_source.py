@@ -15,11 +15,12 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.arrow_map import map_batches
-from lakedex.spark.few_parts import in_few_parts
 from lakedex.spark.jobs import run_job
+from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.outcome import Outcome, outcome_of
 from lakedex.spark.schemas import arrow_schema
 
+_TASKS_PER_CORE = 2
 Answer = TypeVar("Answer")
 PartWorker = Callable[[int, Iterator[pa.RecordBatch]], Answer]
 
@@ -53,13 +54,25 @@ class DataFrameSource:
         collected = run_job(
             self._rows.sparkSession.sparkContext,
             label,
-            lambda: map_batches(in_few_parts(self._rows), answer, _ANSWERS).collect(),
+            lambda: map_batches(_in_few_tasks(self._rows), answer, _ANSWERS).collect(),
         )
         outcomes = sorted(
             ((row["number"], row["answer"]) for row in collected), key=lambda each: each[0]
         )
         unpickled: list[Outcome[Answer]] = [pickle.loads(bytes(answer)) for _, answer in outcomes]
         return [outcome.unwrapped() for outcome in unpickled]
+
+
+def _in_few_tasks(rows: DataFrame) -> DataFrame:
+    """The same rows in the same order, in no more tasks than their size is worth.
+
+    A task in Python costs some 100 ms whatever it does, and frames of 200 small partitions are
+    common. Neighbouring partitions share a task; all cores still have work. Rows of a size that
+    Spark does not know keep their partitions.
+    """
+    spark = rows.sparkSession
+    fewest = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
+    return DataFrame(install_classes(spark).CoalescedTasks.over(rows._jdf, fewest), spark)
 
 
 def _schema_of(rows: DataFrame) -> StructType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -157,6 +158,34 @@ def test_an_order_that_was_asked_for_stays(lake, spark, setting):
     parts = numbered_ids(DataFrameSource(spark.range(0, 1000, 1, 3).orderBy("id", ascending=False)))
     assert len(parts) < 40
     assert [number for part in parts for number in part] == list(range(999, -1, -1))
+
+
+def test_ranges_of_a_shuffled_frame_stay_together(lake, spark, setting):
+    """Spark's own `coalesce` groups partitions by hosts: every task would get all ranges."""
+    setting("spark.sql.adaptive.advisoryPartitionSizeInBytes", "1m")
+    rows = spark.range(0, 200_000, 1, 4).repartitionByRange(50, "id")
+    few = numbered_ids(DataFrameSource(rows.filter("id < 2000")))
+    assert len(few) == 2 * spark.sparkContext.defaultParallelism
+    parts = numbered_ids(DataFrameSource(rows))
+    assert len(few) <= len(parts) < 50
+    bounds = [(min(part), max(part)) for part in parts]
+    assert all(low[1] < high[0] for low, high in itertools.pairwise(bounds))
+    assert sorted(itertools.chain(*parts)) == list(range(200_000))
+
+
+def test_a_join_is_no_larger_than_what_it_joins(lake, spark, setting):
+    setting("spark.sql.autoBroadcastJoinThreshold", "-1")
+    setting("spark.sql.adaptive.coalescePartitions.enabled", "false")
+    setting("spark.sql.shuffle.partitions", "40")
+    rows = spark.range(1000).join(spark.range(1000), "id")
+    parts = numbered_ids(DataFrameSource(rows))
+    assert len(parts) == 2 * spark.sparkContext.defaultParallelism
+    assert sorted(itertools.chain(*parts)) == list(range(1000))
+
+
+def test_rows_of_an_unknown_size_keep_their_partitions(lake, spark):
+    numbers = spark.sparkContext.parallelize([(number,) for number in range(90)], 30)
+    assert len(numbered_ids(DataFrameSource(spark.createDataFrame(numbers, "id long")))) == 30
 
 
 def test_rows_are_read_as_they_are_each_time(lake, spark, tmp_path):
