@@ -11,7 +11,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from lakedex.config import keys
-from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_spelling
+from lakedex.config.option_check import (
+    PREFIXES,
+    Use,
+    canonical_name,
+    check_spelling,
+    commit_notes,
+    is_own_name,
+)
 from lakedex.config.write_option_names import (
     COMBINE_BEFORE_INSERT,
     DROP_DUPLICATES,
@@ -270,6 +277,8 @@ def _created(
         folders = json.loads(partition_by)
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
     properties = {_HIVE_STYLE: "false", **options}
+    for note in filter(is_own_name, commit_notes(options)):
+        properties.pop(note)  # it is of the commit, not of the table
     told_name = next((options[each] for each in _NAMES if options.get(each)), None)
     name = told_name or path.rstrip("/").rpartition("/")[2]
     spec = TableSpec(

@@ -277,6 +277,7 @@ def test_stream_writers_take_the_names_of_spark(lake, path, tmp_path):
     said = timeline.commit_metadata(timeline.write_instants()[-1]).extra
     assert '"orders"' in said["_hudi_streaming_sink_checkpoint"]
     assert said["_source.offset"] == "42"
+    assert "_source.offset" not in lake.table(copy).properties
 
 
 def test_expired_partitions_are_those_that_options_say(lake, tmp_path, setting):
