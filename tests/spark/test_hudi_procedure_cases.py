@@ -542,6 +542,34 @@ def test_properties_and_plans_of_cleans_are_repaired(make, call, lake, spark, tm
     assert sorted(row["id"] for row in spark.sql("SELECT id FROM mended").collect()) == [1, 2]
 
 
+def test_copies_of_a_key_are_removed_from_a_partition(make, call, lake, spark, tmp_path):
+    rows = ["(1, 'old', 1, 5), (2, 'only', 1, 5), (3, 'other', 1, 6)", "(1, 'new', 2, 5)"]
+    options = {"hoodie.metadata.record.index.enable": "true", "type": "mor"}
+    make("doubled", rows, by="ts", **options)
+    selected = "SELECT id, name, ts FROM doubled"
+    before = sorted(map(tuple, spark.sql(selected).collect()))
+    assert len(before) == 4
+    place = tmp_path / "repaired"
+    repair = (
+        "repair_deduplicate(table => 'doubled', repaired_output_path => "
+        f"'{place}', duplicated_partition_path => "
+    )
+    for wrong in ("'ts=5', dedupe_type => 'some_type'", "'ts=9'"):
+        with pytest.raises(InvalidInput, match=r"some_type|ts=9"):
+            lake.sql(f"CALL {repair}{wrong})")
+    (result,) = call(f"{repair}'ts=5')")
+    assert str(place) in result["result"]
+    kept = spark.read.parquet(str(place)).select("id", "name").collect()
+    assert sorted(map(tuple, kept)) == [(1, "new"), (2, "only")]
+    assert sorted(map(tuple, spark.sql(selected).collect())) == before
+    call(f"{repair}'ts=5', dry_run => false, dedupe_type => 'upsert_type')")
+    left = [(1, "new", 5), (2, "only", 5), (3, "other", 6)]
+    assert sorted(map(tuple, spark.sql(selected).collect())) == left
+    found = spark.sql(f"{selected} WHERE id = 2").collect()
+    assert [tuple(row) for row in found] == left[1:2]
+    assert lake.table("doubled").verify().ok
+
+
 def test_help_and_the_grammar_of_calls(make, call, lake, spark):
     make("spoken", rows_of(1))
     (every,) = call("help()")

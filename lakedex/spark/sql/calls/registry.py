@@ -75,7 +75,6 @@ _NO_AUDIT = "the table's lock keeps no audit here"
 _NO_BOOTSTRAP = "CREATE TABLE ... USING hudi AS SELECT copies the rows of another table"
 REFUSED: Mapping[str, str] = {
     "downgrade_table": "tables are written at version 9 only",
-    "repair_deduplicate": "MERGE or INSERT OVERWRITE the rows that should stay",
     "repair_migrate_partition_meta": "partitions are known by their text files",
     "hive_sync": "names live in the session's own catalog: enableHiveSupport()",
     "sync_validate": "names live in the session's own catalog: enableHiveSupport()",
