@@ -27,6 +27,11 @@ def rows_of(count: int) -> list[str]:
     return [f"({n}, 'a{n}', {n * 10}, {1000 + n})" for n in range(1, count + 1)]
 
 
+def at_once(count: int) -> list[str]:
+    """The same rows in one INSERT."""
+    return [", ".join(rows_of(count))]
+
+
 def test_archived_commits_and_options_of_archiving(make, call, lake, spark):
     path = make("old", rows_of(4), **{"hoodie.metadata.enable": "false"})
     (gone,) = {row[0] for row in spark.sql("SELECT _hoodie_file_name FROM old").collect()}
@@ -228,7 +233,7 @@ def test_procedures_about_the_metadata_table(make, call):
     overlap = "show_metadata_column_stats_overlap(table => 'ranges', targetColumns => 'c1', filter"
     assert len(call(f"{overlap} => '`Average overlap` >= 0.0')")) == 1
     assert call(f"{overlap} => '`Average overlap` < 0.0')") == []
-    make("parted", rows_of(2), by="ts")
+    make("parted", at_once(2), by="ts")
     parts = call("show_metadata_table_partitions(table => 'parted')")
     assert len(parts) == 2
     files = f"show_metadata_table_files(table => 'parted', partition => '{parts[0][0]}'"
@@ -244,7 +249,7 @@ def test_procedures_about_the_metadata_table(make, call):
 
 
 def test_syntax_of_indexes(make, spark, lake):
-    make("syntax", rows_of(2), by="ts", type="mor")
+    make("syntax", at_once(2), by="ts", type="mor")
     for text in (
         "CREATE INDEX idx_ts ON syntax (id)",
         "CREATE INDEX record_index ON syntax (ts)",
@@ -279,7 +284,7 @@ def test_syntax_of_indexes(make, spark, lake):
     spark.sql("DROP INDEX both ON syntax")
     found = spark.sql("SELECT id FROM syntax WHERE upper(name) = 'A2'").collect()
     assert [row["id"] for row in found] == [2]
-    make("two_keys", rows_of(2), primaryKey="id,price", by="ts")
+    make("two_keys", at_once(2), primaryKey="id,price", by="ts")
     for columns in ("price", "id, ts"):
         with pytest.raises(InvalidInput, match="on its key"):
             lake.sql(f"CREATE INDEX record_index ON two_keys ({columns})")
@@ -340,7 +345,7 @@ def test_statistics_cleaning_and_truncating(make, call, lake, spark):
 
 
 def test_compactions_are_planned_run_and_shown(make, call, lake, spark):
-    path = make("compacted", rows_of(2), type="mor")
+    path = make("compacted", at_once(2), type="mor")
     at = f"path => '{path}'"
     assert call(f"run_compaction(op => 'run', {at})") == []
     assert call(f"show_compaction({at})") == []
