@@ -46,7 +46,7 @@ def any_schema(spark: SparkSession, schema: object) -> pa.Schema:
     if isinstance(schema, pa.Schema):
         return schema
     if isinstance(schema, str):
-        return arrow_schema(_parsed(spark, schema))
+        return arrow_schema(read_ddl(spark, schema))
     if isinstance(schema, st.StructType):
         return arrow_schema(schema)
     raise InvalidInput(f"a schema is a StructType, a DDL text or an Arrow schema, not {schema!r}")
@@ -115,7 +115,12 @@ def with_comments(struct: st.StructType, told: str) -> st.StructType:
     )
 
 
-def _parsed(spark: SparkSession, ddl: str) -> st.StructType:
+def read_ddl(spark: SparkSession, ddl: str) -> st.StructType:
+    """Columns by Spark's DDL, such as `id int, name string`.
+
+    Raises:
+        InvalidInput: It cannot be understood.
+    """
     jvm = spark.sparkContext._jvm
     try:
         text = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl).json()

@@ -185,14 +185,9 @@ def test_functions_in_the_place_of_tables(make_table, spark, lake, rows, kind):
 
 
 TEXTS = {
-    "year": ("day", "", "year(day) = 2021", [2]),
-    "month": ("day", "", "month(day) < 3", [1]),
-    "day": ("day", "", "day(day) = 31", [3]),
     "hour": ("at", "", "hour(at) >= 12", [2, 4]),
     "date_format": ("at", "format='yyyy-MM'", "date_format(at, 'yyyy-MM') = '2022-05'", [3]),
     "date_add": ("day", "days='10'", "date_add(day, 10) > date'2022-06-01'", [3]),
-    "date_sub": ("day", "days='10'", "date_sub(day, 10) = date'2020-01-05'", [1]),
-    "to_date": ("day", "format='yyyy-MM-dd'", "to_date(day, 'yyyy-MM-dd') = date'2021-03-01'", [2]),
 }
 """Functions of dates and times whose column is a text: column, options, condition, rows."""
 

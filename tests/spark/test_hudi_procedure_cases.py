@@ -27,6 +27,11 @@ def rows_of(count: int) -> list[str]:
     return [f"({n}, 'a{n}', {n * 10}, {1000 + n})" for n in range(1, count + 1)]
 
 
+def at_once(count: int) -> list[str]:
+    """The same rows in one INSERT."""
+    return [", ".join(rows_of(count))]
+
+
 def test_archived_commits_and_options_of_archiving(make, call, lake, spark):
     path = make("old", rows_of(4), **{"hoodie.metadata.enable": "false"})
     (gone,) = {row[0] for row in spark.sql("SELECT _hoodie_file_name FROM old").collect()}
@@ -228,7 +233,7 @@ def test_procedures_about_the_metadata_table(make, call):
     overlap = "show_metadata_column_stats_overlap(table => 'ranges', targetColumns => 'c1', filter"
     assert len(call(f"{overlap} => '`Average overlap` >= 0.0')")) == 1
     assert call(f"{overlap} => '`Average overlap` < 0.0')") == []
-    make("parted", rows_of(2), by="ts")
+    make("parted", at_once(2), by="ts")
     parts = call("show_metadata_table_partitions(table => 'parted')")
     assert len(parts) == 2
     files = f"show_metadata_table_files(table => 'parted', partition => '{parts[0][0]}'"
@@ -244,7 +249,7 @@ def test_procedures_about_the_metadata_table(make, call):
 
 
 def test_syntax_of_indexes(make, spark, lake):
-    make("syntax", rows_of(2), by="ts", type="mor")
+    make("syntax", at_once(2), by="ts", type="mor")
     for text in (
         "CREATE INDEX idx_ts ON syntax (id)",
         "CREATE INDEX record_index ON syntax (ts)",
@@ -279,7 +284,7 @@ def test_syntax_of_indexes(make, spark, lake):
     spark.sql("DROP INDEX both ON syntax")
     found = spark.sql("SELECT id FROM syntax WHERE upper(name) = 'A2'").collect()
     assert [row["id"] for row in found] == [2]
-    make("two_keys", rows_of(2), primaryKey="id,price", by="ts")
+    make("two_keys", at_once(2), primaryKey="id,price", by="ts")
     for columns in ("price", "id, ts"):
         with pytest.raises(InvalidInput, match="on its key"):
             lake.sql(f"CREATE INDEX record_index ON two_keys ({columns})")
@@ -340,7 +345,7 @@ def test_statistics_cleaning_and_truncating(make, call, lake, spark):
 
 
 def test_compactions_are_planned_run_and_shown(make, call, lake, spark):
-    path = make("compacted", rows_of(2), type="mor")
+    path = make("compacted", at_once(2), type="mor")
     at = f"path => '{path}'"
     assert call(f"run_compaction(op => 'run', {at})") == []
     assert call(f"show_compaction({at})") == []
@@ -540,6 +545,34 @@ def test_properties_and_plans_of_cleans_are_repaired(make, call, lake, spark, tm
     assert not any(plan.exists() for plan in plans)
     assert call(pending) == []
     assert sorted(row["id"] for row in spark.sql("SELECT id FROM mended").collect()) == [1, 2]
+
+
+def test_copies_of_a_key_are_removed_from_a_partition(make, call, lake, spark, tmp_path):
+    rows = ["(1, 'old', 1, 5), (2, 'only', 1, 5), (3, 'other', 1, 6)", "(1, 'new', 2, 5)"]
+    options = {"hoodie.metadata.record.index.enable": "true", "type": "mor"}
+    make("doubled", rows, by="ts", **options)
+    selected = "SELECT id, name, ts FROM doubled"
+    before = sorted(map(tuple, spark.sql(selected).collect()))
+    assert len(before) == 4
+    place = tmp_path / "repaired"
+    repair = (
+        "repair_deduplicate(table => 'doubled', repaired_output_path => "
+        f"'{place}', duplicated_partition_path => "
+    )
+    for wrong in ("'ts=5', dedupe_type => 'some_type'", "'ts=9'"):
+        with pytest.raises(InvalidInput, match=r"some_type|ts=9"):
+            lake.sql(f"CALL {repair}{wrong})")
+    (result,) = call(f"{repair}'ts=5')")
+    assert str(place) in result["result"]
+    kept = spark.read.parquet(str(place)).select("id", "name").collect()
+    assert sorted(map(tuple, kept)) == [(1, "new"), (2, "only")]
+    assert sorted(map(tuple, spark.sql(selected).collect())) == before
+    call(f"{repair}'ts=5', dry_run => false, dedupe_type => 'upsert_type')")
+    left = [(1, "new", 5), (2, "only", 5), (3, "other", 6)]
+    assert sorted(map(tuple, spark.sql(selected).collect())) == left
+    found = spark.sql(f"{selected} WHERE id = 2").collect()
+    assert [tuple(row) for row in found] == left[1:2]
+    assert lake.table("doubled").verify().ok
 
 
 def test_help_and_the_grammar_of_calls(make, call, lake, spark):

@@ -12,10 +12,22 @@ BLOB = (
 )
 
 
+@pytest.fixture(scope="module")
+def names(spark):
+    """The tables of this file, by their type."""
+    made: dict[str, str] = {}
+    yield made
+    for name in made.values():
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
 @pytest.fixture
-def table(table_type, spark, sql):
-    """A table of one row."""
+def table(table_type, names, sql):
+    """A table of one row, for all tests."""
     name = f"own_types_{table_type}"
+    if table_type in names:
+        return name
+    names[table_type] = name
     sql(
         f"CREATE TABLE {name} (id INT, e VECTOR(4) COMMENT 'it, so', d vector(2, DOUBLE), "
         "i VECTOR(3, INT8), b BLOB, ts BIGINT) USING hudi "
@@ -25,8 +37,7 @@ def table(table_type, spark, sql):
         f"INSERT INTO {name} SELECT 1, array(1.0f, 2.0f, 3.0f, 4.0f), array(1.0D, 2.0D), "
         f"array(1Y, 2Y, 3Y), {BLOB}, 10L"
     )
-    yield name
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    return name
 
 
 def found(sql, table):

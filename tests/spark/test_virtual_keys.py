@@ -10,18 +10,40 @@ from lakedex.errors import UnsupportedFeature
 META = 5
 
 
-@pytest.fixture
-def table(table_type, spark, sql):
+def made(sql, name: str, table_type: str) -> str:
     """A partitioned table of three rows."""
-    name = f"virtual_{table_type}"
     sql(
         f"CREATE TABLE {name} (id INT, name STRING, price DOUBLE, ts BIGINT, dt STRING) USING hudi "
         f"PARTITIONED BY (dt) TBLPROPERTIES (primaryKey='id', orderingFields='ts', "
         f"type='{table_type}', 'hoodie.populate.meta.fields'='false')"
     )
     sql(f"INSERT INTO {name} VALUES (1,'a',1.0,10,'x'), (2,'b',2.0,10,'x'), (3,'c',3.0,10,'y')")
+    return name
+
+
+@pytest.fixture(scope="module")
+def names(spark):
+    """The tables of this file, by their type."""
+    found: dict[str, str] = {}
+    yield found
+    for name in found.values():
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.fixture
+def table(table_type, names, sql):
+    """The table that tests share which leave its rows as they were."""
+    if table_type not in names:
+        names[table_type] = made(sql, f"virtual_{table_type}", table_type)
+    return names[table_type]
+
+
+@pytest.fixture
+def changing(table_type, spark, sql):
+    """A table of one test."""
+    name = made(sql, f"changing_{table_type}", table_type)
     yield name
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(f"DROP TABLE {name}")
 
 
 def rows_of(frame):
@@ -33,7 +55,8 @@ def own(rows):
     return sorted(row[META:] for row in rows)
 
 
-def test_every_statement_works_by_computed_keys(lake, spark, sql, table, table_type):
+def test_every_statement_works_by_computed_keys(lake, spark, sql, changing, table_type):
+    table = changing
     sql(f"UPDATE {table} SET price = 9.0, ts = 11 WHERE id = 1")
     sql(
         f"MERGE INTO {table} t USING (SELECT 2 id, 'bb' name, 22.0D price, 12L ts, 'x' dt "
@@ -78,7 +101,8 @@ def test_keys_that_stand_twice_are_changed_in_every_copy(setting, spark, sql, ta
     assert rows_of(spark.table(table).select("id")) == [(1,), (2,), (3,)]
 
 
-def test_indexes_of_columns_serve(lake, sql, table):
+def test_indexes_of_columns_serve(lake, sql, changing):
+    table = changing
     sql(
         f"CREATE INDEX by_day ON {table} USING column_stats(ts) "
         "OPTIONS (expr='from_unixtime', format='yyyy-MM-dd')"

@@ -103,6 +103,34 @@ def test_a_number_that_does_not_fit_leaves_its_file_without_an_entry(tmp_path):
     assert lakedex.open(table.path).verify().ok
 
 
+TEXTS = {
+    "year": ({}, "year(text) < 2024", 0),
+    "month": ({}, "month(text) = 3", 1),
+    "day": ({}, "day(text) > 1", 0),
+    "hour": ({}, "hour(text) = 3 and id = 'k1'", 5),
+    "date_format": ({"format": "yyyy-MM"}, "date_format(text, 'yyyy-MM') = '2024-02'", 1),
+    "date_add": ({"days": "10"}, "date_add(text, 10) <= date '2024-02-11'", 2),
+    "date_sub": ({"days": "1"}, "date_sub(text, 1) = date '2024-02-29'", 1),
+    "to_date": ({"format": "yyyy-MM-dd HH:mm:ss"},
+                "to_date(text, 'yyyy-MM-dd HH:mm:ss') = date '2024-05-01'", 1),
+}  # fmt: skip
+"""Functions of Hudi on a column of texts: options, a predicate, and how many files it reads."""
+
+
+def test_functions_of_times_take_texts_as_spark_casts_them(tmp_path):
+    table = Files(tmp_path, text="no time")
+    for name, (options, _, _) in TEXTS.items():
+        create_index(table.writer, f"of_{name}", "text", options={"expr": name, **options})
+    for name, (_, predicate, files) in TEXTS.items():
+        assert table.files(predicate) == files, name
+        table.files(predicate, "America/New_York")
+    table.writer.upsert(source([row(2, ver=2, text="2030-08-09 10:11:12")], SCHEMA))
+    assert table.files("date_add(text, 10) = date '2030-08-19'") == 1
+    assert table.files("month(text) = 3") == 0
+    report = lakedex.open(table.path).verify()
+    assert report.ok, report.problems[:3]
+
+
 SPOKEN = [
     ("date_format(timestamp_seconds(n), 'MM-dd')",
      "date_format(timestamp_seconds(n), 'MM-dd') = '11-16'", 1),

@@ -327,7 +327,7 @@ def test_the_column_of_an_index_stays_as_it_is(tmp_path):
         ("name", "", {"expr": "max"}, UnsupportedFeature, "the function 'max'"),
         ("name", "lucene", {"expr": "upper"}, UnsupportedFeature, "of kind 'lucene'"),
         ("name", "", {"expr": "upper", "trimString": "x"}, UnsupportedFeature, "'trimString'"),
-        ("name", "", {"expr": "hour"}, InvalidInput, "cannot be indexed by hour"),
+        ("name", "", {"expr": "from_unixtime"}, InvalidInput, "cannot be indexed by from_unixtime"),
         ("ts", "", {"expr": "date_format"}, InvalidInput, "needs the option 'format'"),
         ("ts", "", {"expr": "date_format", "format": "YYYY"}, InvalidInput, "'YYYY'"),
         (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql.types import StructType
-
 from lakedex.errors import InvalidInput
+from lakedex.spark.schemas import read_ddl
 from lakedex.spark.sql.calls.cleaning import CLEANING
 from lakedex.spark.sql.calls.commits import COMMITS
 from lakedex.spark.sql.calls.copying import COPYING
@@ -44,7 +43,7 @@ def _help(context: Context, values: Values) -> Rows:
         needed = name in procedure.needs or name == "table"
         lines.append(_line(name, _TYPE_NAMES[kind], shown, str(needed).lower()))
     lines += ["outputType:", _line("name", "type_name")]
-    answer: StructType = context.spark.createDataFrame([], procedure.columns).schema
+    answer = read_ddl(context.spark, procedure.columns)
     lines += [_line(field.name, field.dataType.typeName()) for field in answer]
     return [("\n".join(lines),)]
 
@@ -77,7 +76,6 @@ _NO_AUDIT = "the table's lock keeps no audit here"
 _NO_BOOTSTRAP = "CREATE TABLE ... USING hudi AS SELECT copies the rows of another table"
 REFUSED: Mapping[str, str] = {
     "downgrade_table": "tables are written at version 9 only",
-    "repair_deduplicate": "MERGE or INSERT OVERWRITE the rows that should stay",
     "repair_migrate_partition_meta": "partitions are known by their text files",
     "hive_sync": "names live in the session's own catalog: enableHiveSupport()",
     "sync_validate": "names live in the session's own catalog: enableHiveSupport()",

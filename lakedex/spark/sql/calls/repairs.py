@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pyspark.sql import Window
+from pyspark.sql import functions as fn
+
 from lakedex.config.keys import (
     METADATA_PARTITIONS,
     OWN_METADATA_PARTITIONS,
@@ -12,14 +15,19 @@ from lakedex.config.keys import (
 from lakedex.config.properties_text import decode_properties, format_properties, parse_properties
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.services.upgrading import upgrade_table
+from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, named, table_of
-from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.context import Context, own_columns
+from lakedex.spark.sql.partitions import partition_paths
 from lakedex.storage.protocol import Storage
 from lakedex.txn.places import marker_folder
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import drop_unreadable_cleans
+from lakedex.write import operation as kinds
 
 _NEWEST = ("NINE", "9", "CURRENT")
+_DEDUPE_TYPES = ("insert_type", "update_type", "upsert_type")
+_COPY = "_lakedex_copy"
 _OF_FILES = {
     TABLE_VERSION: "CALL upgrade_table",
     TIMELINE_LAYOUT_VERSION: "CALL upgrade_table",
@@ -99,6 +107,35 @@ def _read_anywhere(context: Context, path: str) -> bytes:
     return bytes(found[0]["content"])
 
 
+def _deduplicate(context: Context, values: Values) -> Rows:
+    """Keep the newest copy of every key of a partition: in another folder, or in a new commit."""
+    table, partition = table_of(context, values), values["duplicated_partition_path"]
+    if values["dedupe_type"] not in _DEDUPE_TYPES:
+        raise InvalidInput(
+            f"dedupe_type is one of {', '.join(_DEDUPE_TYPES)}, not {values['dedupe_type']!r}"
+        )
+    if partition not in partition_paths(table):
+        raise InvalidInput(f"table {table.name} has no partition {partition!r}")
+    writer = table.writer(context.write_options(table))
+    seen = writer.seen()
+    newest = fn.row_number().over(
+        Window.partitionBy("_hoodie_record_key").orderBy(
+            fn.desc("_hoodie_commit_time"), fn.desc("_hoodie_commit_seqno")
+        )
+    )
+    rows = table.to_df().filter(fn.col("_hoodie_partition_path") == partition)
+    kept = rows.withColumn(_COPY, newest).filter(f"{_COPY} = 1").drop(_COPY)
+    if values["dry_run"]:
+        place = values["repaired_output_path"]
+        kept.write.parquet(place)
+    else:
+        place = partition
+        names = [f"`{name}`" for name in own_columns(table).names]
+        writer.run(kinds.INSERT_OVERWRITE, DataFrameSource(kept.select(*names)), seen=seen)
+        table.refresh()
+    yield (f"Deduplicated files placed in: {place}.",)
+
+
 def _drop_corrupted_cleans(context: Context, values: Values) -> Rows:
     table = table_of(context, values)
     drop_unreadable_cleans(table.address, TransactionOptions())
@@ -135,6 +172,20 @@ REPAIRS = {
         _overwrite_properties,
         changes=True,
         needs=("new_props_file_path",),
+    ),
+    "repair_deduplicate": Procedure(
+        {
+            "table": str,
+            "duplicated_partition_path": str,
+            "repaired_output_path": str,
+            "dry_run": True,
+            "dedupe_type": "insert_type",
+            "path": str,
+        },
+        "result string",
+        _deduplicate,
+        changes=True,
+        needs=("duplicated_partition_path", "repaired_output_path"),
     ),
     "repair_corrupted_clean_files": Procedure(
         {"table": str, "path": str}, "result boolean", _drop_corrupted_cleans, changes=True
