@@ -1,7 +1,7 @@
 """Indexes that another engine dropped: their definition is there, their partition is not.
 
 Hudi removes an index whose partition the options of a writer do not name, and leaves its
-definition; no instant says so. # traps: B62. But every write leaves a deltacommit in the metadata
+definition; no instant says so (case B62). But every write leaves a deltacommit in the metadata
 table, which names the partitions that it wrote. The index was there until the last deltacommit
 that names it, and was gone when a write added or took away rows without telling the index.
 """

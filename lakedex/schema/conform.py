@@ -2,7 +2,7 @@
 
 Nothing is rounded, cut off or wrapped: a value that does not fit is refused. Columns and struct
 fields that the rows leave out get their default, else null. A null inside a list or a map is
-kept (traps: B68).
+kept (case B68).
 
 Rows of an upsert that leave out columns would set them to null. As in Hudi they are refused unless
 an option says that null is meant: a forgotten column looks the same as one emptied on purpose.

@@ -245,7 +245,7 @@ def refresh_index(writer: TableWriter, name: str, *, rebuild: bool = False) -> N
     An index with `maintenance=async` and a bitmap index read the file slices that they do not
     cover. A secondary or expression index that writers maintain is built again, as after another
     engine forgot it. Other kinds are never behind their table: they have only to be there. An index
-    that another engine dropped is built again as its definition says. # traps: B62.
+    that another engine dropped is built again as its definition says (case B62).
 
     Args:
         writer: The table.
@@ -476,7 +476,7 @@ def _refuse_record_key(snapshot: Snapshot, definition: IndexDefinition) -> None:
 def _record_index_options(writer: TableWriter, snapshot: Snapshot, name: str) -> dict[str, str]:
     """The options that build a record index together with a secondary index; none if it exists.
 
-    A secondary index maps values to record keys; the record index maps those to files. # B17.
+    A secondary index maps values to record keys; the record index maps those to files (case B17).
 
     Raises:
         InvalidInput: An option forbids a record index, or it cannot be one over the whole table.

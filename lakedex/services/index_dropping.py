@@ -123,7 +123,7 @@ def _went_along(kept: Mapping[str, str], name: str) -> bool:
 def _had_gone(snapshot: Snapshot, name: str) -> bool:
     """Whether only the definition was left of an index, which is gone now too.
 
-    Another engine dropped it, or a drop was cut short. # traps: B62.
+    Another engine dropped it, or a drop was cut short (case B62).
     """
     gone = find_dropped_index(snapshot, name)
     if gone is None:
@@ -144,7 +144,7 @@ def _switched_off(kept: dict[str, str], name: str) -> dict[str, str]:
 
 
 def _needing(snapshot: Snapshot, name: str) -> list[str]:
-    """The indexes that lead nowhere without this one. # traps: B62."""
+    """The indexes that lead nowhere without this one (case B62)."""
     if name != "record_index":
         return []
     making = (each for build in snapshot.builds for each in build.names)

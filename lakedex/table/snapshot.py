@@ -143,7 +143,7 @@ class Snapshot:
 
     @cached_property
     def dropped_indexes(self) -> Mapping[str, Dropped]:
-        """The indexes that are defined and that another engine dropped. # traps: B62."""
+        """The indexes that are defined and that another engine dropped (case B62)."""
         names = dropped_names(self.config, self.readable_definitions or {})
         metadata = self.metadata if names else None
         return find_dropped(names, self._full_timeline, metadata.timeline if metadata else None)

@@ -109,7 +109,7 @@ def take_instant(
 def _is_taken_by_others(
     table: LockedTable, instant: Instant, body: bytes, *, is_plan: bool
 ) -> bool:
-    """Put a request on the timeline, unless one is there under the same time. # traps: B56.
+    """Put a request on the timeline, unless one is there under the same time (case B56).
 
     That is of a writer that does not use this lock, but for a plan that is the very same: of that
     the answer was lost, and the request repeated.

@@ -116,7 +116,7 @@ def add_definitions(table: LockedTable, build: IndexBuild) -> None:
 def clear_builds(table: LockedTable, timeline: Timeline, life: SignsOfLife) -> bool:
     """Finish or take back the builds of dead processes; whether there were any.
 
-    A build that was stopped has no process, and waits for one that takes it up. # traps: B39 B66.
+    A build that was stopped has no process, and waits for one that takes it up (cases B39, B66).
     """
     inflight = {*table.config.metadata_partitions_inflight}
     found = False

@@ -186,7 +186,7 @@ class _Leftovers:
 
 
 def _is_alive(table: LockedTable, left: _Leftovers, instant: Instant) -> bool:
-    """Whether somebody may still be at work on a pending instant. # traps: B40."""
+    """Whether somebody may still be at work on a pending instant (case B40)."""
     time = instant.requested_time
     known = time in left.life.beats or time in left.life.writers
     return left.life.is_alive(time, () if known else _other_signs(table, time))
@@ -240,7 +240,7 @@ def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant
 
 
 def _holds_up_metadata(table: LockedTable, instant: Instant) -> bool:
-    """Whether a service died between its commit to the metadata table and its own. # traps: B44.
+    """Whether a service died between its commit to the metadata table and its own (case B44).
 
     The metadata table is not compacted while such a one pends. Its plan stays, to be run again.
     """

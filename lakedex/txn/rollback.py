@@ -170,7 +170,7 @@ def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | 
     time_of = rollback.requested_time
     reason = None
     if plan is None:
-        reason = "it has no plan that can be read"  # traps: B38
+        reason = "it has no plan that can be read"  # case B38: unreadable plan
     elif table.timeline().is_completed(plan.instant):
         # A write that finds its own rollback does not complete, and who rolls back a complete one
         # makes it pending first.

@@ -341,7 +341,7 @@ class Transaction:
     def _complete(self, metadata: CommitMetadata, table: LockedTable) -> str:
         """Create the completed file, the one step that makes the write visible."""
         data = encode_commit_metadata(metadata, action=self.action)
-        # traps: B58 - half a lease is left after this check, and the next step takes a moment.
+        # Case B58: half a lease is left after this check, and the next step takes a moment.
         completion = table.next_time()
         done = Instant(self.instant, self.action, State.COMPLETED, completion)
         path = f"{table.config.timeline_folder}/{file_name(done, table.config.timeline_layout)}"

@@ -23,7 +23,7 @@ _SERVICES = (Action.CLEAN, Action.ROLLBACK)
 _SPARE = 2
 """Beside the commits that a clean retains Hudi keeps so many."""
 _NOT_WAITED_FOR = (Action.SAVEPOINT, Action.INDEXING)
-"""A build that nobody goes on with may pend for ever. # traps: B44."""
+"""A build that nobody goes on with may pend for ever (case B44)."""
 
 
 def is_archive_due(timeline: Timeline, options: ArchivingOptions) -> bool:
@@ -131,7 +131,7 @@ def _metadata_bound(snapshot: Snapshot) -> str | None:
 
 
 def _first_uncleaned(snapshot: Snapshot, candidates: Iterable[Instant]) -> str | None:
-    """The first commit whose replaced file groups still have files. # traps: B49."""
+    """The first commit whose replaced file groups still have files (case B49)."""
     live: set[FileSliceId] | None = None
     for instant in candidates:
         if instant.action is not Action.REPLACECOMMIT:

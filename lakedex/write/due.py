@@ -71,6 +71,6 @@ def _compact_metadata(target: Target) -> Timeline:
 
 
 def _may_be_taken_back(pending: Instant) -> bool:
-    """Whether an instant may have metadata soon; a plan that nobody runs has none. # traps: B44."""
+    """Whether an instant may have metadata soon; a plan that is not running has none (case B44)."""
     plans = (Action.COMPACTION, Action.CLUSTERING)
     return not (pending.state is State.REQUESTED and pending.action in plans)

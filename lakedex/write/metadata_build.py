@@ -296,9 +296,9 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _are_unique(table: str, entries: int, rows: int) -> bool:
-    """Whether each key stands once; else it is told, as lookups by key then do not prune.
+    """Whether every key is unique; if not, a warning is logged, as lookups by key do not prune.
 
-    # traps: B24.
+    This is case B24.
     """
     if entries != rows:
         log.warning(

@@ -66,7 +66,7 @@ def test_every_instant_can_be_travelled_to(history):
 
 
 def test_travelling_does_not_ask_indexes_that_describe_the_newest_snapshot(history):
-    # traps: B18 secondary and record index must not prune older snapshots
+    # case B18: secondary and record index must not prune older snapshots
     path, seen = history
     table = lakedex.open(path)
     for instant, expected in seen.items():
@@ -137,7 +137,7 @@ def test_a_time_before_the_first_commit_shows_an_empty_table_and_nonsense_is_ref
 
 
 def test_a_cleaned_past_is_refused_and_named(golden):
-    # traps: files of an older snapshot that a clean removed would be missing without a word
+    # Without the error, rows of files that a clean removed would be missing silently.
     table = lakedex.open(golden("archived").path)
     first = table.timeline.between(None)[0].requested_time
     with pytest.raises(InvalidInput, match="cleaned"):

@@ -21,7 +21,7 @@ def keys(table, where):
 
 
 def test_a_key_that_stands_twice_is_found_twice(tmp_path):
-    # traps: B71 the record index knows one copy of a key that was inserted twice
+    # case B71: the record index has one entry for a key that was inserted twice
     builder = TableBuilder(
         tmp_path / "t", SCHEMA, record_key="id", indexes=["record_index", "column_stats"]
     )
@@ -44,7 +44,7 @@ def test_a_record_index_that_misses_a_key_is_not_asked(damage):
 
 
 def test_a_secondary_index_that_was_not_kept_up_is_not_asked(damage):
-    # traps: B60 found by count: a delete was not told to the index
+    # case B60: an entry that is missing is detected by the counts
     damaged = damage("cow_trips_all_indexes")
     expected = keys(damaged.open(), "city = 'austin'")
     gone = next(key for key in damaged.keys("secondary_index_idx_city") if "austin" in key)
@@ -56,7 +56,7 @@ def test_a_secondary_index_that_was_not_kept_up_is_not_asked(damage):
 
 @pytest.mark.parametrize("partition", ["record_index", "column_stats", "secondary_index_idx_city"])
 def test_an_index_whose_files_are_broken_costs_time_and_no_rows(damage, partition):
-    # traps: B36 a damaged HFile gives a clear reason and an unpruned query
+    # case B36: a damaged HFile gives a clear reason and an unpruned query
     damaged = damage("cow_trips_all_indexes")
     expected = {
         where: keys(damaged.open(), where) for where in ("uuid = 'k0003'", "city = 'austin'")

@@ -27,7 +27,7 @@ SHAPES = judged_shapes()
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_rows_are_those_of_the_model_to_every_judge(shape, tmp_path):
-    # traps: B10 B20 B22 B23 B24 B27 B28 B29 B45 B51
+    # cases B10, B20, B22, B23, B24, B27, B28, B29, B45, B51
     path = str(tmp_path / "judged")
     history = History(shape, rows=ROWS)
     writer = writer_of(create(shape, path))

@@ -37,7 +37,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
     return own + golden_tables(root, GOLDEN if is_long else GOLDEN[1:2])
 
 
-# traps: B80
+# case B80: lost timeline or newest instant
 @pytest.mark.fuzz
 def test_a_damaged_table_gives_the_right_rows_or_a_named_error(subjects, tmp_path: Path) -> None:
     faults = []

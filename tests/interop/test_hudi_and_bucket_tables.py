@@ -70,7 +70,7 @@ class BucketTable:
 
 
 @pytest.mark.parametrize("name", ["bucket_simple_mor", "bucket_consistent"])
-def test_hudi_finds_its_buckets_after_a_compaction(spark, tmp_path, name):  # traps: B81
+def test_hudi_finds_its_buckets_after_a_compaction(spark, tmp_path, name):  # case B81
     table = BucketTable(spark, tmp_path, name)
     before, rows = table.groups(), lakedex.open(table.path).to_arrow().num_rows
     assert compact_table(table.writer).files
@@ -83,7 +83,7 @@ def test_hudi_finds_its_buckets_after_a_compaction(spark, tmp_path, name):  # tr
     table.assert_refused()
 
 
-def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # traps: B81
+def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # case B81
     table = BucketTable(spark, tmp_path, "bucket_consistent")
     table.options = json.loads(json.dumps(table.options)) | {
         "hoodie.clustering.plan.strategy.class": "org.apache.hudi.client.clustering.plan.strategy."

@@ -63,7 +63,7 @@ def assert_both_prune(spark, path: str, predicate: str, keys: list[str], files: 
 
 
 def test_hudi_prunes_by_our_indexes_and_goes_on_writing(spark, tmp_path):
-    # traps: B61 B65
+    # cases B61, B65: expression index and its bare column; empty commit with an expression index
     path = str(tmp_path / "t")
     writer = make_table(path, "mor", SCHEMA)
     writer.upsert(source(rows(0, 40, 1)))
@@ -118,7 +118,7 @@ def hudi_indexes(spark, path: str) -> None:
 
 
 def test_hudi_writes_beside_an_index_that_it_does_not_know(spark, tmp_path):
-    # traps: B61
+    # case B61: expression index and its bare column
     path = str(tmp_path / "t")
     writer = make_table(path, "mor", SCHEMA)
     writer.upsert(source(rows(0, 40, 1)))

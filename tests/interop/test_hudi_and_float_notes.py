@@ -42,7 +42,7 @@ def noted(path: str) -> set[str]:
     }
 
 
-def test_a_file_that_hudi_writes_anew_has_no_note(spark, tmp_path):  # traps: B1
+def test_a_file_that_hudi_writes_anew_has_no_note(spark, tmp_path):  # case B1
     lab = Lab(tmp_path, schema=SCHEMA)
     rows = [
         {"id": f"{name}{n}", "p": name, "ver": 1, "d": value}

@@ -61,7 +61,7 @@ def test_either_builds_it_and_both_keep_it_up(spark, tmp_path, kind, built_by):
     assert_holds(spark, path, merged(first, mine, theirs, last, without=["k007", "k008"]))
 
 
-# traps: B17
+# case B17: secondary index without record index
 @pytest.mark.parametrize(("kind", "wait"), [("mor", True), ("cow", False)])
 def test_hudi_uses_both_indexes_of_a_statement_on_a_plain_table(spark, tmp_path, kind, wait):
     path = str(tmp_path / "t")

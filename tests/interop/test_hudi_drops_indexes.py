@@ -1,4 +1,4 @@
-"""Real Hudi drops an index that a writer does not name: who did it is told. # traps: B62."""
+"""Real Hudi drops an index that a writer does not name; lakedex names the write (case B62)."""
 
 from __future__ import annotations
 

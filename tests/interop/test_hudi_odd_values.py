@@ -144,7 +144,7 @@ def unwrapped(union: dict | None) -> object:
 
 
 @pytest.mark.parametrize("column", ["f", "d"])
-def test_base_files_with_a_nan_have_the_bounds_zero_and_zero(base_files, column):  # traps: B1
+def test_base_files_with_a_nan_have_the_bounds_zero_and_zero(base_files, column):  # case B1
     found = stats_by_case(base_files, column, logs=False)
     assert found["nan"] == ("0.0", "0.0", 3, 0)
     assert found["nanonly"] == ("0.0", "0.0", 1, 0)
@@ -155,7 +155,7 @@ def test_base_files_with_a_nan_have_the_bounds_zero_and_zero(base_files, column)
 
 
 @pytest.mark.parametrize("column", ["f", "d"])
-def test_log_files_with_a_nan_have_it_as_maximum(log_files, column):  # traps: B1
+def test_log_files_with_a_nan_have_it_as_maximum(log_files, column):  # case B1
     found = stats_by_case(log_files, column, logs=True)
     assert found["nan"] == ("1.0", "nan", 3, 0)
     assert found["nanonly"] == ("nan", "nan", 1, 0)
@@ -165,21 +165,21 @@ def test_log_files_with_a_nan_have_it_as_maximum(log_files, column):  # traps: B
     assert found["zeros"] == ("-0.0", "0.0", 2, 0)
 
 
-def test_long_strings_in_base_files_look_like_nulls(base_files):  # traps: B2
+def test_long_strings_in_base_files_look_like_nulls(base_files):  # case B2
     found = stats_by_case(base_files, "s", logs=False)
     assert found["long"] == (None, None, 3, 3)
     assert found["longonly"] == (None, None, 1, 1)
     assert found["nulls"] == (None, None, 1, 1)
 
 
-def test_long_strings_in_log_files_are_bounds_in_full(log_files):  # traps: B2
+def test_long_strings_in_log_files_are_bounds_in_full(log_files):  # case B2
     found = stats_by_case(log_files, "s", logs=True)
     assert found["long"] == ("a" * LONG, "z" * LONG, 3, 0)
     assert found["nulls"] == (None, None, 1, 1)
 
 
 def test_strings_beyond_the_first_plane_are_ordered_by_code_point(base_files, log_files):
-    # traps: B3, B20
+    # cases B3, B20: prefix predicates; UTF-8 and UTF-16 order of keys
     expected = ("\uffee", "\U0001f600", 2, 0)
     assert stats_by_case(base_files, "s", logs=False)["astral"] == expected
     assert stats_by_case(log_files, "s", logs=True)["astral"] == expected
@@ -193,7 +193,7 @@ def test_all_null_columns_have_zeros_in_base_files_and_nothing_in_logs(base_file
 
 
 def test_a_row_group_without_statistics_narrows_the_range_of_its_file(spark, tmp_path):
-    # A part of a file hides from the range of the whole; traps: B1, B2.
+    # The range of a file leaves out a row group without statistics (cases B1, B2).
     path = str(tmp_path / "groups")
     frame = spark.sql(
         "select lpad(id, 6, '0') id, 1 ver, double(if(id < 3000, 5 + id, 'NaN')) d, 'x' p,"
@@ -250,7 +250,7 @@ LOST_BY_BOUNDS = {"none": {"d = 2.0", "d > 5.0", "d < 1.5"}, "nan": {"d = 2.0", 
 
 @pytest.mark.parametrize("nan_bounds", ["none", "nan", "infinite"])
 def test_only_infinite_bounds_keep_hudi_from_losing_rows_of_our_files(spark, tmp_path, nan_bounds):
-    # A maximum of NaN, right though it is by Spark's order, costs rows that are no NaN (traps: B1).
+    # A maximum of NaN, right though it is by Spark's order, costs rows that are no NaN (case B1).
     schema = pa.schema([("id", pa.string()), ("d", pa.float64()), ("p", pa.string())])
     builder = TableBuilder(
         tmp_path / "t",

@@ -17,7 +17,7 @@ from scripts.hudi_options import JAR, declared_options, differences
 PREFIX = "hoodie.datasource.write.commitmeta.key.prefix"
 
 
-# traps: B82 B83
+# cases B82, B83: misspelled option; option without effect
 def test_every_option_of_the_bundle_has_a_verdict():
     if not JAR.exists():
         pytest.skip("the bundle is not in place as a jar")

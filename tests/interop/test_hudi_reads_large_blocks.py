@@ -48,7 +48,7 @@ def table(tmp_path_factory) -> str:
 
 
 def test_keys_at_the_edges_of_blocks_are_found_in_one_file(spark, table):
-    # traps: B72 the reader of the JVM drops the last records of blocks that claim many checksums
+    # case B72: the reader of the JVM drops the last records of blocks that claim many checksums
     storage = open_storage(f"{table}/.hoodie/metadata/record_index")
     (name,) = [info.path for info in storage.list() if info.path.endswith(".hfile")]
     reader = HFileReader(storage.source(name))

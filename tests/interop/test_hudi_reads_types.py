@@ -142,7 +142,7 @@ def test_filters_on_every_type_find_the_same_with_data_skipping(spark, typed_tab
 @pytest.mark.parametrize("writer", ["hudi", "lakedex"])
 def test_where_hudi_fails_to_skip_whoever_wrote_the_ranges(spark, tmp_path, writer):
     # It takes bytes of partition_stats for an array, and wants a prefix between the bounds
-    # (traps: B3).
+    # (case B3).
     path = str(tmp_path / "t")
     table = rows(0, 4, 1).append_column("raw", pa.array([b"a", b"b", b"c", None]))
     if writer == "hudi":
@@ -160,7 +160,7 @@ def test_where_hudi_fails_to_skip_whoever_wrote_the_ranges(spark, tmp_path, writ
 
 @pytest.mark.parametrize("question", ["f = float('NaN')", "d = double('NaN')"])
 def test_hudi_does_not_find_nan_within_infinite_bounds(spark, typed_table, question):
-    # NaN is larger than infinity to Spark; what Hudi itself writes loses other rows (traps: B1).
+    # NaN is larger than infinity to Spark; what Hudi itself writes loses other rows (case B1).
     wanted = by_hudi(spark, typed_table, question, ["id"], **NO_SKIPPING)
     assert len(wanted) == 1
     assert by_hudi(spark, typed_table, question, ["id"]) == []

@@ -22,5 +22,5 @@ def written(request, tmp_path_factory) -> Iterator[Callable[[Shape], Path]]:
 
 @pytest.mark.parametrize("shape", shapes_of("mor"), ids=str)
 def test_hudi_reads_writes_and_validates_what_lakedex_wrote(shape, written, spark, tmp_path):
-    # traps: B10 B20 B22 B23 B24 B27 B28 B32 B72
+    # cases B10, B20, B22, B23, B24, B27, B28, B32, B72
     judge_history(shape, str(written(shape)), spark, tmp_path)

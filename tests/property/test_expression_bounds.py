@@ -100,7 +100,7 @@ def questions(draw) -> tuple[str, str]:
 
 @given(question=questions(), rows=ROWS, zone=st.sampled_from(ZONES), split=st.integers(1, 4))
 def test_an_index_never_loses_a_row(question, rows, zone, split):
-    # traps: B6 B7 B11
+    # cases B6, B7, B11
     text, condition = question
     columns = zip(zip(*rows, strict=True), SCHEMA.types, strict=True)
     arrays = [pa.array(values, kind) for values, kind in columns]

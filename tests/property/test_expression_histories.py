@@ -96,7 +96,7 @@ class ComputedHistories(Histories):
 
     @rule()
     def clean(self) -> None:
-        # traps: B67
+        # case B67: expression index entries of cleaned files
         clean_table(self.writer.address, {"hoodie.clean.commits.retained": "1"})
 
     @invariant()
@@ -122,5 +122,5 @@ class ComputedLogHistories(ComputedHistories):
 
 @pytest.mark.parametrize("machine", [ComputedHistories, ComputedLogHistories])
 def test_random_histories_find_what_a_scan_finds(machine):
-    # traps: B6 B11 B61 B64 B65 B67
+    # cases B6, B11, B61, B64, B65, B67
     run_histories(machine, count=2, steps=8)

@@ -205,7 +205,7 @@ def build(folder: Path, history) -> str:
 @settings(max_examples=25)
 @given(histories(), st.lists(PREDICATES, min_size=8, max_size=8))
 def test_pruned_rows_are_the_rows_of_a_full_scan(history, predicates):
-    # traps: B1 B3 B4 B5 B8 B13 B14 B15 B20 and what else random tables come upon
+    # cases B1, B3, B4, B5, B8, B13, B14, B15, B20
     folder = Path(tempfile.mkdtemp())
     try:
         path = build(folder, history)

@@ -169,5 +169,5 @@ def test_random_histories_without_meta_columns(machine):
 
 @pytest.mark.parametrize("machine", [Histories, MergeOnReadHistories])
 def test_random_histories_leave_the_rows_of_the_model(machine):
-    # traps: B23 B27 (and every late change)
+    # cases B23, B27: records that change their partition; deletes in the record index
     run_histories(machine, count=9, steps=10)

@@ -114,5 +114,5 @@ class IndexedLogHistories(IndexedHistories):
 
 @pytest.mark.parametrize("machine", [IndexedHistories, IndexedLogHistories])
 def test_random_histories_leave_the_pairs_of_the_model(machine):
-    # traps: B13 B14 B15 B16 B22 B23 B60
+    # cases B13, B14, B15, B16, B22, B23, B60
     run_histories(machine, count=3, steps=8)

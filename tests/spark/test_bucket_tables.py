@@ -59,7 +59,7 @@ def table(request, lake, spark, tmp_path):
     spark.sql("DROP TABLE IF EXISTS buckets")
 
 
-def test_statements_and_frames_are_refused_and_change_nothing(lake, spark, table):  # traps: B81
+def test_statements_and_frames_are_refused_and_change_nothing(lake, spark, table):  # case B81
     before, rows = content(table), spark.table("buckets").count()
     for text in STATEMENTS:
         with pytest.raises(LakedexError, match="bucket index"):

@@ -119,7 +119,7 @@ def newest(path: str) -> str:
     return max(file.name.split(".")[0].split("_")[0] for file in files)
 
 
-# traps: B80
+# case B80: lost timeline or newest instant
 def test_every_way_to_a_lost_instant_or_timeline_names_it(door_to, tmp_path):
     door = door_to(make(tmp_path / "t", "mor"))
     folder = Path(door.path, ".hoodie/timeline")

@@ -45,7 +45,7 @@ def warnings(monkeypatch, caplog) -> Any:
     return caplog
 
 
-# traps: B82 B83
+# cases B82, B83: misspelled option; option without effect
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

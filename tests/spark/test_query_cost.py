@@ -65,7 +65,7 @@ def test_a_small_table_is_pruned_by_its_indexes(lake, path, where, left, index):
 
 
 def test_whole_partitions_are_pruned_where_column_stats_cannot_be_read(lake, tmp_path):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     table = ordered_table(tmp_path / "t", ("column_stats", "partition_stats"))
     for file in (table / ".hoodie/metadata/column_stats").glob("*.hfile"):
         file.write_bytes(file.read_bytes()[:100])

@@ -222,7 +222,7 @@ def test_wrong_rows_and_options_leave_no_trace(lake, spark, tmp_path):
     assert lakedex.open(tmp_path / "t").to_arrow().num_rows == 1
 
 
-def test_plain_spark_reads_old_dates_and_times_in_our_files(lake, spark, tmp_path):  # traps: B7
+def test_plain_spark_reads_old_dates_and_times_in_our_files(lake, spark, tmp_path):  # case B7
     columns = "id int, day date, at timestamp, wall timestamp_ntz"
     table = lake.create_table("old", columns, path=tmp_path / "t", record_key="id")
     days = ["0001-01-01", "1500-02-28", "1582-10-10", "1899-12-31", "2024-02-29"]

@@ -70,7 +70,7 @@ def asked(lake, condition: str) -> tuple[list[str], int]:
 
 DAY = "from_unixtime(ts, 'yyyy-MM-dd')"
 SHAPES = [
-    # traps: B12
+    # case B12: predicates that the optimizer rewrote
     (f"{DAY} = '2022-10-02'", 4, 1),
     (f"'2022-10-02' = {DAY} AND id > 'k11'", 2, 1),
     (f"{DAY} <=> '2022-10-02'", 4, 1),
@@ -102,10 +102,10 @@ SHAPES = [
     (f"days = {FIRST // DAY_S + 2}", 4, 1),
     ("id || '+' || name = 'k12+bob'", 1, 1),
     ("regexp_extract(id, 'k([0-9])') IN ('1', '3')", 8, 2),
-    # traps: B61
+    # case B61: expression index and its bare column
     ("name = 'bob'", 4, 1),
     ("name = 'BOB'", 0, None),
-    # traps: B11
+    # case B11: casts and functions in predicates
     (f"ts = {FIRST + DAY_S}", 1, 1),
 ]
 

@@ -70,7 +70,7 @@ SECOND = ["k10", "k11", "k12"]
          " WHERE id = 'k11'", ["k11"], None),
         ("SELECT min(id) AS id, (SELECT count(*) FROM visits WHERE idx_no = 8) AS n FROM visits"
          " WHERE idx_day = '2022-10-02'", ["k10"], None),
-        # By the bare column. # traps: B11 B61
+        # By the bare column (cases B11, B61).
         ("SELECT id FROM visits WHERE at >= '2022-10-02' AND at < '2022-10-03'", SECOND, 1),
         ("SELECT id FROM visits WHERE name = 'Bob'", SECOND, 2),
     ],
@@ -221,7 +221,7 @@ def test_a_name_in_a_merge_that_nobody_knows_is_not_found_as_ever(visits, spark)
 
 
 def test_another_zone_is_told(visits, lake, spark):
-    # traps: B7
+    # case B7: time units and time zones
     spark.conf.set(ZONE, "Asia/Tokyo")
     try:
         with pytest.raises(Exception, match="computed in the time zone UTC"):

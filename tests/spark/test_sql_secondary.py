@@ -75,7 +75,7 @@ def test_a_secondary_index_from_first_to_last(lake, spark, tmp_path):
     assert found("rider = 'ann'") == ["a2", "c1"]
 
 
-# traps: B17
+# case B17: secondary index without record index
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_the_statement_of_rfc_77_on_a_plain_table_builds_both_indexes(lake, spark, tmp_path, kind):
     sql, table = spark.sql, f"plain_{kind}"
@@ -232,7 +232,7 @@ def test_values_that_arrive_while_a_query_runs(spark, rides):
 
 
 def test_older_states_and_changes_are_read_without_the_newest_index(spark, rides):
-    # traps: B18
+    # case B18: newest index for older snapshots
     before = rides.snapshot.timeline.write_instants()[-1].requested_time
     spark.sql("UPDATE rides_si SET rider = 'r9', day = date'2024-02-01' WHERE uuid = 'k3'")
     old = "SELECT uuid FROM rides_si TIMESTAMP AS OF '{}' WHERE {}"

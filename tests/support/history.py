@@ -22,8 +22,8 @@ from tests.support.row_model import Model, Row, arrow_rows, at_noon
 from tests.support.write_shapes import DAY_MS, FIRST_DAY_MS, WRITE_OPTIONS, Place, Shape
 
 Test = Callable[[Row], bool]
-# The byte order of some keys is not the order of their UTF-16 units (traps: B20), and some have
-# the characters that composite keys are put together with (traps: B51).
+# The byte order of some keys is not the order of their UTF-16 units (case B20), and some have
+# the characters that composite keys are put together with (case B51).
 ODD_KEYS = ("k{:05d}", "k{:05d}", "k{:05d}\U0001f600", "k{:05d}\uffee", "k{:05d},b:1", "ü k{:05d}")
 CONDITIONS: tuple[tuple[str, Test], ...] = (
     ("n >= 930", lambda row: row.n is not None and row.n >= 930),

@@ -14,6 +14,9 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 SCRIPTS = ROOT / "scripts"
 SH = shutil.which("sh") or "/bin/sh"
+CASE_ID = r"[AB][0-9]{1,2}"
+CASE_MARK = re.compile(rf"\b[Cc]ases? ({CASE_ID}(?:, {CASE_ID})*)\b")
+CASE_ENTRY = re.compile(rf"^\| ({CASE_ID}) \|.*\| ([^|]+) \|$", re.MULTILINE)
 
 
 def java_check(*, path: Path, java_home: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -146,3 +149,33 @@ def test_every_make_target_in_the_contributing_page_exists():
     named = set(re.findall(r"`make ([a-z-]+)", page))
     assert named
     assert named <= targets
+
+
+def case_ids(path: Path) -> set[str]:
+    text = path.read_text(encoding="utf-8")
+    return {case for mark in CASE_MARK.findall(text) for case in mark.split(", ")}
+
+
+def test_every_case_that_a_mark_names_has_an_entry_and_every_entry_has_its_tests():
+    catalogue = (ROOT / "tests" / "known_failures.md").read_text(encoding="utf-8")
+    rows = CASE_ENTRY.findall(catalogue)
+    entries = {case: re.findall(r"`([^`]+)`", tests) for case, tests in rows}
+    assert len(entries) == len(rows) > 0
+    sources = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "lakedex").rglob("*.py")]
+    sources += (ROOT / "docs").rglob("*.md")
+    marked = {path: case_ids(path) for path in sources}
+    unknown = {str(path): cases - {*entries} for path, cases in marked.items()}
+    assert {path: cases for path, cases in unknown.items() if cases} == {}
+    for case, tests in entries.items():
+        assert tests, f"{case} names no test"
+        for test in tests:
+            path = ROOT / "tests" / test
+            assert path.name.startswith("test_"), f"{case}: {test} is no test"
+            assert path.exists(), f"{case}: {test} does not exist"
+            assert case in marked[path], f"{test} has no mark of case {case}"
+
+
+def test_no_case_is_named_outside_of_a_mark():
+    for path in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "lakedex").rglob("*.py")]:
+        text = CASE_MARK.sub("", path.read_text(encoding="utf-8"))
+        assert re.findall(r"\bB[0-9]{1,2}\b", text) == [], f"{path}: write 'case' and the id"

@@ -79,7 +79,7 @@ def compact_if_due(
     require_version(config)
     store = MetadataStore.open(address)
     if store.timeline.pending_of(Action.LOGCOMPACTION):
-        drop_pending(store)  # traps: B44
+        drop_pending(store)  # case B44: metadata compaction behind a pending instant
         store = MetadataStore.open(address)
     data = Timeline.load(table, config)
     finished = _finish_pending(address, engine, store, data, next_time)

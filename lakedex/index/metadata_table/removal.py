@@ -2,7 +2,7 @@
 
 It is a deltacommit of the clean's instant, completed before the clean itself. Indexes of records
 are not touched: old versions of files have no entries there. Entries of expression indexes go from
-the file groups of these indexes (traps: B67).
+the file groups of these indexes (case B67).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A plan names files. Of those that count, what a group's slice is just before the plan's instant is
 found anew: a log file that completed before and that the plan left out would be hidden by the new
-base file. # traps: B59
+base file (case B59).
 """
 
 from __future__ import annotations

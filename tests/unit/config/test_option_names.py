@@ -55,7 +55,7 @@ def asked(name: str, use: Use, caplog: pytest.LogCaptureFixture) -> tuple[str, s
     return ("warned", said[0]) if said else ("served", "")
 
 
-# traps: B82 B83
+# cases B82, B83: misspelled option; option without effect
 @pytest.mark.parametrize("use", Use)
 def test_every_option_of_hudi_meets_its_verdict(use, caplog):
     caplog.set_level(logging.WARNING, logger="lakedex")

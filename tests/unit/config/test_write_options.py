@@ -113,7 +113,7 @@ def test_the_newest_list_of_columns_with_statistics_counts():
 
 
 def test_a_writer_that_names_no_index_drops_none():
-    """traps: B29, B62."""
+    # cases B29, B62: writer without index options
     made_by_hudi = table("column_stats,files,record_index,secondary_index_x")
     options = WriteOptions.resolve(made_by_hudi, {}, {})
     assert options.metadata.partitions == made_by_hudi.metadata_partitions

@@ -129,7 +129,7 @@ def pruned_parts(expr):
 
 
 @given(TREES, st.booleans())
-def test_the_tree_keeps_every_row_that_arrow_keeps(expression, with_schema):  # traps: B1, B12
+def test_the_tree_keeps_every_row_that_arrow_keeps(expression, with_schema):  # cases B1, B12
     try:
         kept = ds.InMemoryDataset(TABLE).to_table(filter=expression)["row"].to_pylist()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -180,7 +180,7 @@ def test_translation(expression, expected):
     assert from_arrow(expression, SCHEMA) == expected
 
 
-def test_not_greater_keeps_nan():  # traps: B1
+def test_not_greater_keeps_nan():  # case B1: NaN, infinity and negative zero
     tree = from_arrow(~(f("d") > 5.0), SCHEMA)
     assert isinstance(tree, Or)
     assert tree.children[0] == Compare(Op.LTE, col("d"), Literal(5.0, pa.float64()))
@@ -205,7 +205,7 @@ def test_what_is_not_understood_is_unknown(expression):
     assert isinstance(from_arrow(expression, SCHEMA), Unknown)
 
 
-def test_without_a_schema_another_type_makes_it_unknown():  # traps: B11
+def test_without_a_schema_another_type_makes_it_unknown():  # case B11
     tree = from_arrow(f("d") > 5)
     assert unknown_in(bind_predicate(tree, SCHEMA)) is not None
     known = from_arrow(f("b") > 5)

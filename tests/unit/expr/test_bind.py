@@ -145,7 +145,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text for text, _ in CASES])
-def test_sparks_coercion(text, expected):  # traps: B7, B8, B11, B12
+def test_sparks_coercion(text, expected):  # cases B7, B8, B11, B12
     bound = bind_predicate(parse_predicate(text), SCHEMA, time_zone="America/New_York")
     if expected is None:
         expected = Compare(
@@ -303,7 +303,7 @@ TARGETS = [
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize(("name", "target", "_values"), TARGETS, ids=lambda part: str(part)[:30])
 @given(data=st.data(), op=st.sampled_from(list(Op)))
-def test_an_undone_cast_keeps_every_answer(name, target, _values, data, op):  # traps: B1, B7, B8
+def test_an_undone_cast_keeps_every_answer(name, target, _values, data, op):  # cases B1, B7, B8
     rows = pa.table({"x": SOURCES[name]})
     literal = Literal(data.draw(_values), target)
     zone = data.draw(st.sampled_from(["UTC", "America/New_York", "America/Sao_Paulo", "+05:30"]))

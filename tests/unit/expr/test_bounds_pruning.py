@@ -99,7 +99,7 @@ def test_in_prunes_by_each_value_and_not_in_by_single_values(extra):
 
 
 def test_or_with_an_unindexed_column_keeps_and_and_prunes():
-    # traps: B5: unindexed column
+    # case B5: unindexed column
     free = compare(Op.EQ, Column(("x",), pa.int64()), 1, pa.int64())
     low = compare(Op.LT, A, 5, pa.int64())
     assert prune(Or((low, free)), THREE) == [True, True, True]
@@ -109,7 +109,7 @@ def test_or_with_an_unindexed_column_keeps_and_and_prunes():
 
 
 def test_null_tests_need_known_null_counts():
-    # traps: B4: unknown null count
+    # case B4: unknown null count
     entries = {A: bounds(pa.int64(), [(1, 2)] * 4, [0, -1, 3, 10], [10] * 4)}
     assert prune(IsNull(A), entries) == [False, True, True, True]
     assert prune(IsNotNull(A), entries) == [True, True, True, False]
@@ -119,7 +119,7 @@ def test_null_tests_need_known_null_counts():
 
 
 def test_a_file_without_an_entry_is_always_kept():
-    # traps: B4: unknown null count
+    # case B4: unknown null count
     entries = {A: bounds(pa.int64(), [(None, None)], [0], [0], [False])}
     for predicate in (IsNull(A), IsNotNull(A), compare(Op.EQ, A, 1, pa.int64())):
         assert prune(predicate, entries) == [True]
@@ -141,7 +141,7 @@ def test_a_log_without_rows_matches_nothing():
 
 
 def test_missing_bounds_of_long_strings_keep_the_file_and_distrust_its_null_count():
-    # traps: B2: absent stats
+    # case B2: absent stats
     entries = {S: bounds(pa.string(), [(None, None)], [0], [10])}
     assert prune(compare(Op.EQ, S, "x", pa.string()), entries) == [True]
     assert prune(IsNull(S), entries) == [True]
@@ -161,13 +161,13 @@ def test_missing_bounds_of_long_strings_keep_the_file_and_distrust_its_null_coun
     ],
 )
 def test_floats_prune_downwards_only_and_never_across_zero(op, value, expected):
-    # traps: B1: NaN
+    # case B1: NaN
     entries = {D: bounds(pa.float64(), [(2.0, 2.0), (-5.0, -1.0), (0.0, 0.0)])}
     assert prune(compare(op, D, value, pa.float64()), entries) == expected
 
 
 def test_negated_float_comparisons_keep_files_that_may_hide_a_nan():
-    # traps: B1: NaN
+    # case B1: NaN
     entries = {D: bounds(pa.float64(), [(2.0, 3.0), (NAN, NAN), (2.0, NAN)])}
     assert prune(Not(compare(Op.LT, D, 5.0, pa.float64())), entries) == [True] * 3
     assert prune(compare(Op.EQ, D, 1.0, pa.float64()), entries) == [False, True, True]
@@ -184,7 +184,7 @@ def test_negated_float_comparisons_keep_files_that_may_hide_a_nan():
     ],
 )
 def test_prefixes_prune_by_the_cut_bounds(prefix, expected):
-    # traps: B3: prefix
+    # case B3: prefix
     entries = {S: bounds(pa.string(), [("ab", "abc"), ("abd", "bb"), ("b", "c")])}
     assert prune(StartsWith(S, prefix), entries) == expected
     assert prune(Like(S, f"{prefix}%"), entries) == expected
@@ -192,7 +192,7 @@ def test_prefixes_prune_by_the_cut_bounds(prefix, expected):
 
 
 def test_negated_prefixes_prune_only_where_every_string_has_the_prefix():
-    # traps: B3: prefix
+    # case B3: prefix
     entries = {S: bounds(pa.string(), [("ab", "abc"), ("abd", "bb")])}
     assert prune(Not(StartsWith(S, "ab")), entries) == [False, True]
     assert prune(Not(Like(S, "ab%")), entries) == [False, True]
@@ -202,7 +202,7 @@ def test_negated_prefixes_prune_only_where_every_string_has_the_prefix():
 
 
 def test_strings_beyond_the_basic_plane_are_bounded_in_both_orders():
-    # traps: B3 B20
+    # cases B3, B20: prefix predicates; UTF-8 and UTF-16 order of keys
     letter, private = "\U0001d49c", "\uffff"
     # By UTF-16 the letter sorts before the private character, by UTF-8 after it.
     utf16 = {S: bounds(pa.string(), [(letter, private), ("a" + letter, "a" + private)])}
@@ -222,7 +222,7 @@ def test_binary_bounds_are_not_used_but_null_counts_are():
 
 
 def test_decimals_of_another_scale_are_compared_by_value():
-    # traps: B8: decimal scale
+    # case B8: decimal scale
     n = Column(("n",), pa.decimal128(10, 2))
     wide = bounds(pa.decimal128(30, 15), [(Decimal("12.34"), Decimal("99.99"))])
     narrow = bounds(pa.decimal128(10, 1), [(Decimal("12.3"), Decimal("99.9"))])
@@ -232,7 +232,7 @@ def test_decimals_of_another_scale_are_compared_by_value():
 
 
 def test_milliseconds_that_bound_microseconds_are_widened():
-    # traps: B7: time units and zones
+    # case B7: time units and zones
     base = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     entries = {Z: bounds(pa.timestamp("ms", "UTC"), [(base, base)])}
     inside = base + dt.timedelta(microseconds=900)
@@ -245,7 +245,7 @@ def test_milliseconds_that_bound_microseconds_are_widened():
 
 
 def test_bounds_of_a_narrower_type_hold_after_the_column_was_widened():
-    # traps: B9: type widening
+    # case B9: type widening
     entries = {A: bounds(pa.int32(), [(1, 3)])}
     assert prune(compare(Op.EQ, A, 9, pa.int64()), entries) == [False]
     text = {S: bounds(pa.int32(), [(1, 3)])}
@@ -257,7 +257,7 @@ def instants(*times):
 
 
 def test_functions_that_keep_order_carry_bounds():
-    # traps: B11: index on f(ts)
+    # case B11: index on f(ts)
     first, second = instants("2020-06-01", "2021-06-01")
     entries = {Z: bounds(MICROS, [(first, first), (second, second)])}
     year = compare(Op.EQ, Call("year", (Z,)), 2020, pa.int32())
@@ -284,7 +284,7 @@ def test_functions_that_keep_order_carry_bounds():
 def test_only_formats_that_sort_as_time_carry_bounds_and_only_for_four_digit_years(
     pattern, value, expected
 ):
-    # traps: B6: formats
+    # case B6: formats
     micros = [1_590_969_600_000_000, 1_622_505_600_000_000, 253_402_387_200_000_000]
     times = pa.array(micros, pa.int64()).view(MICROS)
     entry = bounds(pa.int64(), [(value, value) for value in micros])
@@ -296,7 +296,7 @@ def test_only_formats_that_sort_as_time_carry_bounds_and_only_for_four_digit_yea
 
 
 def test_clocks_that_go_back_widen_what_is_carried():
-    # traps: B7: time units and zones
+    # case B7: time units and zones
     # At 01:00 UTC Berlin goes from 03:00 back to 02:00, so 02:50 lies outside f(min) to f(max).
     low, high = instants("2021-10-31T00:40:00", "2021-10-31T01:10:00")
     entries = {Z: bounds(MICROS, [(low, high)])}
@@ -314,7 +314,7 @@ def test_arithmetic_that_wraps_carries_nothing():
 
 
 def test_an_index_on_an_expression_answers_for_it_and_not_for_its_column():
-    # traps: B61: expression index
+    # case B61: expression index
     upper = Call("upper", (S,))
     used = set()
     entries = {upper: bounds(pa.string(), [("ADA", "BOB"), ("X", "Z")])}
@@ -354,7 +354,7 @@ def test_partition_values_are_evaluated_and_not_estimated():
 
 
 def test_slices_are_as_wide_as_their_files():
-    # traps: B10: loose bounds
+    # case B10: loose bounds
     files = bounds(
         pa.int64(),
         [(1, 3), (7, 9), (0, 0), (None, None), (4, 4), (None, None)],

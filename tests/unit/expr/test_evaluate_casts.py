@@ -161,13 +161,13 @@ FLOATS = pa.table({"d": pa.array([NAN, -0.0, 0.0, 1.0, None])})
     ],
 )
 def test_nan_is_equal_to_itself_and_above_all(op, value, expected):
-    # traps: B1: NaN, -0.0
+    # case B1: NaN, -0.0
     predicate = Compare(op, D, Literal(value, pa.float64()))
     assert evaluate(predicate, FLOATS).to_pylist() == expected
 
 
 def test_in_knows_nan_and_both_zeros():
-    # traps: B1: NaN, -0.0
+    # case B1: NaN, -0.0
     values = (Literal(NAN, pa.float64()), Literal(-0.0, pa.float64()))
     assert evaluate(In(D, values), FLOATS).to_pylist() == [True, True, True, False, None]
     with_null = (*values, Literal(None, pa.float64()))
@@ -235,7 +235,7 @@ def test_like_takes_another_escape_and_refuses_a_stray_one():
     ],
 )
 def test_the_successor_of_a_prefix_is_above_all_that_start_so(prefix, successor):
-    # traps: B3: successor overflow, non-BMP
+    # case B3: successor overflow, non-BMP
     assert prefix_successor(prefix) == successor
     if successor is not None:
         assert (prefix + "\U0010ffff" * 3).encode() < successor.encode()

@@ -63,7 +63,7 @@ def test_evaluation_gives_what_a_row_by_row_reading_of_the_rules_gives(dice):
 @QUICK
 @given(DICE)
 def test_no_file_with_a_matching_row_is_pruned(dice):
-    # traps: B1 B3 B4 B5 B6 B7 B20
+    # cases B1, B3, B4, B5, B6, B7, B20
     files = random_files(dice)
     for _ in range(PREDICATES):
         predicate, zone = random_tree(dice, any_leaf), dice.choice(ZONES)
@@ -76,7 +76,7 @@ MANY = random_files(random.Random(20), 300)
 
 @pytest.mark.parametrize("name", list(POOLS))
 def test_no_comparison_of_a_column_prunes_one_of_many_files_wrongly(name):
-    # traps: B1 B3 B20
+    # cases B1, B3, B20
     constants = [literal(name, value) for value in POOLS[name][1]]
     leaves = [Compare(op, column(name), constant) for op in Op for constant in constants]
     if name == "s":
@@ -95,7 +95,7 @@ def test_no_comparison_of_a_column_prunes_one_of_many_files_wrongly(name):
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_no_comparison_of_a_function_prunes_one_of_many_files_wrongly(zone):
-    # traps: B6 B7 B11
+    # cases B6, B7, B11
     for subject, constants in FUNCTION_CASES:
         for op in (Op.EQ, Op.LT, Op.GTE):
             for constant in constants:
@@ -107,7 +107,7 @@ def test_no_comparison_of_a_function_prunes_one_of_many_files_wrongly(zone):
 @QUICK
 @given(DICE)
 def test_no_slice_with_a_matching_row_is_pruned_by_merged_bounds(dice):
-    # traps: B1 B10 B20
+    # cases B1, B10, B20
     files = random_files(dice)
     groups = np.array([dice.randint(0, 2) for _ in range(files.count)])
     merged = {key: merge_by_group(entry, groups, 3) for key, entry in files.bounds.items()}
@@ -132,7 +132,7 @@ def test_partition_values_prune_exactly_or_keep(dice):
 @QUICK
 @given(DICE)
 def test_an_index_on_an_expression_keeps_every_file_with_a_matching_row(dice):
-    # traps: B11 B61
+    # cases B11, B61: casts and functions in predicates; expression index and its bare column
     files = random_files(dice)
     for subject, constants in dice.sample(FUNCTION_CASES, 8):
         if subject.__class__ is Call and subject.function == "date_add":
@@ -155,7 +155,7 @@ def test_an_index_on_an_expression_keeps_every_file_with_a_matching_row(dice):
 @QUICK
 @given(DICE)
 def test_a_part_that_was_not_understood_never_prunes_a_possible_file(dice):
-    # traps: B5 B12
+    # cases B5, B12: AND and OR with unindexed columns; predicates that the optimizer rewrote
     files = random_files(dice)
     for _ in range(PREDICATES // 3):
         predicate = random_tree(dice, lambda d: random_leaf(d) if d.random() < 0.7 else UNKNOWN)

@@ -132,7 +132,7 @@ def test_every_day_of_eight_centuries_agrees_with_the_calendar_of_python():
 
 
 def test_the_session_zone_decides_parts_of_zoned_timestamps():
-    # traps: B7: session time zone
+    # case B7: session time zone
     moment = stamps("2020-12-31T23:30:00", "2021-07-01T22:30:00")
     assert call("year", moment, zone="UTC") == [2020, 2021]
     assert call("year", moment, zone="Europe/Berlin") == [2021, 2021]
@@ -146,7 +146,7 @@ def test_the_session_zone_decides_parts_of_zoned_timestamps():
 
 
 def test_offsets_before_standard_time_are_those_of_the_zone_database():
-    # traps: B7: pre-1900 offsets
+    # case B7: pre-1900 offsets
     moment = stamps("1880-01-01T00:00:00")
     # Berlin kept local mean time, 53 minutes and 28 seconds ahead.
     shown = call("date_format", moment, "HH:mm:ss", zone="Europe/Berlin")
@@ -163,7 +163,7 @@ def test_date_format_writes_every_supported_field():
 
 
 def test_years_with_more_than_four_digits_get_a_sign():
-    # traps: B6: year >= 10000
+    # case B6: year >= 10000
     far = pa.array([2932897, -719529], pa.int32()).cast(pa.date32())
     assert call("date_format", far, "yyyy-MM-dd") == ["+10000-01-01", "-0001-12-31"]
 

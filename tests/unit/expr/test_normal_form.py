@@ -166,7 +166,7 @@ def has_not_above_a_junction(expr):
 
 
 @given(TREES)
-def test_normal_form_is_true_for_the_same_rows(tree):  # traps: B5, B12
+def test_normal_form_is_true_for_the_same_rows(tree):  # cases B5, B12
     normal = normalise(tree)
     assert truths(normal) == truths(tree)
     assert not has_not_above_a_junction(normal)
@@ -179,7 +179,7 @@ def test_normal_form_of_the_negation_is_true_for_the_false_rows(tree):
 
 
 @given(TREES, st.sampled_from(list(DOMAINS)))
-def test_points_hold_every_value_of_the_matching_rows(tree, name):  # traps: B5
+def test_points_hold_every_value_of_the_matching_rows(tree, name):  # case B5
     found = points(normalise(tree), (name,))
     if found is None:
         return
@@ -268,7 +268,7 @@ def text(value):
     ],
     ids=str,
 )
-def test_shapes(tree, normal):  # traps: B3
+def test_shapes(tree, normal):  # case B3: prefix predicates
     assert normalise(tree) == normal
 
 
@@ -307,7 +307,7 @@ def test_a_deep_tree_is_refused():
     ],
     ids=str,
 )
-def test_points_of(tree, expected):  # traps: B11
+def test_points_of(tree, expected):  # case B11: casts and functions in predicates
     found = points(tree, ("i",))
     assert (None if found is None else [point.value for point in found]) == expected
 

@@ -34,7 +34,7 @@ def compiled(changes: list[tuple[int, int]], kinds: list[int], rule: str) -> byt
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_offsets_are_those_of_python_until_its_last_year(zone):
-    # traps: B7: pre-1900 offsets; clocks that change after 2037, which Arrow knows nothing of
+    # case B7: offsets before 1900, and clock changes after 2037, which Arrow does not know
     known = ZoneInfo(zone)
     days = np.arange(-50_000, 400_000, 131, dtype=np.int64)
     seconds = np.concatenate([days * 86_400 + 3_600 * 5, [when for when, _ in _changes(zone)]])

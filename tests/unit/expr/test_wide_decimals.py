@@ -25,7 +25,7 @@ LARGEST = "9" * 28 + ".99"
     ],
 )
 def test_the_largest_value_of_a_wide_decimal_is_found(predicate):
-    # traps: B8 (decimal precision and scale)
+    # case B8: decimal precision and scale
     rows = pa.table({"d": pa.array([Decimal(LARGEST)], pa.decimal128(30, 2))})
     bound = bind_predicate(parse_predicate(predicate), rows.schema)
     assert filter_table(rows, bound).num_rows == 1

@@ -66,7 +66,7 @@ def test_replaced_groups_are_not_seen():
 
 
 def test_before_version_8_a_log_names_its_base_instant_and_is_ordered_by_version():
-    # traps: B59 a log of another base file belongs to that one's slice
+    # case B59: a log of another base file belongs to that one's slice
     files = [base("100"), base("110"), log("100", 9), log("110", 2), log("110", 10)]
     found = latest_slices("p", files, visibility(own_instants=False))
     assert [entry.version for entry in found[0].logs] == [2, 10]

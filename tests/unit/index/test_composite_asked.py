@@ -69,7 +69,7 @@ def found_in(asked: Asked, keys: pa.Array) -> pa.Table:
 
 @given(ROWS, PREDICATES)
 def test_the_entries_of_all_matching_rows_are_asked_for(rows, predicate):
-    # traps: B13 B14 B15
+    # cases B13, B14, B15
     *values, record_keys = zip(*rows, strict=True)
     arrays = [pa.array(each, kind) for each, kind in zip(values, COLUMNS.values(), strict=True)]
     batch = pa.record_batch(arrays, schema=SCHEMA)
@@ -89,7 +89,7 @@ def test_the_entries_of_all_matching_rows_are_asked_for(rows, predicate):
 
 @given(ROWS)
 def test_keys_are_taken_apart_as_they_were_put_together(rows):
-    # traps: B14
+    # case B14: escaping in secondary keys
     *values, record_keys = zip(*rows, strict=True)
     kinds = COLUMNS.values()
     texts = [spelled(pa.array(each, kind)) for each, kind in zip(values, kinds, strict=True)]

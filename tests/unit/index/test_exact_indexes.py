@@ -101,7 +101,7 @@ def test_rows_that_stand_alone_are_told_by_their_number(tmp_path):
     assert lakedex.open(lab.path).snapshot.metadata.has_every_row(RECORD)
     lab.writer.insert_overwrite_table(source([row("c", "p", 1), row("c", "q", 1)]))
     assert not lakedex.open(lab.path).snapshot.metadata.has_every_row(RECORD)
-    # traps: B71
+    # case B71: duplicate keys after plain inserts
     assert lab.rows("id = 'c'") == [row("c", "p", 1), row("c", "q", 1)]
 
 
@@ -183,7 +183,7 @@ BREACHES = [
 
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.__name__.strip("_"))
 def test_a_breach_is_found_by_counting(tmp_path, breach):
-    # traps: B26 B29 B60 B62 B71
+    # cases B26, B29, B60, B62, B71
     lab = Indexed(tmp_path)
     assert lab.noted() == [RECORD, BY_X]
     expected = breach(lab)

@@ -158,7 +158,7 @@ def follows(rows: pa.Table, predicate: Expr, expression: Expr, zone: str) -> Exp
 
 @pytest.mark.parametrize("column", sorted(FUNCTIONS))
 def test_what_follows_is_true_of_every_row_that_is_found(column):
-    # traps: B6 B7 B11
+    # cases B6, B7, B11
     @given(data=st.data(), zone=st.sampled_from(ZONES), text=st.sampled_from(FUNCTIONS[column]))
     def run(data: st.DataObject, zone: str, text: str) -> None:
         expression = bind(parse_expression(text.format(column)), SCHEMA, time_zone=zone)
@@ -264,7 +264,7 @@ SECONDS = "from_unixtime(n) >= '1970-01-01 00:00:00' and from_unixtime(n) <= '19
     ],
 )
 def test_what_follows(predicate, function, zone, expected):
-    # traps: B6 B11 B12 B61
+    # cases B6, B11, B12, B61
     assert told(predicate, function, zone) == expected
 
 

@@ -1,4 +1,4 @@
-"""Ranges of floats that lakedex wrote are believed around zero and above; others are not (B1)."""
+"""Float ranges that lakedex wrote prune around and above zero; others do not (case B1)."""
 
 from __future__ import annotations
 

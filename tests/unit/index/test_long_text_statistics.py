@@ -16,7 +16,7 @@ LONG = 5_000
 
 @pytest.mark.parametrize(("low", "nulls"), [(None, 3), ("m", 2)])
 def test_a_file_whose_long_texts_were_counted_as_nulls_is_not_pruned(tmp_path, low, nulls):
-    # traps: B2 (statistics of long strings)
+    # case B2: statistics of long strings
     builder = TableBuilder(
         tmp_path / "t", SCHEMA, record_key="id", partition_by="p", indexes=("column_stats",)
     )

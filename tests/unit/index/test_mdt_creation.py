@@ -92,7 +92,7 @@ def test_an_added_partition_does_not_move_the_start_of_an_archived_timeline(tmp_
     assert set(lab.stored_files()) == {"__all_partitions__", "p=1", "p=2"}
 
 
-# traps: B39
+# case B39: failure between two partitions
 @pytest.mark.parametrize("step", ["begin", "write_first_log", "complete"])
 def test_what_a_crash_left_is_removed_before_the_next_attempt(tmp_path, monkeypatch, step):
     lab = Lab(tmp_path / "t")

@@ -160,7 +160,7 @@ def test_a_commit_that_the_data_table_never_completed_stays_out_of_a_compaction(
     assert len(lab.stored_places()) == 2
 
 
-# traps: B44
+# case B44: metadata compaction behind a pending instant
 def test_a_compaction_that_was_cut_short_is_finished_by_the_next_call(lab, monkeypatch):
     rnd = random.Random(3)
     lab.create()
@@ -196,7 +196,7 @@ def test_a_plan_whose_files_are_gone_is_dropped(lab, monkeypatch):
     check(lab)
 
 
-# traps: B44
+# case B44: metadata compaction behind a pending instant
 def test_pending_writes_put_a_compaction_off_but_not_for_ever(lab):
     lab.create()
     lab.commit(added={"p=1": {"f": 1}})

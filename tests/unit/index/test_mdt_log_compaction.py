@@ -73,7 +73,7 @@ def most_logs(path) -> int:
 
 
 def test_a_log_compaction_that_was_cut_short_is_dropped(tmp_path):
-    """traps: B44. One that pends, of Hudi too, does not stop the compaction for ever."""
+    """Case B44: a pending one, also of Hudi, does not block the compaction for ever."""
     history = begin(MOR, tmp_path, logs=0)
     folder = tmp_path / ".hoodie/metadata/.hoodie/timeline"
     for state in ("requested", "inflight"):
@@ -89,7 +89,7 @@ def test_a_log_compaction_that_was_cut_short_is_dropped(tmp_path):
 
 
 def test_a_plan_that_pends_does_not_hold_the_metadata_table_up(tmp_path):
-    """traps: B44. A compaction that was scheduled long ago has no metadata to be taken back."""
+    """Case B44: a compaction that was scheduled long ago has no metadata to roll back."""
     history = begin(MOR, tmp_path, logs=1)
     options = {"hoodie.metadata.compact.max.delta.commits": "3"}
     writer = writer_of(StorageAddress.of(str(tmp_path)), options)
@@ -102,7 +102,7 @@ def test_a_plan_that_pends_does_not_hold_the_metadata_table_up(tmp_path):
 
 
 def test_a_compaction_of_hudi_that_died_late_is_taken_back_to_its_plan(tmp_path, monkeypatch):
-    """traps: B44. It had committed to the metadata table, which could not be compacted since."""
+    """Case B44: it had committed to the metadata table and blocked its compaction since."""
     history = begin(MOR, tmp_path)
     writer = writer_of(StorageAddress.of(str(tmp_path)))
     instant = schedule_compaction(writer)

@@ -82,7 +82,7 @@ def test_a_removed_file_loses_its_ranges_in_every_column():
     assert set(change.deletes.to_pylist()) == expected
 
 
-# traps: B10
+# case B10: stale or loose statistics
 def test_partition_ranges_widen_and_start_anew_where_a_partition_was_replaced():
     rows = [
         ("p=1", "f1", 3, 9, 10, 1),

@@ -104,7 +104,7 @@ def span(found):
 
 
 def test_loose_statistics_widen_and_tight_ones_replace():
-    # traps: B10 loose against tight bounds
+    # case B10: loose against tight bounds
     loose = [batch(STATS, {"k": stat(3, 5, 2)}), batch(STATS, {"k": stat(1, 4, 3)})]
     assert span(merged(STATS, *loose)) == (1, 5, 5)
     tight = batch(STATS, {"k": stat(4, 4, 1, tight=True)})

@@ -32,7 +32,7 @@ def holds(ranges: KeyRanges, value: str | None, record_key: str = "k") -> bool:
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_texts_of_a_range_are_in_it(bound, value, record_key):
-    # traps: B13 B14
+    # cases B13, B14: values that share a prefix; escaping in secondary keys
     if value.encode() >= bound.encode():
         assert holds(keys_from(bound), value, record_key)
     if value.encode() <= bound.encode():
@@ -48,7 +48,7 @@ def test_ranges_of_ordinary_texts_hold_nothing_else(bound, value):
 
 
 def test_null_is_in_no_range_and_long_bounds_are_cut():
-    # traps: B15
+    # case B15: null as secondary key
     for bound in ("", "\0", "a", "\U0010ffff"):
         assert not holds(keys_from(bound), None)
         assert not holds(keys_up_to(bound), None)

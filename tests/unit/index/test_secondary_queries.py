@@ -112,7 +112,7 @@ def asked(tmp_path_factory) -> Asked:
 
 @pytest.mark.parametrize("column", INDEXED)
 def test_every_comparison_leaves_exactly_the_slices_that_match(asked, column):
-    # traps: B13 B14
+    # cases B13, B14: values that share a prefix; escaping in secondary keys
     at = SCHEMA.names.index(column)
     named = Column((column,), SCHEMA.field(column).type)
     known = [row for row in ROWS if row[at] is not None]
@@ -124,7 +124,7 @@ def test_every_comparison_leaves_exactly_the_slices_that_match(asked, column):
 
 
 def test_prefixes_with_odd_characters(asked):
-    # traps: B13 B14
+    # cases B13, B14: values that share a prefix; escaping in secondary keys
     for prefix in ("a", "ab", "a$", "a\\", "\0", "$", "\U0001f600", "x" * 299, "nobody"):
         wanted = {row[0] for row in ROWS if row[2] is not None and row[2].startswith(prefix)}
         predicate = StartsWith(Column(("text",), pa.string()), prefix)
@@ -163,7 +163,7 @@ COMBINED = {
 
 @pytest.mark.parametrize("predicate", COMBINED)
 def test_combined_predicates_find_the_rows_of_a_scan_in_fewer_slices(asked, predicate):
-    # traps: B15
+    # case B15: null as secondary key
     columns = COMBINED[predicate]
     found = asked.keys(predicate, *columns)
     left = asked.left(predicate, *columns)
@@ -239,7 +239,7 @@ def test_what_has_too_many_rows_is_not_looked_up(asked, monkeypatch):
 
 
 def test_older_states_are_not_asked_of_the_newest_index(asked):
-    # traps: B18
+    # case B18: newest index for older snapshots
     table = asked.through("text")
     first = table.timeline.write_instants()[0].requested_time
     for predicate in ("text LIKE 'a%'", "text > 'x'", "text = 'b' OR number = 7"):

@@ -16,7 +16,7 @@ RANGES = st.lists(st.tuples(KEYS, st.one_of(KEYS, st.none())), max_size=4).map(u
 
 @given(st.lists(TEXTS), RANGES, st.lists(TEXTS, max_size=4))
 def test_prefixes_and_ranges_choose_the_keys_that_they_hold(keys, ranges, prefixes):
-    # traps: B13
+    # case B13: values that share a prefix
     stored = pa.array(keys, pa.string())
     chosen = Selection(ranges=tuple(ranges)).chosen(stored).to_pylist()
     assert chosen == [

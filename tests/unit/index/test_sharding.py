@@ -47,7 +47,7 @@ def test_the_smallest_hash_stays_in_range():
     ],
 )
 def test_keys_of_real_tables_lie_in_the_shard_of_their_hash(golden, name, partition):
-    # traps: B19 before table version 9 a secondary key is placed by its whole text
+    # case B19: before table version 9 a secondary key is placed by its whole text
     metadata = Snapshot.open(open_storage(golden(name).path)).metadata
     groups = [group.file_id for group in metadata.groups(partition)]
     for number, file_id in enumerate(groups):

@@ -17,7 +17,7 @@ WIDE = "12345678901234567890123456789012345"
 @pytest.mark.parametrize("sign", ["", "-"])
 @pytest.mark.parametrize("op", ["=", "<=", ">=", "<=>"])
 def test_the_bounds_of_wide_decimals_do_not_exclude_their_own_values(tmp_path, sign, op):
-    # traps: B8 (decimal precision and scale)
+    # case B8: decimal precision and scale
     values = [f"{sign}{WIDE}.{end}" for end in ("677", "678", "679")]
     builder = TableBuilder(
         tmp_path / "t",

@@ -60,9 +60,9 @@ def test_keys_and_paths_are_those_that_hudi_wrote(golden, name):
     [
         ("SIMPLE", "id", "p", "1"),
         (None, "id", "p", "1"),
-        ("COMPLEX", "id", "p", "id:1"),  # traps: B28
+        ("COMPLEX", "id", "p", "id:1"),  # case B28: complex keys with one field
         (None, "id", "p,q", "id:1"),
-        (None, "id,s", "", "id:1,s:x:y,z"),  # traps: B51
+        (None, "id,s", "", "id:1,s:x:y,z"),  # case B51: keys with a colon or a comma
         ("NON_PARTITION", "id", "", "1"),
         ("CUSTOM", "id", "p:SIMPLE", "1"),
         ("CUSTOM", "id,p", "q:simple", "id:1,p:a"),

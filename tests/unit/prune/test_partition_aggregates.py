@@ -75,7 +75,7 @@ def check(path: Path, predicate: str, files: int, *without: str) -> dict[str, st
     ],
 )
 def test_without_column_stats_partitions_are_pruned(table, predicate, files):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     reasons = check(table, predicate, files, "column_stats")
     assert reasons["partition_stats"] == f"+ranges of seq in {PARTITIONS} partitions"
     assert reasons["column_stats"] == "switched off by the caller"
@@ -105,7 +105,7 @@ def remove(folder: Path) -> None:
 
 @pytest.mark.parametrize("damage", [truncate, remove])
 def test_column_stats_that_cannot_be_read_are_stood_in_for(table, tmp_path, damage):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     path = shutil.copytree(table, tmp_path / "t")
     damage(path / ".hoodie/metadata/column_stats")
     reasons = check(path, "seq = 75", FILES // PARTITIONS)
@@ -157,7 +157,7 @@ def test_aggregates_of_an_expression_prune_partitions_of_many_files(large):
 
 
 def test_an_expression_answers_for_column_stats_that_cannot_be_read(tmp_path):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     path = ordered_table(tmp_path / "t", (*STATS, UPPER))
     left_alone = check(path, "name = 'n00037b'", 1)
     assert left_alone["column_stats"] == "+ranges of name"
@@ -169,7 +169,7 @@ def test_an_expression_answers_for_column_stats_that_cannot_be_read(tmp_path):
 
 @pytest.mark.parametrize("indexes", [("record_index", "bloom_filters"), ("bloom_filters",)])
 def test_filters_answer_for_a_record_index_that_cannot_be_read(tmp_path, indexes):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     path = ordered_table(tmp_path / "t", indexes)
     for name in indexes[:-1]:
         assert check(path, "id = 'k7'", 1)[name].startswith("+")
@@ -181,7 +181,7 @@ def test_filters_answer_for_a_record_index_that_cannot_be_read(tmp_path, indexes
 
 @pytest.mark.parametrize("damage", [truncate, remove])
 def test_column_stats_answer_for_a_secondary_index_that_cannot_be_read(tmp_path, damage):
-    # traps: B84
+    # case B84: partition statistics without column statistics
     path = ordered_table(tmp_path / "t", (*STATS, "record_index", SecondaryIndex("name", "name")))
     whole = check(path, "name = 'n00037b'", 1)
     assert whole["secondary_index_name"].startswith("+")

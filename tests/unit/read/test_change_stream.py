@@ -221,7 +221,7 @@ def lose(lab: Lab, number: int = -1) -> str:
     return time
 
 
-# traps: B80
+# case B80: lost timeline or newest instant
 @pytest.mark.parametrize("number", [-1, -2], ids=["newest", "one before"])
 def test_a_commit_that_is_lost_between_two_batches_is_named(lab, number):
     for each in range(2):

@@ -184,7 +184,7 @@ def test_the_history_of_a_real_table_finds_the_version_of_each_instant(golden):
 
 
 def test_old_base_files_read_under_the_newest_schema_as_hudi_reads_them(golden):
-    # traps: B69 (a renamed column keeps its old values)
+    # case B69: a renamed column keeps its old values
     table = golden("schema_evolution")
     history = history_of(table.path)
     target = pa.schema(

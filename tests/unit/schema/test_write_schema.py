@@ -200,7 +200,7 @@ def test_the_text_of_keys_cannot_change():
     ],
 )
 def test_values_keep_their_meaning(values, dtype, target, expected):
-    """traps: B68, an array with a null element."""
+    # case B68: array with a null element
     rows = conform(pa.table({"c": pa.array(values, dtype)}), pa.schema([("c", target)]))
     rows.validate(full=True)
     assert rows["c"].to_pylist() == (values if expected is None else expected)

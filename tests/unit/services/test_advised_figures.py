@@ -101,7 +101,7 @@ def size_of(trips: Trips, name: str) -> int:
 
 
 def test_the_size_of_an_estimate_is_that_of_the_index(sized):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     told = {name: estimate_index(sized.indexed.table().snapshot, name) for name in (*EVEN, SKEWED)}
     both = estimate_index(sized.indexed.table().snapshot, ["number", "five"])
     for name, estimate in told.items():
@@ -113,7 +113,7 @@ def test_the_size_of_an_estimate_is_that_of_the_index(sized):
 
 
 def test_files_per_value_are_within_the_range_that_is_promised(sized):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     snapshot = sized.bare.table().snapshot
     for name in EVEN:
         told = estimate_index(snapshot, name)
@@ -128,7 +128,7 @@ def test_files_per_value_are_within_the_range_that_is_promised(sized):
 
 
 def test_indexes_that_a_table_has_once_take_what_was_told(sized, tmp_path):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
     snapshot = own.table().snapshot
     keys = record_index_cost(snapshot)
@@ -142,7 +142,7 @@ def test_indexes_that_a_table_has_once_take_what_was_told(sized, tmp_path):
 
 @pytest.mark.parametrize("column", ["ts", "one", "clustered", "constant"])
 def test_column_stats_leave_the_files_that_were_told(sized, tmp_path, column):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
     told = column_stats_cost(own.table().snapshot, column).files_a_value
     create_index(own.writer, "column_stats", column)
@@ -164,7 +164,7 @@ def counting(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("counting")
 def test_advice_never_leaves_more_files_than_queries_read(sized, tmp_path):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
     table = own.table()
     cities = sized.rows["city"].unique().to_pylist()[:6]
@@ -189,7 +189,7 @@ def test_advice_never_leaves_more_files_than_queries_read(sized, tmp_path):
 @pytest.mark.usefixtures("counting")
 @pytest.mark.parametrize("column", ["one", "five"])
 def test_what_a_proposal_saves_is_what_its_index_saves(sized, tmp_path, column):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
     values = sized.rows[column].unique().to_pylist()
     draw = np.random.default_rng(5)
@@ -215,7 +215,7 @@ def test_what_a_proposal_saves_is_what_its_index_saves(sized, tmp_path, column):
     values=st.floats(0, 1e6),
 )
 def test_no_figure_is_more_than_there_is(seen, slices, more, values):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     files = slices + more
     per_value = files_per_value(np.minimum(np.array(seen, np.int64), slices), slices, files)
     assert 1 <= per_value <= files
@@ -230,7 +230,7 @@ def test_no_figure_is_more_than_there_is(seen, slices, more, values):
     files=st.integers(0, 10_000),
 )
 def test_a_query_never_reads_more_with_an_index_than_without(scans, read, values, per_value, files):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     demand = Demand("c", scans, read, values)
     left = demand.left(demand.values_a_scan, per_value, files)
     assert 0 <= left <= demand.files_a_scan

@@ -242,7 +242,7 @@ class DrawnIndex:
     ),
 )
 def test_no_figure_of_assumed_indexes_is_more_than_there_is(sizes, drawn):
-    # traps: B85
+    # case B85: impossible figures of the advisor
     files = tuple(sized_slice(number, size) for number, size in enumerate(sizes))
     view = assuming_report._View.of(files)
     before, saved = len(files), 0

@@ -84,7 +84,7 @@ def test_writers_between_all_steps(trips, made):
     logged = 2 if made is LOWER else 0
     assert 1 <= files(trips, predicate.format(lima), "Asia/Kolkata") <= 1 + logged
     assert files(trips, predicate.format("none"), "Asia/Kolkata") <= logged
-    # traps: B29 - a writer in another zone keeps it all the same.
+    # Case B29: a writer in another time zone keeps the index.
     elsewhere = trips.writer.with_options({ZONE: "America/Lima"})
     elsewhere.upsert(trips.rows(("f1", 7201, "Dan", "quito")))
     assert 2 <= files(trips, predicate.format(lima), "Asia/Kolkata") <= 2 + logged

@@ -89,7 +89,7 @@ def test_every_other_index_with_writers_between_all_steps(plain, index):
     plain.assert_whole()
     assert plain.found("rider in ('ann', 'bob', 'cem')") == []
     assert plain.found("uuid in ('a1', 'b1', 'c1', 'd1')") == ["a1", "c1", "d1"]
-    # traps: B29 B62 - a writer whose options do not name the index keeps it all the same.
+    # Cases B29, B62: a writer whose options do not name the index keeps it.
     plain.writer.upsert(plain.rows(("d1", 2, "dov", "lima"), ("e1", 1, "eva", "oslo")))
     assert {*plain.table().snapshot.config.metadata_partitions} == {"files", *made}
     assert plain.found("rider = 'eva'") == ["e1"]
@@ -139,7 +139,7 @@ def test_it_is_listed_as_building_with_what_is_read(trips):
     assert found() == [("live", ("rider",), None)]
 
 
-# traps: B40
+# case B40: rollback of a running writer
 def test_a_write_that_began_before_the_build_is_waited_for_and_caught_up_with(trips):
     claims = []
     steps: list[str] = []
@@ -266,7 +266,7 @@ def test_services_meanwhile(tmp_path):
 
     before = compactions()
     lead(trips.writer, claim, {"write": happen, "switch": happen})
-    # traps: B44 - the metadata table was compacted while the indexing instant was pending.
+    # Case B44: the metadata table was compacted while the indexing instant was pending.
     assert compactions() > before
     assert trips.entries("rider") == pairs({"a1": "ann5", "b1": "bob", "c1": "cem"})
     trips.assert_whole()

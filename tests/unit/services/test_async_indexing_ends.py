@@ -178,7 +178,7 @@ def test_a_commit_that_is_taken_back_meanwhile_is_not_in_the_index(trips, step):
     trips.assert_whole()
 
 
-# traps: B44
+# case B44: metadata compaction behind a pending instant
 def test_a_build_that_nobody_goes_on_with_holds_nothing_up(tmp_path):
     trips = Trips(tmp_path / "t", "cow")
     trips.writer.insert(trips.rows(*FIRST))

@@ -56,7 +56,7 @@ def points_of(job, path: str, tmp_path: Path, count: int) -> list[tuple[int, boo
     return found[int(time.time() // 86_400) % step :: step]
 
 
-# traps: B39 B41 B66
+# cases B39, B41, B66
 def test_after_a_killed_build_a_writer_leaves_a_whole_index_or_none(template, tmp_path):
     for at, after, change in points_of(build, template.path, tmp_path, POINTS):
         where = f"{'after' if after else 'before'} {at}: {change}"
@@ -128,7 +128,7 @@ def build_ranges(path: str) -> None:
     create_index(writer, "column_stats", ["rider"], wait=False).wait()
 
 
-# traps: B39
+# case B39: failure between two partitions
 @pytest.mark.parametrize("text", ["partition_metadata", ".hfile"])
 def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
     properties = {**RECORD_INDEX, "hoodie.metadata.index.column.stats.enable": "false"}
@@ -149,7 +149,7 @@ def test_a_build_that_is_killed_between_two_partitions(tmp_path, text):
     trips.assert_whole()
 
 
-# traps: B39 B66
+# cases B39, B66: failure between two partitions; leftovers of a failed CREATE INDEX
 @pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
 def test_a_build_of_a_secondary_and_a_record_index_that_is_killed_leaves_both_or_none(
     tmp_path, wait

@@ -123,7 +123,7 @@ def test_what_the_timeline_and_the_metadata_table_say(tmp_path):
 
 
 def test_ranges_after_a_compaction_are_those_of_the_rows(tmp_path):
-    """traps: B10. The new file's ranges are tight: values that logs took away are not in them."""
+    """Case B10: the new file's ranges are tight: values that logs took away are not in them."""
     path = str(tmp_path / "t")
     shape = SHAPES[1]
     history = begin(shape, path, logs=0)
@@ -152,7 +152,7 @@ def test_rows_that_are_all_deleted_leave_an_empty_base_file(tmp_path):
 
 
 def test_a_plan_that_left_out_a_log_file_loses_nothing(tmp_path, caplog):
-    """traps: B59. A log file that completed before the plan would be hidden by the new base."""
+    """Case B59: a log file that completed before the plan would be hidden by the new base."""
     path = tmp_path / "t"
     history = begin(RECORD_INDEX, path)
     writer = writer_of(StorageAddress.of(str(path)))

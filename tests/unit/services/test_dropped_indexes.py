@@ -22,7 +22,7 @@ SECONDARY = "secondary_index_idx_rider"
 
 
 def drop_as_hudi_does(trips: Trips, *names: str) -> None:
-    """The partition and its name in the properties go; the definition stays. # traps: B62."""
+    """The partition and its name in the properties go; the definition stays (case B62)."""
     storage = trips.address.open()
     left = [each for each in load_table_config(storage).metadata_partitions if each not in names]
     for name in names:
@@ -53,7 +53,7 @@ def state(trips: Trips, name: str) -> tuple[str, str]:
     return found.state, found.problem or ""
 
 
-# traps: B62
+# case B62: index dropped by an INSERT
 def test_the_write_that_dropped_an_index_is_named(trips):
     drop_as_hudi_does(trips, SECONDARY, "record_index")
     assert state(trips, SECONDARY)[1].startswith("another engine dropped it after 2")
@@ -79,7 +79,7 @@ def test_of_writes_that_tell_no_index_anything_none_is_blamed_alone(trips):
 
 
 def test_an_index_that_never_was_is_not_called_dropped(trips):
-    # What a failed CREATE INDEX of another engine leaves. # traps: B66
+    # case B66: leftovers of a failed CREATE INDEX of another engine
     path = Path(trips.path) / ".hoodie/.index_defs/index.json"
     text = path.read_text()
     entry = json.loads(text)
@@ -89,7 +89,7 @@ def test_an_index_that_never_was_is_not_called_dropped(trips):
     assert state(trips, "secondary_index_never") == ("defined", "")
 
 
-# traps: B62
+# case B62: index dropped by an INSERT
 @pytest.mark.parametrize("again", ["create", "refresh"])
 def test_dropped_indexes_are_built_again_on_request(trips, again):
     drop_as_hudi_does(trips, SECONDARY, "record_index")

@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told_and_leaves_the_table_as_it_was(
     assert files_of(template.path) == before
 
 
-# traps: B17
+# case B17: secondary index without record index
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 @pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
 def test_the_record_index_that_a_secondary_index_needs_is_built_with_it(tmp_path, kind, wait):
@@ -120,7 +120,7 @@ def without_record_index(path: Path, kind: str = "cow") -> Trips:
     return trips
 
 
-# traps: B17
+# case B17: secondary index without record index
 @pytest.mark.parametrize("wait", [True, False], ids=["inline", "background"])
 @pytest.mark.parametrize("name", sorted(GLOBAL_RECORD_INDEX.names))
 def test_an_option_forbids_the_record_index_and_the_error_names_the_statement(tmp_path, name, wait):
@@ -171,7 +171,7 @@ def test_an_index_of_each_partition_is_not_enough(tmp_path):
         trips.index("rider")
 
 
-# traps: B41 B42
+# cases B41, B42: CREATE INDEX after a failure; second index of the same kind
 def test_the_same_name_twice(trips):
     trips.index("rider")
     with pytest.raises(InvalidInput, match="has the index secondary_index_idx_rider already"):
@@ -215,7 +215,7 @@ def test_an_empty_table_can_be_indexed(tmp_path):
     trips.assert_whole()
 
 
-# traps: B62
+# case B62: index dropped by an INSERT
 def test_dropped_indexes_are_gone_and_the_record_index_is_needed(trips):
     trips.index("rider")
     patience = trips.writer.target().patience
@@ -265,7 +265,7 @@ def test_refreshing_builds_anew(trips):
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 
 
-# traps: B40 B43
+# cases B40, B43: rollback of a running writer; index with a pending instant
 def test_an_index_that_another_engine_builds_is_left_to_it(trips):
     storage = trips.address.open()
     update_properties(storage, {INFLIGHT: "secondary_index_idx_rider"})
@@ -278,7 +278,7 @@ def test_an_index_that_another_engine_builds_is_left_to_it(trips):
     assert trips.found("rider = 'r1'") == ["k1", "k4", "k7"]
 
 
-# traps: B41 B66
+# cases B41, B66: CREATE INDEX after a failure; leftovers of a failed CREATE INDEX
 def test_what_a_failed_statement_of_another_engine_left_is_no_index(trips):
     name = "secondary_index_idx_rider"
     update_properties(trips.address.open(), {INFLIGHT: name})
@@ -305,7 +305,7 @@ class Failing(LocalEngine):
         return answers
 
 
-# traps: B66
+# case B66: leftovers of a failed CREATE INDEX
 @pytest.mark.parametrize("has_record_index", [True, False])
 @pytest.mark.parametrize("text", ["read the data", "build the index"])
 def test_a_build_that_fails_leaves_no_trace(template, tmp_path, text, has_record_index):
@@ -335,7 +335,7 @@ def make_index(path: str) -> None:
     create_index(writer, "idx_rider", "rider")
 
 
-# traps: B39 B41 B66
+# cases B39, B41, B66
 def test_a_build_that_is_killed_is_whole_or_leaves_no_trace_after_the_next_write(trips, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(trips.path, copy)

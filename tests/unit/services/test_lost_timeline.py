@@ -84,7 +84,7 @@ def lose(trips: Trips, instant: str | None) -> str:
     return instant
 
 
-# traps: B80
+# case B80: lost timeline or newest instant
 @pytest.mark.parametrize("table", ["cow", "mor", "replaced", "archived"], indirect=True)
 @pytest.mark.parametrize("is_all", [True, False], ids=["all", "newest"])
 def test_lost_instants_are_an_error_until_a_repair_puts_them_back(table, is_all):

@@ -175,7 +175,7 @@ def add_x(path: str) -> None:
     create_index(writer, "idx", "x", using="column_stats")
 
 
-# traps: B41
+# case B41: CREATE INDEX after a failure
 def test_a_build_that_is_killed_is_done_by_the_next_write_or_not_at_all(tmp_path):
     table = Narrow(tmp_path)
     copy = tmp_path / "copy"
@@ -218,7 +218,7 @@ def test_filters_of_keys_are_on_the_key(tmp_path):
         create_index(table.writer, "bloom_filters", "name")
 
 
-# traps: B74
+# case B74: column added to column statistics
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_a_write_may_name_other_columns_and_none_is_lost(tmp_path, kind):
     table = Narrow(tmp_path, kind)

@@ -47,7 +47,7 @@ def timeline_of(trips: Trips) -> Path:
     return Path(trips.path, ".hoodie/timeline")
 
 
-# traps: B38
+# case B38: unreadable plan
 @pytest.mark.parametrize(
     ("action", "damage"),
     [("compaction", b""), ("compaction", b"garbage"), ("clustering", b"\0" * 200)],

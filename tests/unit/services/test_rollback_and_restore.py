@@ -58,7 +58,7 @@ def test_commits_are_taken_back_one_by_one(past, kind):
         assert timeline.find(result.rollback).is_completed
     assert rebuilt, "no compaction of the metadata table was in the way"
     assert rebuilt < len(last) - 1
-    # traps: B34 B56 - no time is given out again.
+    # Cases B34, B56: no instant time is used again.
     assert table.upsert([1, 2, 30], 40) > last[0]
     table.holds()
     assert read_by_hudi_rs(table.path) == table.states[table.times[-1]]

@@ -34,7 +34,7 @@ def plain_table(path, **options) -> TableBuilder:
 
 @pytest.mark.parametrize("layout", ["log", "base"])
 def test_a_table_with_odd_values_and_log_files_verifies_clean(tmp_path, layout):
-    # traps: B1 B2 B14 B15
+    # cases B1, B2, B14, B15
     schema = pa.schema(
         [
             ("id", pa.string()),
@@ -78,7 +78,7 @@ def test_a_table_with_odd_values_and_log_files_verifies_clean(tmp_path, layout):
 
 
 def test_a_key_that_stands_twice_in_the_data_is_a_duplicate(tmp_path):
-    # traps: B71 (keys that stand twice)
+    # case B71: duplicate keys
     builder = plain_table(tmp_path / "twice", indexes=ALL)
     builder.commit([("eu", plain_rows(["a", "b"]))])
     builder.commit([("us", plain_rows(["b", "c"], 10))])
@@ -106,7 +106,7 @@ def test_problems_beyond_the_limit_are_counted(tmp_path):
 
 
 def test_an_expression_index_of_another_time_zone_is_one_note(tmp_path):
-    # traps: B7 (session time zone)
+    # case B7: session time zone
     schema = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64())])
     index = ExpressionIndex("day", "ts", "from_unixtime", {"format": "yyyy-MM-dd HH:mm"})
     builder = TableBuilder(
@@ -163,7 +163,7 @@ def test_a_record_index_by_partition_is_verified_in_the_groups_of_each(tmp_path)
 
 @pytest.mark.parametrize(("low", "nulls"), [(None, 3), ("m", 2)])
 def test_entries_that_leave_out_long_texts_are_noted_as_what_hudi_writes(tmp_path, low, nulls):
-    # traps: B2 (statistics of long strings)
+    # case B2: statistics of long strings
     schema = pa.schema([("id", pa.string()), ("p", pa.string()), ("s", pa.string())])
     builder = TableBuilder(
         tmp_path / "long", schema, record_key="id", partition_by="p", indexes=("column_stats",)

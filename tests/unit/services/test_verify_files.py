@@ -122,7 +122,7 @@ def test_an_index_that_cannot_be_read_is_a_problem_and_others_are_still_verified
 
 
 def test_a_live_index_without_file_groups_is_unreadable(damage):
-    # traps: B66 (a live index without groups)
+    # case B66: a live index without groups
     table = damage(TABLE)
     for file in (table.metadata_root / "bloom_filters").iterdir():
         file.unlink()

@@ -29,7 +29,7 @@ def test_every_index_of_a_real_table_agrees_with_its_data(golden, name):
 
 
 def test_a_secondary_index_that_was_not_kept_up_is_found(golden):
-    # traps: B60 (the second secondary index is not kept up)
+    # case B60: second secondary index not maintained
     report = lakedex.open(golden(STALE).path).verify()
     assert not report.ok
     assert {(problem.index, problem.kind, problem.key) for problem in report.problems} == {
@@ -40,7 +40,7 @@ def test_a_secondary_index_that_was_not_kept_up_is_found(golden):
 
 
 def test_left_over_entries_of_cleaned_files_are_noted_and_no_problem(golden):
-    # traps: B67 (cleaning leaves entries)
+    # case B67: cleaning leaves entries
     report = lakedex.open(golden("mor_trips_cleaned").path).verify()
     assert report.ok
     assert report.notes == (
@@ -51,7 +51,7 @@ def test_left_over_entries_of_cleaned_files_are_noted_and_no_problem(golden):
 
 
 def test_an_index_that_is_defined_but_not_live_is_noted(golden):
-    # traps: B63 (unregistered statistics)
+    # case B63: unregistered statistics
     report = lakedex.open(golden("sharded_record_index").path).verify()
     (note,) = report.notes
     assert note.startswith("column_stats: it is defined, but not live")

@@ -267,7 +267,7 @@ def test_awkward_names_round_trip(storage: Storage, path: str) -> None:
 
 @pytest.mark.parametrize("path", UNSAFE_PATHS)
 def test_unsafe_paths_are_refused_by_every_method(storage: Storage, path: str) -> None:
-    # traps: path traversal by metadata
+    # case A2: path traversal by metadata
     storage.create("a/b", b"x")
     for ask in (storage.read, storage.size, storage.exists, storage.delete, storage.sub):
         if not (path == "a/" and ask == storage.sub):

@@ -94,7 +94,7 @@ def table(tmp_path: Path) -> LocalStorage:
 def test_a_linked_folder_that_leaves_the_root_is_refused(
     table: LocalStorage, tmp_path: Path
 ) -> None:
-    # traps: path traversal by metadata
+    # case A2: path traversal by metadata
     (tmp_path / "table/evil").symlink_to(tmp_path / "outside")
     for ask in (table.read, table.exists, table.source, table.delete, table.open_parquet_input):
         with pytest.raises(UnsafePath, match="symbolic link"):

@@ -103,7 +103,7 @@ def test_keys_in_the_address_are_refused_and_not_quoted() -> None:
 def test_no_secret_shows_in_repr_errors_or_logs(
     moto: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # traps: credentials in logs and errors, a table row of the security part
+    # case A4: credentials in messages
     caplog.set_level(logging.DEBUG)
     storage = moto.open("secrets")
     nowhere = open_storage("s3://no-such-bucket/t", moto.options)

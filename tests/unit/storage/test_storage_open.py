@@ -51,7 +51,7 @@ def test_a_folder_with_a_colon_is_a_path_not_a_scheme(
 
 @pytest.mark.parametrize("scheme", ["ftp", "http", "https", "memory", "jar", "s3n"])
 def test_other_schemes_are_refused_by_name(scheme: str) -> None:
-    # traps: scheme allow-list
+    # case A3: URL schemes
     with pytest.raises(InvalidInput, match=repr(scheme)):
         open_storage(f"{scheme}://host/x")
 

@@ -39,7 +39,7 @@ from lakedex.storage.paths import is_side_file, join, normalise, normalise_folde
     ],
 )
 def test_paths_that_could_leave_the_root_are_refused(path: str) -> None:
-    # traps: path traversal by partition value
+    # case A1: path traversal by a partition value
     with pytest.raises(UnsafePath):
         normalise(path)
 

@@ -28,7 +28,7 @@ UTC, LOCAL = TimelineZone.UTC, TimelineZone.LOCAL
         (f"{T}.deltacommit.inflight", 1, (Action.DELTACOMMIT, State.INFLIGHT, None)),
         (f"{T}_{C}.deltacommit", 2, (Action.DELTACOMMIT, State.COMPLETED, C)),
         (f"{T}.deltacommit", 1, (Action.DELTACOMMIT, State.COMPLETED, None)),
-        (f"{T}.inflight", 2, (Action.COMMIT, State.INFLIGHT, None)),  # traps: README 15
+        (f"{T}.inflight", 2, (Action.COMMIT, State.INFLIGHT, None)),  # has no action in its name
         (f"{T}.commit.requested", 2, (Action.COMMIT, State.REQUESTED, None)),
         (f"{T}.compaction.requested", 2, (Action.COMPACTION, State.REQUESTED, None)),
         (f"{T}.clustering.inflight", 2, (Action.CLUSTERING, State.INFLIGHT, None)),
@@ -91,7 +91,7 @@ def test_an_instant_that_is_no_time_gets_no_file_name():
         file_name(Instant("../../x", Action.COMMIT, State.COMPLETED), 1)
 
 
-def test_suffixed_and_short_times_sort_where_they_belong():  # traps: B37
+def test_suffixed_and_short_times_sort_where_they_belong():  # case B37: instant times with a suffix
     times = [
         "00000000000000010",
         "00000000000000011",

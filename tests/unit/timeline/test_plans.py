@@ -95,7 +95,7 @@ def test_a_record_of_another_kind_is_corrupt():
         read_plan(PlanKind.CLEANER_PLAN, data, path="x")
 
 
-def test_an_empty_rollback_plan_is_corrupt_not_silent():  # traps: B38
+def test_an_empty_rollback_plan_is_corrupt_not_silent():  # case B38: unreadable plan
     with pytest.raises(CorruptFile, match="no bytes"):
         read_plan(PlanKind.ROLLBACK_PLAN, b"", path="x")
 

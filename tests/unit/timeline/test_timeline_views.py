@@ -138,7 +138,7 @@ def test_unknown_and_pending_instants_have_no_completion_time(tmp_path):
     assert timeline.completion_time_or_self(day(1)) == day(1)
 
 
-def test_an_instant_is_created_once(tmp_path):  # traps: B56
+def test_an_instant_is_created_once(tmp_path):  # case B56: two instants with one time
     timeline = make(tmp_path, [])
     data = encode_commit_metadata(CommitMetadata(operation_type="UPSERT"))
     instant = Instant(day(1), Action.COMMIT, COMPLETED, day(2))
@@ -166,7 +166,7 @@ def test_new_times_come_after_every_time_in_use(tmp_path):
     assert new_instant_time(timeline, late) == "20261108120000001"
 
 
-def test_new_times_come_after_suffixed_times(tmp_path):  # traps: B37
+def test_new_times_come_after_suffixed_times(tmp_path):  # case B37: instant times with a suffix
     timeline = make(tmp_path, ["00000000000000010.deltacommit", f"{day(1)}001.commit"], version=6)
     late = to_epoch_ms(day(1), timeline.config.timezone)
     assert new_instant_time(timeline, late) == "20261101120000001"

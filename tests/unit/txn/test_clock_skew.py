@@ -59,7 +59,7 @@ def store_later_by(seconds: float) -> Iterator[None]:
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_writers_minutes_apart_neither_share_nor_reorder_times(tmp_path, kind):
-    # traps: B56
+    # case B56: two instants with one time
     lab = Lab(tmp_path, kind, "GLOBAL_RECORD_LEVEL_INDEX")
     written: list[str] = []
     for number, skew in enumerate(SKEWS * 2):
@@ -126,7 +126,7 @@ OTHERS = ".hoodie/.locks/table_lock.json"
 @pytest.mark.parametrize("holder", [-9 * MINUTE_MS, 0, 9 * MINUTE_MS])
 @pytest.mark.parametrize("other", [-9 * MINUTE_MS, 9 * MINUTE_MS])
 def test_a_lease_is_not_told_by_two_clocks(storage, holder, other):
-    # traps: B58
+    # case B58: lost lock lease
     with clock_off_by(holder):
         held = open_lock(storage, NOW)
         held.acquire()
@@ -164,7 +164,7 @@ def test_a_lock_of_the_jvm_is_given_its_own_time():
 
 
 def test_a_claimed_time_is_taken_by_nobody_else(tmp_path):
-    # traps: B56 - its writer stood still in front of its first request, and may go on any time.
+    # Case B56: its writer paused before its first request and may continue at any time.
     lab = Lab(tmp_path, "cow", "SIMPLE")
     lab.writer.upsert(source([row("a", "p", 1)]))
     storage = open_storage(lab.path)

@@ -121,7 +121,7 @@ def test_a_lease_is_renewed_while_its_holder_lives(storage: Storage) -> None:
 def test_a_holder_that_slept_through_its_lease_finds_out(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # traps: B58
+    # case B58: lost lock lease
     sleeper, other = open_lock(storage, SHORT), open_lock(storage, QUICK)
     monkeypatch.setattr(type(sleeper), "_renew_often", lambda *_: None)
     # On one machine a live process is told by its lease too, when it does not renew it.

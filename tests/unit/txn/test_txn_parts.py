@@ -25,7 +25,7 @@ FILE = f"f-0_0-0-0_{T}.parquet"
 
 
 def test_times_taken_under_the_lock_by_four_threads_never_collide(table: Path) -> None:
-    # traps: B56
+    # case B56: two instants with one time
     storage = open_storage(str(table))
     config = load_table_config(storage)
     taken: list[str] = []

@@ -97,7 +97,7 @@ def test_a_killed_writer_is_rolled_back_at_once_and_nothing_else_changes(
 
 
 def test_a_living_writer_is_left_alone(table: Path) -> None:
-    # traps: B40
+    # case B40: rollback of a running writer
     living = begin(table)
     living.start_writing()
     storage = open_storage(str(table))
@@ -112,7 +112,7 @@ def test_a_living_writer_is_left_alone(table: Path) -> None:
 
 
 def test_writers_without_heartbeat_are_judged_by_their_age(table: Path) -> None:
-    # traps: B40
+    # case B40: rollback of a running writer
     pend(table, OLD, ".commit.requested", ".inflight")
     young = "20250101000000001"
     pend(table, young, ".commit.requested", age=10)
@@ -162,7 +162,7 @@ def test_pending_services_are_left_alone(table: Path) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"Obj\x01 broken", None])
 def test_a_rollback_without_a_readable_plan_does_not_stay(table: Path, body: bytes | None) -> None:
-    # traps: B38
+    # case B38: unreadable plan
     pend(table, OLD, ".commit.requested", ".inflight")
     pend(table, ROLLBACK, ".rollback.inflight")
     if body is not None:
@@ -273,7 +273,7 @@ def run(processes, target, path: Path, changes: int) -> bool:
 def test_a_write_killed_before_any_of_its_changes_is_undone_or_whole(
     tmp_path: Path, processes
 ) -> None:
-    # traps: B58
+    # case B58: lost lock lease
     new_table(tmp_path / "original")
     first = {i.requested_time for i in timelines(tmp_path / "original")[0].write_instants()}
     outcomes = []
@@ -297,7 +297,7 @@ def test_a_write_killed_before_any_of_its_changes_is_undone_or_whole(
 def test_a_rollback_killed_before_any_of_its_changes_is_finished_by_the_next(
     tmp_path: Path, processes
 ) -> None:
-    # traps: B38
+    # case B38: unreadable plan
     original = tmp_path / "original"
     new_table(original)
     first = {i.requested_time for i in timelines(original)[0].write_instants()}

@@ -265,7 +265,7 @@ def test_a_write_that_others_begin_to_roll_back_cannot_commit(table: Path) -> No
 
 
 def test_a_write_rolled_back_at_the_last_moment_takes_its_completion_back(table: Path) -> None:
-    # traps: B58
+    # case B58: lost lock lease
     transaction = begin(table)
     transaction.start_writing()
 

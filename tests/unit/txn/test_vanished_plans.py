@@ -72,7 +72,7 @@ class _Watched(KillingStorage):
 
 @pytest.mark.parametrize("schedule", [schedule_compaction, partial(schedule_clustering, by="x")])
 def test_the_time_of_a_plan_is_claimed_before_it_is_on_the_timeline(lab, schedule):
-    # traps: B56 - who stands still there after the lock was lost shares the time with nobody.
+    # Case B56: a writer that pauses there after it lost the lock shares the time with no other.
     claimed: list[tuple[str, str]] = []
     address = KillingAddress(lab.address, Fuse())
     address._storage = _Watched(lab.address.open(), claimed)

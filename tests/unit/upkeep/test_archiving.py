@@ -59,7 +59,7 @@ def active(path: str) -> list[str]:
 
 
 def test_the_oldest_commits_go_once_what_they_replaced_is_cleaned(table):
-    # traps: B49
+    # case B49: archived replace commits
     begun = table.times[:]
     result = archive_table(table.lab.address, FEW)
     replacing = next(

@@ -257,7 +257,7 @@ def test_a_clean_that_was_planned_before_a_savepoint_leaves_its_files(past):
 
 
 def test_a_plan_that_cannot_be_read_is_dropped(past):
-    # traps: B38
+    # case B38: unreadable plan
     table = past("cow")
     storage = table.lab.address.open()
     instant = Instant(str(int(table.times[-1]) + 1), Action.CLEAN, State.REQUESTED)
@@ -286,7 +286,7 @@ def test_a_poisoned_plan_deletes_nothing_that_is_read_and_nothing_elsewhere(past
 
 
 def test_cleaning_after_clustering_keeps_the_record_index(past):
-    # traps: B21
+    # case B21: record index after clustering and cleaning
     table = past("cow")
     table.note(cluster_table(table.lab.writer, "ver", "linear"))
     clean_table(table.lab.address, VERSIONS)
@@ -297,7 +297,7 @@ def test_cleaning_after_clustering_keeps_the_record_index(past):
 
 @pytest.mark.parametrize("name", ["cow_trips_all_indexes", "mor_trips_compacted"])
 def test_entries_of_all_indexes_of_removed_files_go(golden, tmp_path, name):
-    # traps: B67
+    # case B67: expression index entries of cleaned files
     path = str(tmp_path / "t")
     shutil.copytree(golden(name).path, path)
     before = lakedex.open(path).to_arrow()

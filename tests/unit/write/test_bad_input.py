@@ -222,7 +222,7 @@ def test_hidden_folder_of_the_table_is_no_partition(path, history):
     ],
 )
 def test_unknown_or_contradicting_option(path, history, options, words):
-    # traps: B29 B46 B57 (a writer that says otherwise than the table is refused)
+    # cases B29, B57: options that contradict the table
     before = contents(path)
     rows = arrow_rows(history.shape, history.new_rows(2))
     with pytest.raises(InvalidInput) as caught:
@@ -290,7 +290,7 @@ class SlowStorage:
 
 
 def test_of_two_creators_at_once_the_winner_keeps_its_settings(tmp_path):
-    # traps: B57
+    # case B57: writers with different settings
     mine, other = Shape("cow", "BLOOM", "simple"), Shape("cow", "GLOBAL_SIMPLE", "simple")
     path = tmp_path / "table"
 

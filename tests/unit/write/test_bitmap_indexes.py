@@ -308,7 +308,7 @@ def test_expressions_of_several_columns_and_of_others(tmp_path):
 
 
 def test_numbers_that_are_none_are_found(tmp_path):
-    # traps: B1
+    # case B1: NaN, infinity and negative zero
     table = Cities(tmp_path)
     nan, inf = float("nan"), float("inf")
     table.insert(row(401, x=nan), row(400, x=-0.0), row(402, x=inf), row(404, x=None))

@@ -107,7 +107,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("name", BUCKETS)
-def test_every_write_is_refused_by_name_and_changes_nothing(name, damage):  # traps: B81
+def test_every_write_is_refused_by_name_and_changes_nothing(name, damage):  # case B81
     path = str(damage(name).path)
     before = content(path)
     rows = lakedex.open(path).to_arrow().num_rows
@@ -121,7 +121,7 @@ def test_every_write_is_refused_by_name_and_changes_nothing(name, damage):  # tr
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("name", ["bucket_simple_cow", "bucket_consistent_merge"])
-def test_no_option_makes_a_bucket_table_an_ordinary_one(name, options, damage):  # traps: B81
+def test_no_option_makes_a_bucket_table_an_ordinary_one(name, options, damage):  # case B81
     path = str(damage(name).path)
     before = content(path)
     for verb in ("upsert", "insert", "cluster"):
@@ -208,7 +208,7 @@ def resizing(damage):
 
 
 @pytest.mark.parametrize("hashing_metadata", ["kept", "lost"])
-def test_a_pending_resize_is_left_to_hudi(resizing, hashing_metadata):  # traps: B81
+def test_a_pending_resize_is_left_to_hudi(resizing, hashing_metadata):  # case B81
     if hashing_metadata == "lost":
         shutil.rmtree(Path(resizing, ".hoodie/.bucket_index"))
     before, rows = content(resizing), lakedex.open(resizing).to_arrow().num_rows
@@ -325,6 +325,7 @@ def test_an_older_table_keeps_its_buckets_when_it_is_upgraded(name, damage):
     ids=str,
 )
 def test_options_that_ask_for_buckets_are_refused_on_new_tables_too(options, tmp_path):
+    # case B46: changed number of buckets
     schema = pa.schema([("id", pa.string()), ("ver", pa.int64())])
     (name,) = options
     path = tmp_path / "new"

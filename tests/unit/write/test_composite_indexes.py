@@ -112,7 +112,7 @@ def some_trips(templates, tmp_path) -> Table:
 
 
 def test_all_columns_a_prefix_of_them_or_a_range_are_looked_up(some_trips):
-    # traps: B13 B15
+    # cases B13, B15: values that share a prefix; null as secondary key
     trips = some_trips
     trips.assert_exact()
     assert trips.asked("city = 'oslo' AND rider = 'ann'") == ["a1"]
@@ -137,7 +137,7 @@ def test_all_columns_a_prefix_of_them_or_a_range_are_looked_up(some_trips):
 
 
 def test_every_kind_of_write_keeps_it_exact(trips):
-    # traps: B16
+    # case B16: updates of the secondary value
     trips.writer.upsert(
         trips.rows(
             ("a1", 2, "oslo", "ann", 8, "d1"),

@@ -127,7 +127,7 @@ def test_one_new_key_in_two_partitions_at_once_is_one_row_under_a_global_index(t
 
 
 def test_two_writers_that_widen_one_range_are_both_found(tmp_path):
-    # traps: B10 (ranges of a partition that two writers change)
+    # case B10: ranges of a partition that two writers change
     path = tmp_path / "table"
     history = begin(COW, path)
     low, high = (row.moved_to(COW.places[0], row.ts) for row in history.new_rows(2))

@@ -153,7 +153,7 @@ def test_counts_of_time_and_calls_with_words(tmp_path):
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
 def test_a_date_is_a_moment_of_the_zone(tmp_path, zone):
-    # traps: B7
+    # case B7: time units and time zones
     table = Files(tmp_path)
     told = {"lakedex.expression.time.zone": "Europe/Berlin"}
     create_index(table.writer, "month", "date_trunc('month', day)", options=told)
@@ -170,7 +170,7 @@ def test_a_date_is_a_moment_of_the_zone(tmp_path, zone):
 
 
 def test_times_without_a_zone(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Files(tmp_path, wall=CLOCKS_GO_FORWARD)
     for name in ("year", "month", "day", "hour", "to_date"):
         create_index(table.writer, f"i_{name}", f"{name}(wall)")
@@ -192,7 +192,7 @@ def test_times_without_a_zone(tmp_path):
 
 
 def test_clocks_change_after_2037_as_before(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Files(tmp_path, n=2_540_000_000)  # the summer of 2050
     told = {"lakedex.expression.time.zone": "Europe/Berlin"}
     create_index(table.writer, "hours", "from_unixtime(n, 'HH')", options=told)
@@ -202,7 +202,7 @@ def test_clocks_change_after_2037_as_before(tmp_path):
 
 @pytest.mark.parametrize(("zone", "files"), [("UTC", 1), ("+01:00", 1), ("Europe/Berlin", 2)])
 def test_databases_differ_before_1970_so_that_such_files_are_read(tmp_path, zone, files):
-    # traps: B7: pre-1900 offsets
+    # case B7: pre-1900 offsets
     table = Files(tmp_path, n=-5_000_000_000, day=dt.date(1811, 7, 23))
     told = {"lakedex.expression.time.zone": zone}
     create_index(table.writer, "days", "from_unixtime(n, 'yyyy-MM-dd')", options=told)

@@ -52,7 +52,7 @@ class Homes(IndexLab):
 
 
 def test_filters_of_whole_numbers_and_of_times_in_the_zone_of_the_index(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     zone = "Asia/Tokyo"
     days = [*map(row, range(4)), row(4, name="plain")]
     table = Homes(tmp_path, "cow", *days, **{ZONE: zone})

@@ -124,7 +124,7 @@ def test_every_write_keeps_the_indexes_up(tmp_path, kind):
 
 
 def test_a_plain_predicate_finds_what_it_always_found(tmp_path):
-    # traps: B61 B11
+    # cases B61, B11: expression index and its bare column; casts and functions in predicates
     table = Days(tmp_path)
     table.index("up", "name", expr="upper")
     table.index("day", "ts", **DAY)
@@ -135,7 +135,7 @@ def test_a_plain_predicate_finds_what_it_always_found(tmp_path):
 
 
 def test_order_is_that_of_the_texts_and_not_of_time(tmp_path):
-    # traps: B6
+    # case B6: formats that do not sort as time
     table = Days(tmp_path, days=1)
     table.writer.bulk_insert(source([row(500, hours=24 * 365)], SCHEMA))
     table.writer.bulk_insert(source([row(502, hours=24 * 180)], SCHEMA))
@@ -151,7 +151,7 @@ def test_order_is_that_of_the_texts_and_not_of_time(tmp_path):
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_filters_take_nulls_and_empty_texts_and_updates(tmp_path, kind):
-    # traps: B64
+    # case B64: bloom filter over an expression
     table = Days(tmp_path, kind, days=6)
     table.index("low", "name", "bloom_filters", expr="lower")
     assert table.files("lower(name) = 'ann'") == 2
@@ -164,7 +164,7 @@ def test_filters_take_nulls_and_empty_texts_and_updates(tmp_path, kind):
 
 
 def test_a_write_of_nothing_and_new_columns_leave_no_pending_instant(tmp_path):
-    # traps: B65
+    # case B65: empty commit with an expression index
     table = Days(tmp_path, days=1)
     table.index("day", "ts", **DAY)
     assert table.writer.delete_where("id = 'nobody'").instant is None
@@ -180,7 +180,7 @@ class _Fails(LocalEngine):
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path):
-    # traps: B66
+    # case B66: leftovers of a failed CREATE INDEX
     table = Days(tmp_path, days=1)
     before = files_of(table.path)
     broken = TableWriter(table.address, _Fails())
@@ -196,7 +196,7 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
 
 
 def test_a_write_that_began_before_the_index_is_written_again(tmp_path):
-    # traps: B66
+    # case B66: leftovers of a failed CREATE INDEX
     table = Days(tmp_path, days=1)
     late = table.meanwhile(lambda: table.index("day", "ts", **DAY))
     with pytest.raises(CommitConflict, match=r"metadata\.partitions was changed"):
@@ -214,7 +214,7 @@ def test_a_write_that_began_before_the_index_is_written_again(tmp_path):
 
 
 def test_cleaning_takes_the_entries_of_removed_files_away(tmp_path):
-    # traps: B67
+    # case B67: expression index entries of cleaned files
     table = Days(tmp_path, days=1)
     table.index("day", "ts", **DAY)
     for version in range(2, 6):
@@ -261,7 +261,7 @@ def test_indexes_are_built_anew_where_a_commit_cannot_be_taken_out_of_them(tmp_p
 
 
 def test_a_zone_stays_with_the_index_whoever_writes(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Days(tmp_path, days=2, **{ZONE: "America/New_York"})
     table.index("day", "ts", **DAY)
     kept = read_own_properties(table.address.open())

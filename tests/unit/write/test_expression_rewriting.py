@@ -27,7 +27,7 @@ def steps(path: str, predicate: str, **options: object) -> dict[str, tuple[int, 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_ranges_of_the_column_are_ranges_of_a_rising_function(tmp_path, kind):
-    # traps: B11
+    # case B11: casts and functions in predicates
     table = Days(tmp_path, kind, **BARE)
     table.index("day", "ts", **DAY)
     table.index("secs", "secs", expr="from_unixtime", format="yyyy-MM-dd")
@@ -49,7 +49,7 @@ def test_ranges_of_the_column_are_ranges_of_a_rising_function(tmp_path, kind):
 
 
 def test_a_function_that_does_not_rise_answers_for_single_values_only(tmp_path):
-    # traps: B6 B61
+    # cases B6, B61: formats that do not sort as time; expression index and its bare column
     table = Days(tmp_path, **BARE)
     table.index("us", "ts", expr="date_format", format="MM/dd/yyyy")
     table.index("hour", "ts", expr="hour")
@@ -64,7 +64,7 @@ def test_a_function_that_does_not_rise_answers_for_single_values_only(tmp_path):
 
 
 def test_the_zone_of_a_query_does_not_matter_to_a_bare_column(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Days(tmp_path, **BARE, **{ZONE: "America/New_York"})
     table.index("day", "ts", **DAY)
     asked = "ts >= timestamp '2022-10-03 12:00:00Z' and ts < timestamp '2022-10-03 13:00:00Z'"
@@ -74,7 +74,7 @@ def test_the_zone_of_a_query_does_not_matter_to_a_bare_column(tmp_path):
 
 
 def test_clocks_that_go_back_hide_no_row(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     lab = Lab(tmp_path, "cow", schema=SCHEMA, **BARE)
     evening = dt.datetime(2022, 11, 6, tzinfo=dt.UTC)
     rows = [
@@ -102,7 +102,7 @@ def test_ranges_of_the_column_itself_go_first(tmp_path):
 
 
 def test_filters_are_asked_for_values_of_the_column(tmp_path):
-    # traps: B61
+    # case B61: expression index and its bare column
     table = Days(tmp_path, days=6, **BARE)
     table.index("low", "name", "bloom_filters", expr="lower")
     assert table.files("name = 'ann'") == 2
@@ -167,7 +167,7 @@ def test_a_column_comes_before_an_index_of_its_name(tmp_path):
 
 
 def test_the_name_of_an_index_means_its_own_zone(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Days(tmp_path, **{ZONE: "America/New_York"})
     table.index("idx_day", "ts", **DAY)
     asked = "idx_day = '2022-10-02'"

@@ -126,7 +126,7 @@ def test_a_merge_that_deletes_all_rows_leaves_an_empty_base_file(tmp_path):
 
 
 def test_a_removed_key_that_stands_twice_goes_away_wholly(tmp_path):
-    # traps: B71
+    # case B71: duplicate keys after plain inserts
     table = table_of(tmp_path)
     committed(table, [Job("a-0", [row("k", 5), row("k", 7), row("other", 1)])])
     assert len(table.read()) == 3
@@ -311,7 +311,7 @@ RANGES = [
 
 @pytest.mark.parametrize(("kind", "values", "low", "high"), RANGES)
 def test_ranges_cover_all_orders_of_their_values(kind, values, low, high):
-    # traps: B1, B2
+    # cases B1, B2: NaN, infinity and negative zero; statistics of long strings
     ranges = ColumnRanges(["c"], pa.schema([("c", kind)]))
     ranges.add("p", "f", pa.table({"c": pa.array(values, kind)}), {"c": (3, 4)})
     (found,) = ranges.tables()["c"].to_pylist()
@@ -356,7 +356,7 @@ CHARACTERS = st.sampled_from("ab\ud7ff\ue000\uff5e\uffff\U00010000\U0001f600\U00
 
 @given(st.lists(st.text(CHARACTERS, min_size=1, max_size=4), min_size=1, max_size=6))
 def test_key_bounds_hold_for_java_and_for_everybody_else(keys):
-    # traps: B20
+    # case B20: UTF-8 and UTF-16 order of keys
     low, high = key_bounds(pa.array(["a" + key for key in keys]))
     for key in ("a" + key for key in keys):
         assert low <= key <= high

@@ -31,7 +31,7 @@ FORGETTING: dict[str, Verb] = {
 def test_a_key_inserted_beside_a_write_that_forgets_it_keeps_its_entry(
     tmp_path: Path, index: str, verb: str
 ) -> None:
-    # traps: B22
+    # case B22: keys of replaced file groups
     lab = Lab(tmp_path, "cow", index)
     lab.writer.upsert(source([row("a", "p", 1), row("b", "q", 1)]))
     again = row("a", "p", 9, 7.0)

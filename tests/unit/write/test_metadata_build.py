@@ -288,7 +288,7 @@ def test_keys_that_stand_twice_are_told(tmp_path, caplog):
     builder.commit([("a", make_rows(0, 30)), ("b", make_rows(20, 60))])
     with caplog.at_level(logging.WARNING, "lakedex"):
         ensure(builder.path)
-    assert "60 entries for 70 rows" in caplog.text  # traps: B24
+    assert "60 entries for 70 rows" in caplog.text  # case B24: duplicate keys at index build
     table = lakedex.open(str(builder.path))
     assert table.to_arrow("id = 'k025'").num_rows == 2
 
@@ -352,7 +352,7 @@ def test_killed_at_any_change_it_succeeds_the_next_time(tmp_path, start):
 
 
 def test_a_column_that_older_files_lack_keeps_its_rows(tmp_path):
-    """Rows of files from before a column was added are null in it. # traps: B4."""
+    """Rows of files from before a column was added are null in it (case B4)."""
     builder = new_builder(tmp_path / "t", "cow", (), metadata=None)
     builder.commit([("a", make_rows(0, 10))])
     base = next((builder.path / "p=a").glob("*.parquet"))

@@ -248,7 +248,7 @@ def test_values_that_depend_on_ansi_mode_leave_their_file_without_an_entry(tmp_p
 
 
 def test_it_keeps_to_its_time_zone(tmp_path):
-    # traps: B7
+    # case B7: time units and time zones
     table = Batches(tmp_path, **{ZONE: "America/New_York"})
     table.index("d", "concat(day(at), '/', month(at))")
     kept = read_own_properties(table.address.open())

@@ -71,7 +71,7 @@ def test_an_overwrite_keeps_the_range_of_rows_that_came_meanwhile(
 def test_overwriting_the_older_place_of_a_key_leaves_its_index_entry(
     tmp_path: Path, kind: str
 ) -> None:
-    # traps: B22
+    # case B22: keys of replaced file groups
     lab = Lab(tmp_path, kind, "GLOBAL_RECORD_LEVEL_INDEX")
     lab.writer.upsert(source([row("a", "p", 1), row("c", "p", 1)]))
     lab.writer.insert_overwrite(source([row("a", "q", 2)]))

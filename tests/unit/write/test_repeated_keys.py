@@ -1,4 +1,4 @@
-"""Keys that stand several times after plain inserts (traps: B71).
+"""Duplicate keys after plain inserts (case B71).
 
 A delete removes every copy, an update reaches all that are older, and indexes know those that stay.
 """

@@ -58,7 +58,7 @@ def test_the_index_is_built_from_what_is_there(trips):
     assert trips.found("rider in ('ann', 'eve', 'nobody')") == ["a1", "a2", "e1"]
 
 
-# traps: B16
+# case B16: updates of the secondary value
 def test_an_update_writes_what_changed_and_nothing_else(trips):
     trips.writer.upsert(trips.rows(("a1", 2, "ann", "oslo"), ("b1", 2, "bob", "oslo")))
     assert changes_of_newest(trips.path, INDEX) == (0, 0)
@@ -69,7 +69,7 @@ def test_an_update_writes_what_changed_and_nothing_else(trips):
     trips.assert_whole()
 
 
-# traps: B16
+# case B16: updates of the secondary value
 def test_a_value_that_changes_twice_in_a_batch_and_values_that_are_swapped(trips):
     trips.writer.upsert(
         trips.rows(
@@ -94,7 +94,7 @@ def test_a_version_that_comes_too_late_changes_nothing(trips):
     trips.assert_whole()
 
 
-# traps: B16
+# case B16: updates of the secondary value
 def test_deletes_and_rows_that_come_back(trips):
     trips.writer.delete(trips.rows(("a1", 9, None, "oslo"), ("c1", 9, None, "rio")))
     assert trips.found("rider is null") == []
@@ -106,7 +106,7 @@ def test_deletes_and_rows_that_come_back(trips):
     trips.assert_whole()
 
 
-# traps: B23
+# case B23: records that change their partition
 def test_a_record_that_moves_keeps_its_entry(trips):
     trips.writer.upsert(trips.rows(("a1", 2, "ann", "lima"), ("b1", 2, "bea", "rio")))
     assert changes_of_newest(trips.path, INDEX) == (1, 1)
@@ -115,7 +115,7 @@ def test_a_record_that_moves_keeps_its_entry(trips):
     trips.assert_whole()
 
 
-# traps: B22
+# case B22: keys of replaced file groups
 def test_partitions_that_are_overwritten_or_dropped(trips):
     trips.writer.insert_overwrite(trips.rows(("a1", 2, "ann", "oslo"), ("f1", 2, "fay", "oslo")))
     assert trips.found("rider in ('ann', 'bob', 'fay')") == ["a1", "a2", "f1"]
@@ -177,7 +177,7 @@ def test_a_write_that_dies_after_its_index_was_told_is_taken_back(trips, tmp_pat
     dead.assert_whole()
 
 
-# traps: B71
+# case B71: duplicate keys after plain inserts
 def test_keys_that_were_inserted_twice_are_both_found(trips):
     trips.writer.insert(trips.rows(("a1", 2, "ann", "oslo"), ("b1", 2, "other", "rio")))
     assert trips.found("rider = 'ann'") == ["a1", "a1", "a2"]
@@ -191,7 +191,7 @@ def test_keys_that_were_inserted_twice_are_both_found(trips):
     assert (step.before, step.after) == (2, 1)
 
 
-# traps: B18
+# case B18: newest index for older snapshots
 def test_an_older_state_and_changes_are_not_asked_of_the_newest_index(trips):
     first = trips.table().timeline.write_instants()[0].requested_time
     before = trips.table().timeline.write_instants()[-1].requested_time
@@ -223,7 +223,7 @@ ODD = {
 }
 
 
-# traps: B13 B14 B15
+# cases B13, B14, B15
 def test_odd_values_and_odd_keys(tmp_path):
     trips = Trips(tmp_path / "t", "mor")
     cities = ("oslo", "rio")
@@ -254,7 +254,7 @@ def test_odd_values_and_odd_keys(tmp_path):
     trips.assert_whole()
 
 
-# traps: B14
+# case B14: escaping in secondary keys
 def test_values_too_long_for_an_entry_are_refused_and_leave_the_table_as_it_was(trips):
     before = trips.entries("rider")
     for value in ("x" * 32_768, "$" * 20_000):
@@ -269,7 +269,7 @@ def test_values_too_long_for_an_entry_are_refused_and_leave_the_table_as_it_was(
     trips.assert_whole()
 
 
-# traps: B13
+# case B13: values that share a prefix
 def test_values_that_begin_alike_are_different_values(trips):
     trips.writer.upsert(trips.rows(("a1", 2, "an", "oslo"), ("a2", 2, "ann$", "rio")))
     assert trips.found("rider = 'an'") == ["a1"]
@@ -277,7 +277,7 @@ def test_values_that_begin_alike_are_different_values(trips):
     assert trips.found("rider = 'ann$'") == ["a2"]
 
 
-# traps: B42 B60
+# cases B42, B60: second index of the same kind; second secondary index not maintained
 def test_two_indexes_are_both_kept_up(trips):
     trips.index("city")
     trips.writer.upsert(trips.rows(("a1", 2, "zoe", "rio"), ("e1", 2, "eve", "oslo")))
@@ -291,7 +291,7 @@ def test_two_indexes_are_both_kept_up(trips):
         assert not [step for step in steps if "without the index" in step.reason]
 
 
-# traps: B60
+# case B60: second secondary index not maintained
 def test_an_index_that_hudi_forgot_is_built_anew(golden, tmp_path):
     path = str(tmp_path / "t")
     shutil.copytree(golden("two_secondary_mor").path, path)
@@ -304,7 +304,7 @@ def test_an_index_that_hudi_forgot_is_built_anew(golden, tmp_path):
     assert (definition.source_fields, definition.version) == (("rider",), 2)
 
 
-# traps: B19
+# case B19: sharding of upgraded secondary indexes
 def test_an_index_placed_by_whole_keys_stays_so(tmp_path):
     """As in a table that was upgraded with its old indexes: the definition says V1."""
     trips = Trips(tmp_path / "t", "mor")

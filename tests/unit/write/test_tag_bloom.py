@@ -116,7 +116,7 @@ def test_a_file_without_a_usable_filter_is_read(tmp_path: Path, index: WriteInde
 
 @BOTH
 def test_key_range_in_the_order_of_the_jvm(tmp_path: Path, index: WriteIndex) -> None:
-    """Trap B20: U+FFEE is below U+1F600 by bytes and above it by UTF-16 units."""
+    """Case B20: U+FFEE is below U+1F600 by bytes and above it by UTF-16 units."""
     low, high = "\U0001f600", "\uffee"
     builder = build(tmp_path / "t", ("a", [low, high, "\U0001f64f"]))
     set_footer(builder, 0, MIN_RECORD_KEY=low.encode(), MAX_RECORD_KEY=high.encode())

@@ -160,7 +160,7 @@ def test_record_that_stands_in_a_log_file_only(tmp_path: Path, index: WriteIndex
 def test_entry_of_a_replaced_group_is_no_place(tmp_path: Path) -> None:
     builder = build(tmp_path / "t", "cow", WriteIndex.GLOBAL_RECORD_LEVEL_INDEX, copies=False)
     [group] = [group for group in builder._groups if group.partition == "p=b"]
-    # An overwrite whose writer left the keys of the replaced group in the index (trap B22).
+    # An overwrite whose writer left the keys of the replaced group in the index (case B22).
     metadata = CommitMetadata(
         {}, {}, operation_type="DELETE_PARTITION", replaced_file_ids={"p=b": (group.file_id,)}
     )

@@ -54,7 +54,7 @@ def test_a_null_list_with_items_underneath_writes_no_items():
 
 
 def test_an_array_with_null_elements_is_written_and_read_back():
-    # traps: B68 (a null element is a value like any other)
+    # case B68: a null element is a value like any other
     schema = schema_of(a=["null", {"type": "array", "items": ["null", "int"]}])
     batch = pa.record_batch({"a": pa.array([[1, None], [None], []], pa.list_(pa.int32()))})
     assert round_trip(schema, batch).to_pylist() == batch.to_pylist()

@@ -39,7 +39,7 @@ def use(data):
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_file_cut_off_anywhere_gives_an_error(codec):
-    # traps: B36 a damaged file
+    # case B36: a damaged file
     data = small_file(codec)
     cut = data[:-4096]
     for end in range(len(data)):
@@ -73,7 +73,7 @@ def test_hostile_numbers_anywhere_give_an_error_or_a_result(value):
 
 
 def test_error_names_file_and_place_in_the_outer_file():
-    # traps: B36 a damaged file
+    # case B36: a damaged file
     data = bytearray(small_file(Codec.GZIP))
     data[60] ^= 0xFF
     outer = MemorySource(b"x" * 100 + bytes(data), "t/a.log")

@@ -61,7 +61,7 @@ class FileMaker:
 
 
 def test_index_keys_shorter_than_first_keys_mislead_nobody():
-    # traps: B30 an index key below the first key of its block
+    # case B30: an index key below the first key of its block
     maker = FileMaker()
     first = maker.add(b"DATABLK*", data_payload([(b"apple", b"1"), (b"banana", b"2")]))
     second = maker.add(b"DATABLK*", data_payload([(b"cherry", b"3"), (b"date", b"4")]))
@@ -155,7 +155,7 @@ def index_keys(data):
 
 
 def test_index_keys_are_whole_keys_as_hbase_readers_want_them():
-    # traps: B32 whole keys in the index
+    # case B32: whole keys in the index
     keys = pa.array([b"%04d" % n for n in range(200)])
     data = write_hfile(keys, keys, options=HFileOptions(block_size=1000))
     stored = index_keys(data)

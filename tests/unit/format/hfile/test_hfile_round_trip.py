@@ -55,7 +55,7 @@ def test_scan_returns_what_was_written(content, options):
 
 @given(CONTENT, OPTIONS, st.lists(KEYS, max_size=20), st.randoms())
 def test_lookup_agrees_with_a_dictionary(content, options, others, random):
-    # traps: B31 keys to look up in any order
+    # case B31: keys to look up in any order
     asked = [*content, *others, *others]
     random.shuffle(asked)
     reader = reader_of(content, options)
@@ -91,7 +91,7 @@ def test_batches_join_to_the_scan(content, options, max_bytes):
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("block_size", [4096, 65536, 1 << 20])
 def test_last_records_of_large_blocks_are_there(codec, block_size):
-    # traps: B72 the end of blocks over 16 KiB
+    # case B72: the end of blocks over 16 KiB
     count = 60_000
     content = {b"key-%010d" % n: b"v%07d" % n for n in range(count)}
     options = HFileOptions(block_size=block_size, codec=codec, bytes_per_checksum=16384)

@@ -61,17 +61,17 @@ def test_rollback_takes_away_all_earlier_blocks_of_its_target():
 
 
 def test_instant_used_again_after_its_rollback_stays():
-    # traps: B34 a re-used instant after the rollback
+    # case B34: a re-used instant after the rollback
     assert _instants(_data("1"), _data("2"), _rollback("3", "2"), _data("2")) == ["1", "2"]
 
 
 def test_rollback_after_a_corrupt_block_still_applies():
-    # traps: B35 a corrupt block, then the rollback
+    # case B35: a corrupt block, then the rollback
     assert _instants(_data("1"), _data("2"), _corrupt(), _rollback("3", "2")) == ["1"]
 
 
 def test_rollback_of_a_torn_write_takes_nothing_else():
-    # traps: B35 a corrupt block, then the rollback
+    # case B35: a corrupt block, then the rollback
     assert _instants(_data("1"), _corrupt(), _rollback("3", "2"), _data("4")) == ["1", "4"]
 
 

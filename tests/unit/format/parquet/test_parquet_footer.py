@@ -61,7 +61,7 @@ def test_written_entries_are_read_back():
 
 
 def test_files_name_a_spark_of_todays_calendar():
-    # Spark compares the texts: from 3.0.0 on no date or time is shifted (traps: B7).
+    # Spark compares the texts: from 3.0.0 on no date or time is shifted (case B7).
     footer = read_footer(MemorySource(_written()))
     assert footer.entries[b"org.apache.spark.version"].decode() >= "3.0.0"
     assert not any(b"legacy" in key for key in footer.entries)

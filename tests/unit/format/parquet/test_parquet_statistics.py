@@ -18,7 +18,7 @@ def ranges(table: pa.Table) -> dict[str, tuple | None]:
     }
 
 
-def test_a_column_with_a_nan_has_no_statistics_and_the_others_keep_theirs():  # traps: B1
+def test_a_column_with_a_nan_has_no_statistics_and_the_others_keep_theirs():  # case B1
     table = pa.table({"a": [1.0, math.nan], "b": [1.0, 2.0], "s": ["x", "y"]})
     assert ranges(table) == {"a": None, "b": (1.0, 2.0), "s": ("x", "y")}
 
