@@ -166,6 +166,31 @@ def test_only_alter_table_gives_a_table_the_operation_of_all_writes(spark, made,
     assert rows("SELECT name FROM asked") == [("b",)]
 
 
+def test_values_are_cast_to_the_types_of_columns(spark, made, rows):
+    made("cast_to", "id INT, b BIGINT, i INT, f FLOAT, d DECIMAL(10, 1), s STRING, t TIMESTAMP, "
+         "day DATE, ok BOOLEAN", partition_by="")  # fmt: skip
+    spark.sql("INSERT INTO cast_to (id, b, f, d, i, s, day, t) SELECT 1 AS id, "
+              "CAST(127 AS TINYINT) AS b, 2147483647 AS f, 22 AS d, 123.45D AS i, true AS s, "
+              "TIMESTAMP'2023-01-01 12:00:00' AS day, DATE'2023-01-01' AS t")  # fmt: skip
+    spark.sql("INSERT INTO cast_to (id, d, i) SELECT 2 AS id, CAST(3.14 AS FLOAT) AS d, "
+              "CAST(123.45 AS DECIMAL(10, 2)) AS i")  # fmt: skip
+    for value, column in (
+        ("'123'", "i"),
+        ("'abc'", "ok"),
+        ("'2023-01-01'", "day"),
+        ("true", "i"),
+        ("2147483648", "i"),
+        ("2147483647", "d"),
+    ):
+        with pytest.raises(Exception, match=r"(?i)cast|overflow|range|cannot|fit"):
+            spark.sql(f"INSERT INTO cast_to (id, {column}) SELECT 99 AS id, {value} AS x")
+    query = "SELECT id, b, string(f), string(d), i, s, string(day), string(t) FROM cast_to"
+    assert rows(query) == [
+        (1, 127, "2.14748365E9", "22.0", 123, "true", "2023-01-01", "2023-01-01 00:00:00"),
+        (2, None, None, "3.1", 123, None, None, None),
+    ]
+
+
 def test_bulk_inserts(lake, spark, setting, made, rows):
     def operation(name):
         timeline = lake.table(name).snapshot.timeline
@@ -224,3 +249,28 @@ def test_names_keys_and_properties(lake, spark, setting, made, rows):
     assert rows("SELECT id, dt, pt FROM generated") == [(1, "a", "b")]
     with pytest.raises(Exception, match="BUCKET_aa"):
         made("wrong", "id INT", "primaryKey = 'id', 'hoodie.index.type' = 'BUCKET_aa'", "")
+
+
+@pytest.mark.parametrize(("moves", "table_type"), [("true", "mor"), ("false", "cow")])
+def test_merges_move_records_or_not_as_the_session_said(
+    spark, setting, made, rows, moves, table_type
+):
+    setting("hoodie.index.type", "GLOBAL_SIMPLE")
+    setting("hoodie.simple.index.update.partition.path", moves)
+    made("moved", "id INT, v INT, what STRING, dt STRING",
+         f"primaryKey = 'id', orderingFields = 'v', type = '{table_type}'")  # fmt: skip
+    spark.sql("INSERT INTO moved VALUES (1, 1, 'new', 'x'), (2, 1, 'new', 'x'), (3, 1, 'new', 'x')")
+    source = ("(SELECT * FROM VALUES (1, 2, 'yes', 'y'), (2, 2, 'no', 'y'), (3, 2, 'delete', 'y'), "
+              "(4, 1, 'new', 'x'), (4, 2, 'newer', 'x') AS s(id, v, what, dt))")  # fmt: skip
+    spark.sql(f"MERGE INTO moved t USING {source} s ON t.id = s.id "
+              "WHEN MATCHED AND s.what = 'yes' THEN UPDATE SET * WHEN MATCHED AND "
+              "s.what = 'delete' THEN DELETE WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
+    folder = "dt=y" if moves == "true" else "dt=x"
+    assert rows("SELECT id, v, what, _hoodie_partition_path FROM moved") == [
+        (1, 2, "yes", folder),
+        (2, 1, "new", "dt=x"),
+        (4, 2, "newer", "dt=x"),
+    ]
+    late = "SELECT 1 AS id, 1 AS v, 'late' AS what, 'x' AS dt"
+    spark.sql(f"MERGE INTO moved t USING ({late}) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *")
+    assert rows("SELECT what FROM moved WHERE id = 1") == [("yes",)]

@@ -40,8 +40,11 @@ _OF_THE_SESSION = (
     "hoodie.metadata.record.index.enable",
     "hoodie.metadata.global.record.level.index.enable",
     "hoodie.metadata.record.level.index.enable",
+    "hoodie.simple.index.update.partition.path",
+    "hoodie.bloom.index.update.partition.path",
+    "hoodie.record.index.update.partition.path",
 )
-"""How writers find records, which cannot change with every write."""
+"""How writers find records and whether they move them, which cannot change with every write."""
 _CLUSTERS = "cluster_by"
 _OWN_TYPE = re.compile(r"\b(?:VECTOR|BLOB)\b", re.IGNORECASE)
 _PLAIN_TYPES: Mapping[str, Mapping[pa.DataType | None, str]] = {
