@@ -41,6 +41,8 @@ newest_only = pytest.mark.skipif(_IS_OLDER, reason="what it shows does not hang 
 def pytest_configure(config: pytest.Config) -> None:
     """Let pyspark be: its `collect` leaves the socket it read from to the garbage collector."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+    # pyspark 3.5 asks so for the version of Arrow where rows have structs.
+    config.addinivalue_line("filterwarnings", "ignore:distutils Version:DeprecationWarning")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
