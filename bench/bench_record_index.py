@@ -25,8 +25,8 @@ from rides import uuid_texts
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
+from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
