@@ -65,6 +65,7 @@ class MetadataTable:
         self._groups: dict[str, list[FileSlice]] = {}
         self._stamps: dict[str, str] = {}
         self._exact: dict[str, bool] = {}
+        self._checked: set[str] = set()
         self._readers: dict[tuple[str, str], GroupReader] = {}
 
     @classmethod
@@ -223,6 +224,7 @@ class MetadataTable:
         """Read from the store from now on, for those who want to know what is there."""
         KEPT_FILES.forget(self._storage.root)
         self._readers.clear()
+        self._checked.clear()
 
     def _open_kept(self, path: str, size: int) -> CellFile | None:
         return KEPT_FILES.open(self._storage, path, size, self._stamps.get(path, ""))
@@ -241,7 +243,7 @@ class MetadataTable:
         Raises:
             CorruptFile: it names the log file.
         """
-        if not HAS_FASTAVRO:
+        if not HAS_FASTAVRO or partition in self._checked:
             return
         groups = self.groups(partition)
         seen = {group.base_instant for group in groups}
@@ -269,6 +271,7 @@ class MetadataTable:
                 raise CorruptFile(path, 0, expected=f"the entries of {time}", actual="none")
             if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
+        self._checked.add(partition)
 
     def _first_change(self, group: FileSlice, blocks: Iterable[LogBlock]) -> str:
         """The time after which every commit has a block of its own in a file group.
