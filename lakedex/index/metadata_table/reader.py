@@ -249,7 +249,9 @@ class MetadataTable:
         seen = {group.base_instant for group in groups}
         begin = ""
         for group in groups:
-            blocks = self.group_reader(partition, group.file_id).log_blocks
+            reader = self.group_reader(partition, group.file_id)
+            self._check_counted(reader)
+            blocks = reader.log_blocks
             seen.update(_block_times(blocks))
             begin = max(begin, self._first_change(group, blocks))
         for each in self._timeline.completed():
@@ -272,6 +274,25 @@ class MetadataTable:
             if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
         self._checked.add(partition)
+
+    def _check_counted(self, reader: GroupReader) -> None:
+        """Refuse a file group with a block of a completed commit that does not count.
+
+        A commit completes in the metadata table first, so its instant there was lost.
+
+        Raises:
+            CorruptFile: it names the log file and the instant.
+        """
+        for time, path in reader.blocks_by_time().items():
+            if self._data_timeline.is_completed(time) and not self._timeline.is_committed_write(
+                time
+            ):
+                raise CorruptFile(
+                    f"{FOLDER}/{path}",
+                    0,
+                    expected=f"blocks of completed instants of {FOLDER}",
+                    actual=f"one of {time}",
+                )
 
     def _first_change(self, group: FileSlice, blocks: Iterable[LogBlock]) -> str:
         """The time after which every commit has a block of its own in a file group.

@@ -347,3 +347,19 @@ def test_what_is_to_be_done_about_lost_savepoints_is_said(table):
     create_savepoint(table.address, name)
     assert table.table().timeline.savepoints() == (name,)
     assert not any("savepoint" in note for note in table.table().verify().notes)
+
+
+@pytest.mark.parametrize("pattern", ["{}.*", "{}.deltacommit"], ids=["all files", "completed file"])
+def test_the_first_instant_of_an_old_metadata_table_is_missed(pattern, golden, tmp_path):
+    shutil.copytree(golden("v6_mor").path, tmp_path / "t")
+    table = lakedex.open(str(tmp_path / "t"))
+    first = table.timeline.write_instants()[0].requested_time
+    right = [table.changes("earliest", cdc=True).num_rows, table.to_arrow(as_of=first).num_rows]
+    assert all(right)
+    for file in Path(tmp_path, "t/.hoodie/metadata/.hoodie").glob(pattern.format(first)):
+        file.unlink()
+    for options in (lakedex.ReadOptions(), WITHOUT):
+        table = lakedex.open(str(tmp_path / "t"), options=options)
+        rows_now = table.to_arrow(as_of=first).num_rows
+        assert [table.changes("earliest", cdc=True).num_rows, rows_now] == right
+    assert first in table.snapshot.listing.source
