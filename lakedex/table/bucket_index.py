@@ -39,6 +39,8 @@ _LIMITS: Final = (1 << 12, 10**6, 10**8)
 """Bucket numbers below a limit are counted: usual ones, many buckets, all that have 8 digits."""
 _LEAST_CHANCE: Final = 1e-6
 _COMMITS_READ: Final = 3
+_FILES_READ: Final = 2_000
+"""Of a larger commit so many files tell as much as all of them."""
 
 
 class BucketEngine(Enum):
@@ -137,14 +139,13 @@ def _bucket_file_id(snapshot: Snapshot) -> str | None:
 
 
 def _newest_file_ids(snapshot: Snapshot) -> list[str] | None:
-    """The file groups of the newest commit that wrote any; None where the newest ones did not."""
+    """File groups of the newest commit that wrote any; None where the newest ones did not."""
     timeline = snapshot.timeline
     writes = timeline.write_instants()
     for instant in writes[: -_COMMITS_READ - 1 : -1]:
-        stats = timeline.commit_metadata(instant).stats()
-        file_ids = [stat.file_id for stat in stats if stat.file_id]
+        file_ids = timeline.written_file_ids(instant, _FILES_READ)
         if file_ids:
-            return file_ids
+            return list(file_ids)
     return None if len(writes) > _COMMITS_READ else []
 
 

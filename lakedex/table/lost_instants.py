@@ -142,6 +142,8 @@ def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) 
     if low >= end:
         return
     old = {time for time in written if is_instant_time(time) and low < instant_key(time) < end}
+    # A commit with a savepoint stays in the active timeline when archiving goes past it.
+    old = {time for time in old if timeline.find(time) is None}
     lost = sorted(time for time in old if timeline.archived.find(time) is None)
     if lost:
         folder = config.archive_folder

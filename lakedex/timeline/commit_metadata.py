@@ -6,8 +6,10 @@ layout 1 the same fields as JSON. Every path in it is checked to stay inside the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from lakedex.errors import CorruptFile
@@ -61,6 +63,10 @@ _OTHER_NAMES = (
     "numUpdates",
 )
 _CLUSTER = "CLUSTER"
+_FILE_NAME = re.compile(
+    rb"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?:-[0-9]+)?)_[0-9]"
+)
+"""The file id at the beginning of the name of a base file or log file."""
 _STATS_FIELD = "partitionToWriteStats"
 _PATH_NAMES = ("path", "partitionPath", "baseFile", "prevBaseFile")
 
@@ -199,6 +205,19 @@ def decode_commit_metadata(data: bytes, *, path: str, with_stats: bool = True) -
         extra = {key: value for key, value in tree["extraMetadata"].items() if value is not None}
         tree = tree | {"extraMetadata": extra}
     return CommitMetadata.from_wire(validate_json_record(tree, REPLACE_COMMIT_METADATA, path=path))
+
+
+def written_file_ids(data: bytes, *, path: str, most: int) -> tuple[str, ...]:
+    """The ids of file groups that a commit wrote to, as far as these are UUIDs.
+
+    They are found in the names of the first `most` files, without decoding the commit.
+
+    Raises:
+        CorruptFile: the bytes are no commit metadata.
+    """
+    text = open_container(data, path=path).datum if is_container(data) else data
+    names = islice(_FILE_NAME.finditer(text), most)
+    return tuple(sorted({found[1].decode() for found in names}))
 
 
 def encode_commit_metadata(metadata: CommitMetadata, *, action: Action = Action.COMMIT) -> bytes:

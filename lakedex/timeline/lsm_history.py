@@ -27,6 +27,7 @@ from lakedex.timeline.instant_time import instant_key, is_instant_time
 
 _FILE_NAME = re.compile(r"([0-9]{1,26})_([0-9]{1,26})_([0-9]{1,4})\.parquet")
 _MANIFEST_NAME = re.compile(r"manifest_([0-9]{1,18})")
+_VERSION_FILE = "_version_"
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ACTIONS = {member.value: member for member in Action}
 _INDEX_COLUMNS = ["instantTime", "completionTime", "action"]
@@ -156,7 +157,7 @@ def history_version(storage: Storage, folder: str) -> int | None:
     Raises:
         CorruptFile: the version file holds no number.
     """
-    path = f"{folder}/_version_"
+    path = f"{folder}/{_VERSION_FILE}"
     try:
         version = storage.read(path)
     except FileMissing:
@@ -165,6 +166,21 @@ def history_version(storage: Storage, folder: str) -> int | None:
     if _NUMBER.fullmatch(number) is None:
         raise CorruptFile(path, 0, expected="a manifest number", actual=repr(number))
     return int(number)
+
+
+def history_problem(storage: Storage, folder: str) -> str | None:
+    """What is wrong with the list of the files of a history; None where it is whole."""
+    try:
+        LsmHistory(storage, folder).files()
+    except (CorruptFile, FileMissing) as error:
+        return str(error)
+    path = f"{folder}/{_VERSION_FILE}"
+    if storage.exists(path):
+        return None
+    names = [split(info.path)[1] for info in storage.list(folder)]
+    is_used = any(_FILE_NAME.fullmatch(name) or _MANIFEST_NAME.fullmatch(name) for name in names)
+    # The first file of a history is written before its list.
+    return f"{path} is missing" if is_used and not storage.exists(path) else None
 
 
 def _newest_manifest(storage: Storage, folder: str) -> int | None:

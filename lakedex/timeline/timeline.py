@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
@@ -17,7 +18,11 @@ from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.archived import ArchivedTimeline
 from lakedex.timeline.clustering_plan import RequestedReplace
-from lakedex.timeline.commit_metadata import CommitMetadata, decode_commit_metadata
+from lakedex.timeline.commit_metadata import (
+    CommitMetadata,
+    decode_commit_metadata,
+    written_file_ids,
+)
 from lakedex.timeline.instant import Action, Instant, State, file_name, parse_instant_file
 from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_time
 from lakedex.timeline.plans import CompactionPlan
@@ -290,6 +295,26 @@ class Timeline:
             self._check_own_files(instant, data, path)
             self._summaries[time] = decode_commit_metadata(data, path=path, with_stats=False)
         return self._summaries[time]
+
+    def written_file_ids(self, instant: Instant, most: int) -> tuple[str, ...]:
+        """The ids of file groups that a completed write wrote to, by its first `most` files.
+
+        Raises:
+            CorruptFile: the file does not hold commit metadata.
+        """
+        time = instant.requested_time
+        if time not in self._metadata:
+            path = self._path(instant)
+            data = self._completed_bytes(time, path)
+            self._check_own_files(instant, data, path)
+            found = written_file_ids(data, path=path, most=most)
+            if found:
+                if time not in self._summaries:  # which spares its next reader the file
+                    summary = decode_commit_metadata(data, path=path, with_stats=False)
+                    self._summaries[time] = summary
+                return found
+        stats = islice(self.commit_metadata(instant).stats(), most)
+        return tuple(each.file_id for each in stats if each.file_id)
 
     def compaction_plan(self, requested_time: str) -> CompactionPlan:
         """The plan of an active compaction or log compaction, pending or completed.

@@ -28,6 +28,7 @@ from lakedex.filegroup import parse_data_file
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction.scheduling import schedule_compaction
 from lakedex.services.index_creating import create_index
+from lakedex.services.repairing import repair_table
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
@@ -122,6 +123,23 @@ def changed(begin: str) -> Question:
     )
 
 
+def ranged(begin: str, end: str) -> Question:
+    return Question(
+        f"changes since {begin} to {end}",
+        lambda path, how: rows_of(lakedex.open(path, options=how).changes(begin, end)),
+    )
+
+
+def told(begin: str, *end: str) -> Question:
+    """What happened to rows, where the table keeps the files to tell it from."""
+
+    def ask(path: str, how: ReadOptions) -> Rows:
+        found = lakedex.open(path, options=how).changes(begin, *end, cdc=True)
+        return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
+
+    return Question(f"row changes since {' to '.join([begin, *end])}", ask)
+
+
 FULL = Question("all rows", lambda path, how: rows_of(lakedex.open(path, options=how).to_arrow()))
 
 
@@ -130,8 +148,9 @@ def whole_questions(path: str, filters: Sequence[str]) -> list[Question]:
     timeline = lakedex.open(path).timeline
     writes = [each.requested_time for each in timeline.write_instants()]
     found = [FULL, *map(filtered, filters), changed("earliest"), changed(writes[-2])]
-    for time in (writes[-1], writes[-2]):
-        question = travelled(time)
+    archived = [each.requested_time for each in timeline.between("earliest")]
+    others = [travelled(writes[-1]), travelled(writes[-2]), told(writes[-2]), told("earliest")]
+    for question in [*others, ranged("earliest", archived[1])]:
         try:
             question.ask(path, NONE)
         except LakedexError:
@@ -412,12 +431,18 @@ def judge(subject: Subject, case: Case, scratch: Path) -> list[str]:
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(subject.path, root)
     names = named_by(case) | inflict(root, case.damage, case.target, draw)
-    faults = []
+    faults, refused = [], []
     questions = draw.sample(subject.questions, min(3, len(subject.questions)))
     for question in questions:
         for how in (ALL, NONE):
-            faults += _asked(root, question, how, subject.right[question.name], names)
-    if subject.is_written and draw.random() < 0.5:
+            right = subject.right[question.name]
+            faults += _asked(root, question, how, right, names, refused)
+    chance = draw.random()
+    if chance < 0.3:
+        faults += _verified(root, names, refused)
+    if subject.is_written and chance < 0.3:
+        faults += _repaired(root, subject, questions, names)
+    elif subject.is_written and chance > 0.5:
         faults += _written_on(root, subject, names)
     return [f"{case}: {fault}" for fault in faults]
 
@@ -439,13 +464,20 @@ def _names_of(name: str) -> set[str]:
 
 
 def _asked(
-    root: Path, question: Question, how: ReadOptions, right: Rows, names: set[str]
+    root: Path,
+    question: Question,
+    how: ReadOptions,
+    right: Rows,
+    names: set[str],
+    refused: list[str] | None = None,
 ) -> list[str]:
     way = "by index" if how is ALL else "by scan"
     try:
         with _in_time():
             answer = question.ask(str(root), how)
     except LakedexError as error:
+        if refused is not None:
+            refused.append(str(error))
         return (
             []
             if any(name in str(error) for name in names)
@@ -456,6 +488,44 @@ def _asked(
     if answer != right:
         return [f"{question.name} {way}: {len(answer)} rows, not the {len(right)} right ones"]
     return []
+
+
+def _verified(root: Path, names: set[str], refused: list[str]) -> list[str]:
+    """What makes a read fail has to be in the report of `verify`, or be its error."""
+    try:
+        with _in_time():
+            report = str(lakedex.open(str(root)).verify())
+    except LakedexError as error:
+        report = str(error)
+    except Exception as error:  # noqa: BLE001
+        return [f"verify: {_where(error)}"]
+    if refused and not any(name in report for name in names):
+        return [f"verify names nothing of {refused[0]!r}: {report}"]
+    return []
+
+
+def _repaired(
+    root: Path, subject: Subject, questions: Sequence[Question], names: set[str]
+) -> list[str]:
+    """After a repair that left no problem each read gives the right rows."""
+    try:
+        with _in_time():
+            report = repair_table(TableWriter(StorageAddress.of(str(root)), LocalEngine(1)))
+    except LakedexError as error:
+        if any(name in str(error) for name in names):
+            return []
+        return [f"repair: {type(error).__name__} names nothing: {error}"]
+    except Exception as error:  # noqa: BLE001
+        return [f"repair: {_where(error)}"]
+    faults: list[str] = []
+    refused: list[str] = []
+    for question in questions:
+        for how in (ALL, NONE):
+            right = subject.right[question.name]
+            faults += _asked(root, question, how, right, names, refused)
+    if report.ok and refused:
+        faults.append(f"a repair left no problem, but {refused[0]!r}")
+    return [f"after repair, {fault}" for fault in faults]
 
 
 def _where(error: BaseException) -> str:

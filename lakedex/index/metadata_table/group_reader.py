@@ -68,6 +68,16 @@ class GroupReader:
             self._blocks = effective_blocks(found, is_committed=self._is_committed)
         return self._blocks
 
+    def blocks_by_time(self) -> dict[str, str]:
+        """The instants of all log blocks, those included that do not count, and their files."""
+        paths = [(self._group.path_of(log.name), log.size_bytes) for log in self._group.logs]
+        return {
+            block.instant_time: path
+            for path, size in paths
+            for block in self._file(path, size).blocks
+            if block.instant_time
+        }
+
     def batches(self, selection: Selection) -> list[CellBatch]:
         """The selected cells, oldest first."""
         return decode_cells(self.cells(selection), record_schema(self._partition))

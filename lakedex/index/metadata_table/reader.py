@@ -65,6 +65,7 @@ class MetadataTable:
         self._groups: dict[str, list[FileSlice]] = {}
         self._stamps: dict[str, str] = {}
         self._exact: dict[str, bool] = {}
+        self._checked: set[str] = set()
         self._readers: dict[tuple[str, str], GroupReader] = {}
 
     @classmethod
@@ -223,6 +224,7 @@ class MetadataTable:
         """Read from the store from now on, for those who want to know what is there."""
         KEPT_FILES.forget(self._storage.root)
         self._readers.clear()
+        self._checked.clear()
 
     def _open_kept(self, path: str, size: int) -> CellFile | None:
         return KEPT_FILES.open(self._storage, path, size, self._stamps.get(path, ""))
@@ -241,13 +243,15 @@ class MetadataTable:
         Raises:
             CorruptFile: it names the log file.
         """
-        if not HAS_FASTAVRO:
+        if not HAS_FASTAVRO or partition in self._checked:
             return
         groups = self.groups(partition)
         seen = {group.base_instant for group in groups}
         begin = ""
         for group in groups:
-            blocks = self.group_reader(partition, group.file_id).log_blocks
+            reader = self.group_reader(partition, group.file_id)
+            self._check_counted(reader)
+            blocks = reader.log_blocks
             seen.update(_block_times(blocks))
             begin = max(begin, self._first_change(group, blocks))
         for each in self._timeline.completed():
@@ -269,6 +273,26 @@ class MetadataTable:
                 raise CorruptFile(path, 0, expected=f"the entries of {time}", actual="none")
             if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
+        self._checked.add(partition)
+
+    def _check_counted(self, reader: GroupReader) -> None:
+        """Refuse a file group with a block of a completed commit that does not count.
+
+        A commit completes in the metadata table first, so its instant there was lost.
+
+        Raises:
+            CorruptFile: it names the log file and the instant.
+        """
+        for time, path in reader.blocks_by_time().items():
+            if self._data_timeline.is_completed(time) and not self._timeline.is_committed_write(
+                time
+            ):
+                raise CorruptFile(
+                    f"{FOLDER}/{path}",
+                    0,
+                    expected=f"blocks of completed instants of {FOLDER}",
+                    actual=f"one of {time}",
+                )
 
     def _first_change(self, group: FileSlice, blocks: Iterable[LogBlock]) -> str:
         """The time after which every commit has a block of its own in a file group.

@@ -66,8 +66,8 @@ class _Lost:
     """The action that it was requested as: `compaction` for its `commit`."""
 
 
-def rebuild_lost_instants(table: LockedTable) -> bool:
-    """Put lost instants back on the timeline; whether there were any.
+def rebuild_lost_instants(table: LockedTable) -> tuple[str, ...]:
+    """Put lost instants back on the timeline; which these are.
 
     Raises:
         TimelineDamaged: what an instant did cannot be told; nothing was written.
@@ -76,13 +76,13 @@ def rebuild_lost_instants(table: LockedTable) -> bool:
     if opened is None or not table.config.metadata_enabled:
         if is_timeline_lost(data, None):
             raise _cannot(data, "which writes completed is known to nobody without metadata table")
-        return False
+        return ()
     store = MetadataStore(*opened, Timeline.load(*opened))
     times = lost_instants(data, store.timeline)
     if not times:
         if is_timeline_lost(data, store.timeline):
             raise _cannot(data, "the metadata table does not have the instants that wrote the data")
-        return False
+        return ()
     lost = [_of_metadata(table, store, time) for time in sorted(times, key=instant_key)]
     snapshot = _with_instants(table, data, lost)
     lost = [_with_replaced(snapshot, each) for each in lost]
@@ -95,7 +95,7 @@ def rebuild_lost_instants(table: LockedTable) -> bool:
             begun = Instant(each.instant.requested_time, each.planned, state)
             write_once(table.storage, table.config, begun, content)
         write_once(table.storage, table.config, each.instant, body)
-    return True
+    return tuple(each.instant.requested_time for each in lost)
 
 
 def _cannot(data: Timeline, problem: str) -> TimelineDamaged:

@@ -24,6 +24,9 @@ class RepairReport:
     dropped: tuple[str, ...] = ()
     """The indexes that went, as nobody knows what they were on: their definition was damaged."""
 
+    put_back: tuple[str, ...] = ()
+    """The instants that were lost and are on the timeline again. Savepoints of them are not."""
+
     @property
     def ok(self) -> bool:
         """Whether every index agrees with the data now."""
@@ -36,6 +39,7 @@ class RepairReport:
             "repaired": dict(self.repaired),
             "rebuilt": list(self.rebuilt),
             "dropped": list(self.dropped),
+            "put_back": list(self.put_back),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
         }
@@ -55,6 +59,11 @@ class RepairReport:
             f"  {name}: dropped, as its definition is lost; create it again"
             for name in self.dropped
         ]
+        if self.put_back:
+            lines.append(
+                f"  timeline: {', '.join(self.put_back)} put back; a savepoint of a lost commit is "
+                "not: create it again before the next clean (`lakedex savepoint PATH INSTANT`)"
+            )
         lines += [
             f"  not repaired in {problem.index}: {problem.key!r}: {problem.detail}"
             for problem in self.after.problems

@@ -75,8 +75,10 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
     if any(problem.index == TIMELINE for problem in before.problems):
-        if mend_timeline(writer.address):
-            return replace(repair_table(writer, indexes), before=before)
+        mended = mend_timeline(writer.address)
+        if mended.is_mended:
+            report = repair_table(writer, indexes)
+            return replace(report, before=before, put_back=mended.put_back + report.put_back)
         _check_needed(writer.snapshot())
     if snapshot.readable_definitions is None:
         lost = restore_definitions(writer.address)
@@ -100,9 +102,9 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     wrong = sorted({*_to_rebuild(found, pairs), *behind})
     others = {problem.index for problem in _of_indexes(found)}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
-    mended = _mend_bitmaps(writer, found)
-    repaired.update(mended)
-    wrong = [name for name in wrong if name not in mended]
+    bitmaps = _mend_bitmaps(writer, found)
+    repaired.update(bitmaps)
+    wrong = [name for name in wrong if name not in bitmaps]
     for name in wrong:
         _rebuild(writer, name)
     after = verify(writer.snapshot(), indexes)

@@ -11,6 +11,7 @@ else: that is named, and stays.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
 from lakedex.services.repairing.commit_files import rebuilt_commit
@@ -35,7 +36,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.clean_plan import clean_metadata
 from lakedex.timeline.history_writer import restore_manifest
-from lakedex.timeline.lsm_history import LsmHistory
+from lakedex.timeline.lsm_history import history_problem
 from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
@@ -50,21 +51,31 @@ _LAYOUT_WITH_MANIFESTS = 2
 _log = logging.getLogger("lakedex")
 
 
-def mend_timeline(address: StorageAddress) -> bool:
-    """Put right what can be; whether there was anything."""
+@dataclass(frozen=True, slots=True)
+class MendedTimeline:
+    """What was put right."""
+
+    is_mended: bool
+    """Whether there was anything."""
+    put_back: tuple[str, ...]
+    """The instants that were lost and are there again."""
+
+
+def mend_timeline(address: StorageAddress) -> MendedTimeline:
+    """Put right what can be."""
     storage, patience = address.open(), TransactionOptions()
     with open_lock(storage, patience.lock) as lock:
         is_mended = _mend_properties(storage)
         config = load_table_config(storage)
         if config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
-            try:
-                LsmHistory(storage, config.history_folder).files()
-            except (CorruptFile, FileMissing) as error:
-                _log.warning("the archived timeline is listed anew: %s", error)
+            problem = history_problem(storage, config.history_folder)
+            if problem is not None:
+                _log.warning("the archived timeline is listed anew: %s", problem)
                 restore_manifest(storage, config.history_folder)
                 is_mended = True
         table = locked_table(storage, lock, patience.heartbeat, may_lack_instants=True)
-        is_mended = rebuild_lost_instants(table) or is_mended
+        put_back = rebuild_lost_instants(table)
+        is_mended = bool(put_back) or is_mended
         timeline = table.timeline()
         for instant in timeline.completed():
             mend = _mend_clean if instant.action is Action.CLEAN else _mend_by_files
@@ -79,7 +90,7 @@ def mend_timeline(address: StorageAddress) -> bool:
             else:
                 roll_back(table, instant, drops_plan=True)
             is_mended = True
-    return is_mended
+    return MendedTimeline(is_mended, put_back)
 
 
 def _mend_properties(storage: Storage) -> bool:

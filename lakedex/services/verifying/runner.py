@@ -29,7 +29,11 @@ from lakedex.services.verifying.entries import astray_groups
 from lakedex.services.verifying.progress import Listener, Progress
 from lakedex.services.verifying.registry import KINDS
 from lakedex.services.verifying.report import Findings, ProblemKind, VerifyReport
-from lakedex.services.verifying.timeline_files import check_timeline, unreadable_files
+from lakedex.services.verifying.timeline_files import (
+    check_timeline,
+    incomplete_savepoints,
+    unreadable_files,
+)
 from lakedex.table import Snapshot
 
 _METADATA = "metadata table"
@@ -70,6 +74,8 @@ def verify(
         return findings.report()
     for problem in unreadable_files(snapshot):
         findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, problem)
+    for note in incomplete_savepoints(snapshot.timeline):
+        findings.note(TIMELINE, note)
     try:
         return _verify_indexes(snapshot, indexes, findings, time_zone, listener, threads)
     except (CorruptFile, FileMissing):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from lakedex.errors import CorruptFile, FileMissing
+from lakedex.errors import CorruptFile, FileMissing, TimelineDamaged
+from lakedex.read.changes import instants_of_files
 from lakedex.table import Snapshot
+from lakedex.table.lost_instants import check_archive
 from lakedex.table.own_properties import own_properties_problem
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, file_name, read_plan
-from lakedex.timeline.lsm_history import LsmHistory
+from lakedex.timeline.lsm_history import LsmHistory, history_problem
 from lakedex.timeline.properties_file import properties_problem
+from lakedex.timeline.timeline import EARLIEST
 
 _LAYOUT_WITH_MANIFESTS = 2
 _KINDS = {
@@ -38,7 +41,7 @@ def check_timeline(snapshot: Snapshot) -> None:
 
 def unreadable_files(snapshot: Snapshot) -> Iterator[str]:
     """Why properties, and files of completed instants, active or archived, cannot be read."""
-    timeline = snapshot.timeline
+    timeline, damaged = snapshot.timeline, set()
     for problem in (properties_problem(snapshot.storage), own_properties_problem(snapshot.storage)):
         if problem is not None:
             yield problem
@@ -46,13 +49,31 @@ def unreadable_files(snapshot: Snapshot) -> Iterator[str]:
         try:
             read_completed(timeline, instant)
         except CorruptFile as error:
+            damaged.add(instant.requested_time)
             yield str(error)
         except FileMissing:
             continue  # archived, or taken back, since the timeline was read
+    if snapshot.config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
+        problem = history_problem(snapshot.storage, snapshot.config.history_folder)
+        if problem is not None:
+            yield problem
+            return
     try:
         timeline.archived.instants()
-    except (CorruptFile, FileMissing) as error:
+        written = [each for each in timeline.write_instants() if each.requested_time not in damaged]
+        check_archive(timeline, instants_of_files(snapshot, written), EARLIEST[0])
+    except (CorruptFile, FileMissing, TimelineDamaged) as error:
         yield str(error)
+
+
+def incomplete_savepoints(timeline: Timeline) -> Iterator[str]:
+    """What is to be done about savepoints that did not complete, or lost the file that says so."""
+    for instant in timeline.pending_of(Action.SAVEPOINT):
+        time = instant.requested_time
+        yield (
+            f"the savepoint {time} is not complete, so that cleaning may remove its files: create "
+            f"it again (`lakedex savepoint PATH {time}`)"
+        )
 
 
 def read_completed(timeline: Timeline, instant: Instant) -> None:

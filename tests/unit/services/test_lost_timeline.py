@@ -17,6 +17,7 @@ from lakedex.services.repairing import repair_table
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.cleaning import clean_table
+from lakedex.upkeep.savepoints import create_savepoint
 from tests.support.secondary import RECORD_INDEX, Trips
 
 OFTEN = {
@@ -90,6 +91,7 @@ def lose(trips: Trips, instant: str | None) -> str:
 def test_lost_instants_are_an_error_until_a_repair_puts_them_back(table, is_all):
     right, begin = rows(table), "20200101000000000"
     changed = lakedex.open(table.path).changes(newest(table)).num_rows
+    lost_history = bool(table.table().timeline.archived.instants())
     name = lose(table, None if is_all else newest(table))
     for ask in (
         lambda: rows(table),
@@ -113,12 +115,17 @@ def test_lost_instants_are_an_error_until_a_repair_puts_them_back(table, is_all)
     (problem,) = table.table().verify().problems
     assert (problem.index, name in problem.detail) == ("timeline", True)
     done = repair_table(table.writer)
-    assert done.ok, str(done)
+    left = [problem.detail for problem in done.after.problems]
+    if is_all and lost_history:
+        assert all("history is damaged" in each for each in left)
+    else:
+        assert not left
     assert rows(table) == rows(table, options=WITHOUT) == right
     assert table.table().changes(newest(table)).num_rows == changed
     table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
     assert table.found("uuid = 'k1'") == ["k1"]
-    table.assert_whole()
+    if not left:
+        table.assert_whole()
 
 
 @pytest.mark.parametrize("table", ["cow", "mor", "replaced", "archived"], indirect=True)
@@ -299,3 +306,60 @@ def test_a_record_index_whose_build_is_lost_is_not_used(table):
     table.writer.upsert(table.rows(("k1", 50, "new", "oslo")))
     assert table.found("uuid = 'k1'") == ["k1"]
     table.assert_whole()
+
+
+@pytest.mark.parametrize("table", ["archived"], indirect=True)
+def test_a_lost_archive_is_named_and_its_list_is_rebuilt(table):
+    history = timeline_of(table) / "history"
+    changed = table.table().changes("earliest").num_rows
+    for pattern in ("_version_", "manifest_*", "[_m]*"):
+        for file in history.glob(pattern):
+            file.unlink()
+        assert "history" in str(table.table().verify()), pattern
+        assert repair_table(table.writer).ok
+        assert table.table().changes("earliest").num_rows == changed
+    lost = min(history.glob("*.parquet"))
+    kept = lost.read_bytes()
+    lost.unlink()
+    assert lost.name in str(table.table().verify())
+    done = repair_table(table.writer)
+    assert (done.ok, lost.name in str(done)) == (False, True)
+    lost.write_bytes(kept)
+    table.assert_whole()
+    shutil.rmtree(history)
+    done = repair_table(table.writer)
+    assert (done.ok, "history is damaged" in str(done)) == (False, True)
+    assert "from a copy of the table" in str(done)
+    assert len(rows(table)) == 8
+
+
+@pytest.mark.parametrize("table", ["cow"], indirect=True)
+def test_what_is_to_be_done_about_lost_savepoints_is_said(table):
+    create_savepoint(table.address, newest(table))
+    name = lose(table, newest(table))
+    done = repair_table(table.writer)
+    assert (done.ok, done.put_back) == (True, (name,))
+    assert "lakedex savepoint PATH" in str(done)
+    create_savepoint(table.address, name)
+    (complete,) = timeline_of(table).glob(f"{name}_*.savepoint")
+    complete.unlink()
+    assert f"lakedex savepoint PATH {name}" in " ".join(table.table().verify().notes)
+    create_savepoint(table.address, name)
+    assert table.table().timeline.savepoints() == (name,)
+    assert not any("savepoint" in note for note in table.table().verify().notes)
+
+
+@pytest.mark.parametrize("pattern", ["{}.*", "{}.deltacommit"], ids=["all files", "completed file"])
+def test_the_first_instant_of_an_old_metadata_table_is_missed(pattern, golden, tmp_path):
+    shutil.copytree(golden("v6_mor").path, tmp_path / "t")
+    table = lakedex.open(str(tmp_path / "t"))
+    first = table.timeline.write_instants()[0].requested_time
+    right = [table.changes("earliest", cdc=True).num_rows, table.to_arrow(as_of=first).num_rows]
+    assert all(right)
+    for file in Path(tmp_path, "t/.hoodie/metadata/.hoodie").glob(pattern.format(first)):
+        file.unlink()
+    for options in (lakedex.ReadOptions(), WITHOUT):
+        table = lakedex.open(str(tmp_path / "t"), options=options)
+        rows_now = table.to_arrow(as_of=first).num_rows
+        assert [table.changes("earliest", cdc=True).num_rows, rows_now] == right
+    assert first in table.snapshot.listing.source
