@@ -75,7 +75,7 @@ def test_a_table_on_s3_reads_and_prunes_as_the_local_one(golden, bucket, name):
     assert remote.metadata("record_index").equals(local.metadata("record_index"))
 
 
-# traps: B80
+# case B80: lost timeline
 def test_a_table_on_s3_that_lost_instants_or_its_metadata_table_is_refused_or_whole(
     bucket, tmp_path
 ):

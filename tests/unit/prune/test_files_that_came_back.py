@@ -117,7 +117,7 @@ def keys_with_equal_answers(trips: Trips) -> list[str]:
     return [row[0] for row in rows]
 
 
-# traps: B80
+# case B80: lost timeline
 @pytest.mark.parametrize(
     ("kind", "copied", "lost"),
     [
