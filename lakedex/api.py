@@ -295,7 +295,7 @@ class Table:
         )
         found += list_bitmaps(view.storage, view.config)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
-        lagging = async_definitions(view)
+        lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes
         return [_with_usage(each, used[each.name]) if each.name in used else each for each in found]

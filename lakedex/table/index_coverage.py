@@ -57,6 +57,8 @@ def newer_slices(snapshot: Snapshot, definition: IndexDefinition) -> tuple[FileS
     Raises:
         IndexUnusable: the metadata table cannot be read.
     """
+    if definition.name.startswith(BITMAP):
+        return tuple(_without_runs(snapshot, definition))
     metadata = snapshot.metadata
     if metadata is None:
         raise IndexUnusable(
@@ -64,8 +66,6 @@ def newer_slices(snapshot: Snapshot, definition: IndexDefinition) -> tuple[FileS
             f"({snapshot.metadata_problem}); `lakedex repair` builds it again"
         )
     slices = snapshot.slices
-    if definition.name.startswith(BITMAP):
-        return tuple(_without_runs(snapshot, definition))
     covered: Mask
     if definition.name.startswith(PREFIX):
         covered = covered_slices(metadata, definition, snapshot.read_context, slices)

@@ -75,7 +75,7 @@ class GroupReader:
             block.instant_time: path
             for path, size in paths
             for block in self._file(path, size).blocks
-            if block.instant_time
+            if block.kind is not BlockKind.CORRUPT and block.instant_time
         }
 
     def batches(self, selection: Selection) -> list[CellBatch]:
