@@ -49,6 +49,8 @@ _OF_EVERY_COMMIT = (Kind.FILES, Kind.PARTITION_STATS)
 _MOST_NOT_WRITTEN = 4_096
 _NOT_WRITTEN: set[tuple[str, str, str]] = set()
 """Root of a metadata table, partition and instant: commits that had nothing to say there."""
+_WHOLE_BASES: set[tuple[str, str, int]] = set()
+"""Root of a metadata table, path and size of base files that are as their commits wrote them."""
 Shards = npt.NDArray[np.int32]
 
 
@@ -249,6 +251,7 @@ class MetadataTable:
         seen = {group.base_instant for group in groups}
         begin = ""
         for group in groups:
+            self._check_base(group)
             reader = self.group_reader(partition, group.file_id)
             self._check_counted(reader)
             blocks = reader.log_blocks
@@ -274,6 +277,30 @@ class MetadataTable:
             if len(_NOT_WRITTEN) < _MOST_NOT_WRITTEN:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
         self._checked.add(partition)
+
+    def _check_base(self, group: FileSlice) -> None:
+        """Refuse a base file of another size than its commit wrote, such as an older copy.
+
+        Raises:
+            CorruptFile: it names the base file.
+        """
+        if group.base is None:
+            return
+        path, size = group.path_of(group.base.name), group.base.size_bytes
+        instant = self._timeline.find(group.base_instant)
+        known = (self._storage.root, path, size)
+        if instant is None or not instant.is_completed or known in _WHOLE_BASES:
+            return
+        for stat in self._timeline.commit_metadata(instant).stats():
+            if stat.path == path and stat.file_size_bytes not in (None, size):
+                raise CorruptFile(
+                    f"{FOLDER}/{path}",
+                    0,
+                    expected=f"{stat.file_size_bytes} bytes, as {group.base_instant} wrote",
+                    actual=f"{size} bytes",
+                )
+        if len(_WHOLE_BASES) < _MOST_NOT_WRITTEN:
+            _WHOLE_BASES.add(known)
 
     def _check_counted(self, reader: GroupReader) -> None:
         """Refuse a file group with a block of a completed commit that does not count.

@@ -363,3 +363,16 @@ def test_the_first_instant_of_an_old_metadata_table_is_missed(pattern, golden, t
         rows_now = table.to_arrow(as_of=first).num_rows
         assert [table.changes("earliest", cdc=True).num_rows, rows_now] == right
     assert first in table.snapshot.listing.source
+
+
+# case B80: lost timeline or newest instant
+def test_an_older_copy_of_a_base_file_of_the_metadata_table_is_not_used(golden, tmp_path):
+    sound = golden("mor_trips_all_indexes").path
+    table = Path(shutil.copytree(sound, tmp_path / "t"))
+    files = table / ".hoodie/metadata/files"
+    older, newer = sorted(files.glob("*.hfile"), key=lambda path: path.stem.rpartition("_")[2])
+    newer.write_bytes(older.read_bytes())
+    opened = lakedex.open(table)
+    assert opened.to_arrow().equals(lakedex.open(sound).to_arrow())
+    assert f"files/{newer.name} at offset 0: expected" in opened.snapshot.listing.source
+    assert newer.name in str(opened.verify())
