@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
+import scala.collection.JavaConverters;
 
 /**
  * Runs neighbouring partitions of a DataFrame in one task, in their order.
@@ -207,10 +208,12 @@ public final class CoalescedTasks {
       PartitionGroup[] made = new PartitionGroup[count];
       for (int i = 0; i < count; i++) {
         made[i] = new PartitionGroup(scala.Option.empty());
+        List members =
+            (List) JavaConverters.bufferAsJavaListConverter(made[i].partitions()).asJava();
         int start = (int) ((long) i * partitions.length / count);
         int stop = (int) ((long) (i + 1) * partitions.length / count);
         for (int at = start; at < stop; at++) {
-          made[i].partitions().$plus$eq(partitions[at]);
+          members.add(partitions[at]);
         }
       }
       return made;
