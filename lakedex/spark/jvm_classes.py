@@ -135,10 +135,14 @@ def _types(spark: SparkSession) -> dict[str, str]:
     session = "classic.SparkSession" if is_classic else "SparkSession"
     dataset = "classic.Dataset" if is_classic else "Dataset"
     sequence = "collection.immutable.Seq" if is_classic else "collection.Seq"
+    loader = spark.sparkContext._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    # Scala 2.12 has an interface of its own, which Spark asks for there.
+    serializable = "scala.Serializable" if has_class(loader, "scala.Serializable") else ""
     return {
         "@SESSION@": f"org.apache.spark.sql.{session}",
         "@DATASET@": f"org.apache.spark.sql.{dataset}",
         "@SEQ@": f"scala.{sequence}",
+        "@SERIALIZABLE@": serializable or "java.io.Serializable",
         "@INDEXED_SEQ@": f"scala.{sequence.replace('Seq', 'IndexedSeq')}",
         "@COMMAND_SESSION@": _command_session(spark),
         "@ANALYZER@": ", ".join(_ANALYZER_MEMBERS[: _analyzer_arity(spark)]),

@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import java.io.Serializable;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -200,7 +199,7 @@ public final class CoalescedTasks {
   }
 
   /** Groups partitions that follow each other, about as many in each group. */
-  public static final class Neighbours implements PartitionCoalescer, Serializable {
+  public static final class Neighbours implements PartitionCoalescer, @SERIALIZABLE@ {
 
     public PartitionGroup[] coalesce(int groups, RDD rows) {
       Partition[] partitions = rows.partitions();
