@@ -91,7 +91,7 @@ class NumberOption(TextOption):
         return int(text)
 
     def value_if_given(self, options: Mapping[str, str]) -> int | None:
-        """The number that somebody said; None in place of what is the default.
+        """The number, if one is given; None where the default applies.
 
         Raises:
             InvalidInput: the value is no whole number, or too small or large.
@@ -132,7 +132,7 @@ class RateOption(TextOption):
         return _number(self, options, lambda number: 0.0 < number < 1.0, "between 0 and 1")
 
     def value_if_given(self, options: Mapping[str, str]) -> float | None:
-        """The number that somebody said; None in place of what is the default.
+        """The number, if one is given; None where the default applies.
 
         Raises:
             InvalidInput: the value is no such number.
@@ -153,7 +153,7 @@ class FactorOption(TextOption):
         return _number(self, options, lambda number: 1.0 <= number <= 1e6, "of at least 1")
 
     def value_if_given(self, options: Mapping[str, str]) -> float | None:
-        """The number that somebody said; None in place of what is the default.
+        """The number, if one is given; None where the default applies.
 
         Raises:
             InvalidInput: the value is no such number.

@@ -86,7 +86,7 @@ class BloomOptions:
     entries: int | None
     """The number of keys that filters are made for at least; None for those of the file."""
     error_rate: float | None
-    """None where nobody says it: filters that writers ask get Hudi's, others a looser one."""
+    """None where it is not set: Hudi's for filters that writers look up, else a looser one."""
     use_metadata: bool
     """Whether lookups ask column_stats and bloom_filters before footers."""
 

@@ -102,7 +102,7 @@ class Snapshot:
         if not self.config.metadata_enabled:
             return None
         try:
-            opened = MetadataTable.open(self.storage, self._full_timeline)
+            opened = MetadataTable(self.storage, self._full_timeline)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None

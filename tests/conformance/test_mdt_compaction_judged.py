@@ -91,7 +91,7 @@ def test_compacting_what_hudi_wrote_changes_no_record(golden, tmp_path, name):
     assert compacted is not None
     assert contents(path) == before
     storage = StorageAddress.of(str(path)).open()
-    metadata = MetadataTable.open(storage, Timeline.load(storage, load_table_config(storage)))
+    metadata = MetadataTable(storage, Timeline.load(storage, load_table_config(storage)))
     # A snapshot does not look at what is newer than itself: the next commit will.
     metadata._pin = "3"
     assert {group.base_instant for group in metadata.groups("files")} == {compacted}
@@ -124,7 +124,7 @@ def test_hudi_rs_lists_files_by_a_metadata_table_that_was_made_later(tmp_path):
 def test_records_of_older_schemas_are_written_in_the_newest(golden, name):
     storage = StorageAddress.of(golden(name).path).open()
     config = load_table_config(storage)
-    metadata = MetadataTable.open(storage, Timeline.load(storage, config))
+    metadata = MetadataTable(storage, Timeline.load(storage, config))
     for partition in config.metadata_partitions:
         described = metadata_partition(partition)
         merged = []

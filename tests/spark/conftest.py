@@ -123,6 +123,16 @@ def make_table(lake, spark, tmp_path_factory) -> Iterator[Any]:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
+@pytest.fixture
+def rows(spark) -> Any:
+    """Rows of a query, sorted."""
+
+    def read(query: str) -> list[tuple[Any, ...]]:
+        return sorted(map(tuple, spark.sql(query).collect()), key=str)
+
+    return read
+
+
 @pytest.fixture(params=["cow", "mor"])
 def table_type(request) -> str:
     """Both kinds of tables."""

@@ -22,16 +22,6 @@ def made(lake, spark, tmp_path):
     return create
 
 
-@pytest.fixture
-def rows(spark):
-    """Rows of a query, sorted."""
-
-    def read(query):
-        return sorted(map(tuple, spark.sql(query).collect()), key=str)
-
-    return read
-
-
 def test_partitions_are_added_in_every_style(spark, made, rows):
     cases = [
         ("plain", "id INT, dt STRING", f", '{HIVE}' = 'false'", "dt", "dt = '2023-08-01'",

@@ -25,16 +25,6 @@ def made(lake, spark, tmp_path):
     return create
 
 
-@pytest.fixture
-def rows(spark):
-    """Rows of a query, sorted."""
-
-    def read(query):
-        return sorted(map(tuple, spark.sql(query).collect()), key=str)
-
-    return read
-
-
 def test_columns_are_retyped_back_and_forth(spark, setting, made, rows, table_type):
     setting(HISTORY, "true")
     setting(OPERATION, "upsert")

@@ -27,16 +27,6 @@ def made(lake, spark, tmp_path):
     return create
 
 
-@pytest.fixture
-def rows(spark):
-    """Rows of a query, sorted."""
-
-    def read(query):
-        return sorted(map(tuple, spark.sql(query).collect()), key=str)
-
-    return read
-
-
 def test_columns_are_listed_in_any_order_and_may_be_missing(spark, made, rows):
     made("listed")
     spark.sql("INSERT INTO listed (id, name, price, ts, dt) VALUES (1, 'a', 10, 1000, 'x')")

@@ -147,7 +147,7 @@ class Lab:
     def open(self) -> MetadataTable:
         """The metadata table as a reader of the newest snapshot sees it."""
         timeline = Timeline.load(self.storage, load_table_config(self.storage))
-        return MetadataTable.open(self.storage, timeline)
+        return MetadataTable(self.storage, timeline)
 
     def stored_files(self) -> dict[str, dict[str, int]]:
         """What `files` lists."""

@@ -58,7 +58,7 @@ class MetadataTable:
     """The metadata table as one snapshot of its data table sees it."""
 
     def __init__(self, table: Storage, data_timeline: Timeline) -> None:
-        """Use `open`."""
+        """Open the metadata table of the table at `table`; raises if there is none."""
         self._table = table
         self._storage = table.sub(FOLDER)
         self._timeline = Timeline.load(self._storage, load_table_config(self._storage))
@@ -69,11 +69,6 @@ class MetadataTable:
         self._exact: dict[str, bool] = {}
         self._checked: set[str] = set()
         self._readers: dict[tuple[str, str], GroupReader] = {}
-
-    @classmethod
-    def open(cls, table: Storage, data_timeline: Timeline) -> MetadataTable:
-        """The metadata table of the table at `table`; raises if there is none."""
-        return cls(table, data_timeline)
 
     @property
     def storage(self) -> Storage:
