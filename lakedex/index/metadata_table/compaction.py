@@ -7,6 +7,7 @@ short is carried out by whoever comes next.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,8 @@ from lakedex.timeline import (
     WriteStat,
     load_table_config,
 )
+
+_log = logging.getLogger("lakedex")
 
 _FIRST_LOG_BYTES = 80
 """The size of the log file by which a file group comes to be."""
@@ -144,6 +147,12 @@ def _finish_pending(
         except (CorruptFile, FileMissing):
             store.discard(time, Action.COMPACTION)
             continue
+        if not _covers_all(store, data, time, slices):
+            _log.warning(
+                "the plan %s to compact the metadata table leaves out files; it is removed", time
+            )
+            store.discard(time, Action.COMPACTION)
+            continue
         for partition in {group.partition for group in slices}:
             store.storage.remove_leftovers(partition)
         inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
@@ -152,6 +161,30 @@ def _finish_pending(
         path = store.path_of(inflight)
         finished = _execute(address, engine, store, data, time, path, slices, next_time)
     return finished
+
+
+def _covers_all(
+    store: MetadataStore, data: Timeline, time: str, planned: Sequence[FileSlice]
+) -> bool:
+    """Whether a plan has every file of its groups that is older than its instant.
+
+    What it leaves out, the new base file would hide.
+    """
+    completion = store.timeline.completion_time_or_self
+    current = {
+        (group.partition, group.file_id): group
+        for name in {each.partition for each in planned}
+        for group in store.slices(name, data)
+    }
+    for each in planned:
+        now = current.get((each.partition, each.file_id))
+        if now is None:
+            continue
+        known = {log.name for log in each.logs}
+        older = {log.name for log in now.logs if completion(log.instant_time) < time}
+        if now.base != each.base or not older <= known:
+            return False
+    return True
 
 
 def _planned(store: MetadataStore, plan: CompactionPlan) -> list[FileSlice]:

@@ -38,6 +38,8 @@ def rebuilt_commit(
     snapshot: Snapshot,
     instant: Instant,
     known_replaced: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    is_clustering: bool = False,
 ) -> CommitMetadata:
     """What a completed write did, as far as the rest of the table tells it.
 
@@ -46,6 +48,7 @@ def rebuilt_commit(
         instant: The write.
         known_replaced: The file groups that it replaced, where the caller knows them; the plan
             of a clustering tells them otherwise.
+        is_clustering: Whether the caller knows that it only moved rows to new file groups.
 
     Raises:
         UnsupportedFeature: it cannot be told without a guess; the message says what to do.
@@ -55,7 +58,7 @@ def rebuilt_commit(
     replaced = dict(known_replaced or {})
     if known_replaced is None and instant.action is Action.REPLACECOMMIT:
         replaced = _replaced(timeline, instant)
-    is_clustering = bool(replaced) and known_replaced is None
+        is_clustering = bool(replaced)
     operation = _CLUSTER if is_clustering else _OPERATIONS.get(planned, _UNKNOWN)
     files = written_files(snapshot, instant, moves_rows=operation != _UNKNOWN)
     text = _schema_text(snapshot, instant, files.schema_texts)

@@ -147,11 +147,16 @@ def _action(
         return Action.CLEAN
     if table.config.table_type is TableType.COPY_ON_WRITE:
         return Action.COMMIT
+    return Action.COMPACTION if _moves_rows(table.storage, added, time) else Action.DELTACOMMIT
+
+
+def _moves_rows(storage: Storage, added: Mapping[str, Sequence[str]], time: str) -> bool:
+    """Whether an instant wrote base files that only hold rows of older instants."""
     names = [(path, name) for path, found in added.items() for name in found]
     is_log = any(isinstance(parse_data_file(name, 0), LogFile) for _, name in names)
-    if is_log or not names or any(_has_rows_of(table.storage, join(*n), time) for n in names):
-        return Action.DELTACOMMIT
-    return Action.COMPACTION
+    return (
+        bool(names) and not is_log and not any(_has_rows_of(storage, join(*n), time) for n in names)
+    )
 
 
 def _has_rows_of(storage: Storage, path: str, time: str) -> bool:
@@ -231,10 +236,11 @@ def _body(snapshot: Snapshot, lost: _Lost) -> tuple[bytes, bytes]:
         before = [e for e in snapshot.timeline.write_instants() if e < instant]
         plan = CleanPlan(_POLICY, None, before[-1].requested_time if before else "", lost.removed)
         return plan.encode(snapshot.storage.root), clean_metadata(plan, time, plan.files, 0)
-    replaced = {}
+    replaced, is_clustering = {}, False
     if instant.action is Action.REPLACECOMMIT:
         replaced = _replaced(snapshot, time, lost.added)
-    metadata = rebuilt_commit(snapshot, instant, replaced)
+        is_clustering = _moves_rows(snapshot.storage, lost.added, time)
+    metadata = rebuilt_commit(snapshot, instant, replaced, is_clustering=is_clustering)
     requested = {
         Action.REPLACECOMMIT: RequestedReplace().encode,
         Action.COMPACTION: CompactionPlan(()).encode,

@@ -9,6 +9,7 @@ from hudi import HudiTable
 
 import lakedex
 from lakedex.errors import CorruptFile, LakedexError
+from lakedex.services.clustering import cluster_table
 from lakedex.services.clustering.scheduling import run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table
 from lakedex.services.compaction.scheduling import schedule_compaction
@@ -20,7 +21,7 @@ from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.retained import clean_outcome
 from lakedex.upkeep.savepoints import create_savepoint, list_savepoints
-from tests.support.secondary import Trips
+from tests.support.secondary import RECORD_INDEX, Trips
 
 FEW = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3"}
 OFTEN = FEW | {
@@ -225,3 +226,20 @@ def test_an_overwrite_that_cannot_be_read_is_named_and_can_be_rolled_back(tmp_pa
     assert sorted(lakedex.open(trips.path).to_arrow()["uuid"].to_pylist()) == ["k1", "k2"]
     trips.writer.upsert(trips.rows(("k1", 20, "new", "oslo")))
     trips.assert_whole()
+
+
+def test_a_clustering_that_is_lost_with_its_timeline_changes_no_rows_after_a_repair(tmp_path):
+    made = Trips(tmp_path / "t", "cow", properties=RECORD_INDEX)
+    for number in range(1, 4):
+        made.writer.upsert(made.rows((f"a{number}", number, f"r{number}", "oslo")))
+    cluster_table(made.writer, "rider")
+    made.writer.upsert(made.rows(("a1", 9, "r9", "oslo")))
+
+    def changes() -> list[str]:
+        return sorted(map(repr, lakedex.open(made.path).changes("earliest", cdc=True).to_pylist()))
+
+    right = changes()
+    for file in timeline_of(made).glob("2*"):
+        file.unlink()
+    assert repair_table(made.writer).ok
+    assert changes() == right
