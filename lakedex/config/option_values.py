@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from lakedex.errors import InvalidInput
 
+Number = TypeVar("Number", int, float)
 _MOST_DIGITS = 18
 _TRUE, _FALSE = "true", "false"
 
@@ -65,7 +67,24 @@ class FlagOption(TextOption):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberOption(TextOption):
+class _NumericOption(TextOption, Generic[Number]):
+    """An option whose value is a number."""
+
+    def value(self, options: Mapping[str, str]) -> Number:
+        """The number, the default when none was given."""
+        raise NotImplementedError
+
+    def value_if_given(self, options: Mapping[str, str]) -> Number | None:
+        """The number, if one is given; None where the default applies.
+
+        Raises:
+            InvalidInput: the value is no such number, or too small or large.
+        """
+        return None if self.given(options) is None else self.value(options)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberOption(_NumericOption[int]):
     """A whole number between `least` and `most`.
 
     Example:
@@ -90,14 +109,6 @@ class NumberOption(TextOption):
             raise InvalidInput(f"{self.name}={text[:80]!r} must be {limits}")
         return int(text)
 
-    def value_if_given(self, options: Mapping[str, str]) -> int | None:
-        """The number, if one is given; None where the default applies.
-
-        Raises:
-            InvalidInput: the value is no whole number, or too small or large.
-        """
-        return None if self.given(options) is None else self.value(options)
-
 
 @dataclass(frozen=True, slots=True)
 class ChoiceOption(TextOption):
@@ -120,7 +131,7 @@ class ChoiceOption(TextOption):
 
 
 @dataclass(frozen=True, slots=True)
-class RateOption(TextOption):
+class RateOption(_NumericOption[float]):
     """A number above 0 and below 1."""
 
     def value(self, options: Mapping[str, str]) -> float:
@@ -131,17 +142,9 @@ class RateOption(TextOption):
         """
         return _number(self, options, lambda number: 0.0 < number < 1.0, "between 0 and 1")
 
-    def value_if_given(self, options: Mapping[str, str]) -> float | None:
-        """The number, if one is given; None where the default applies.
-
-        Raises:
-            InvalidInput: the value is no such number.
-        """
-        return None if self.given(options) is None else self.value(options)
-
 
 @dataclass(frozen=True, slots=True)
-class FactorOption(TextOption):
+class FactorOption(_NumericOption[float]):
     """A number of at least 1."""
 
     def value(self, options: Mapping[str, str]) -> float:
@@ -151,14 +154,6 @@ class FactorOption(TextOption):
             InvalidInput: the value is no such number.
         """
         return _number(self, options, lambda number: 1.0 <= number <= 1e6, "of at least 1")
-
-    def value_if_given(self, options: Mapping[str, str]) -> float | None:
-        """The number, if one is given; None where the default applies.
-
-        Raises:
-            InvalidInput: the value is no such number.
-        """
-        return None if self.given(options) is None else self.value(options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from lakedex.errors import CorruptFile, FileMissing, IndexUnusable, TimelineDamaged
 from lakedex.filegroup import parse_data_file
-from lakedex.index.metadata_table.instants import FIRST_TIMES
+from lakedex.index.metadata_table.instants import may_be_of_data
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
 from lakedex.storage import Storage
 from lakedex.timeline import (
@@ -32,7 +32,7 @@ from lakedex.timeline import (
     parse_query_time,
     read_plan,
 )
-from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time
+from lakedex.timeline.instant_time import is_instant_time
 from lakedex.timeline.timeline import EARLIEST
 
 _META_FOLDER = ".hoodie/"
@@ -117,7 +117,7 @@ def _writes_since(data: Timeline, metadata: Timeline) -> list[Instant]:
     if data.config.made_with_layout_2:
         made = min(instant_key(each.completion_time or each.requested_time) for each in completed)
         return [each for each in writes if instant_key(each.completion_time or "") > made]
-    known = [instant_key(e.requested_time) for e in completed if _is_of_data(e, metadata)]
+    known = [instant_key(e.requested_time) for e in completed if may_be_of_data(e, metadata)]
     first = min(known, default=None)
     return [e for e in writes if first is not None and instant_key(e.requested_time) > first]
 
@@ -198,7 +198,7 @@ def lost_instants(data: Timeline, metadata: Timeline | None) -> list[str]:
     suspects = [
         each
         for each in metadata.instants
-        if _is_of_data(each, metadata)
+        if may_be_of_data(each, metadata)
         and data.find(each.requested_time) is None
         and data.find(each.requested_time[:-_SUFFIX_DIGITS]) is None
         and (root, each.requested_time) not in _explained
@@ -279,7 +279,7 @@ class _Explanation:
         since = [
             e
             for e in self._metadata.completed()
-            if restores[-1] < e and _is_of_data(e, self._metadata)
+            if restores[-1] < e and may_be_of_data(e, self._metadata)
         ]
         return since[0] == instant
 
@@ -290,24 +290,9 @@ class _Explanation:
         return self._undone
 
 
-def _is_of_data(instant: Instant, metadata: Timeline) -> bool:
-    """Whether an instant of a metadata table may be one of its data table.
-
-    A log compaction completes as deltacommit, too, under a time of its own.
-    """
-    time = instant.requested_time
-    return (
-        instant.is_completed
-        and instant.action is Action.DELTACOMMIT
-        and not time.startswith(FIRST_TIMES)
-        and len(time) <= MILLIS_DIGITS
-        and metadata.requested_action(time) is not Action.LOGCOMPACTION
-    )
-
-
 def _has_been_written(data: Timeline, metadata: Timeline | None) -> bool:
     if metadata is not None and any(
-        _is_of_data(each, metadata) and data.find(each.requested_time) is None
+        may_be_of_data(each, metadata) and data.find(each.requested_time) is None
         for each in metadata.instants
     ):
         return True

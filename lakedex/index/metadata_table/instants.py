@@ -35,6 +35,7 @@ from lakedex.timeline import (
     load_table_config,
     write_instant,
 )
+from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 NextTime = Callable[[], str]
 FIRST_TIMES = "00000000000000"
@@ -196,6 +197,24 @@ class MetadataStore:
             if len(parts) == _OWN_PARTS:
                 found[unescape_path_value(parts[2])].append(file_id)
         return {path: tuple(ids) for path, ids in found.items()}
+
+
+def may_be_of_data(instant: Instant, metadata: Timeline) -> bool:
+    """Whether an instant of a metadata table may be a commit of its data table.
+
+    Such an instant is completed in both tables under one time, and has an entry in every partition
+    that each commit writes to. A log compaction completes as deltacommit, too, under a time of its
+    own; builds of the first partitions and, in tables of version 6, operations of the metadata
+    table itself have times that no instant of a data table has.
+    """
+    time = instant.requested_time
+    return (
+        instant.is_completed
+        and instant.action is Action.DELTACOMMIT
+        and not time.startswith(FIRST_TIMES)
+        and len(time) <= MILLIS_DIGITS
+        and metadata.requested_action(time) is not Action.LOGCOMPACTION
+    )
 
 
 def require_version(config: TableConfig) -> None:

@@ -26,6 +26,7 @@ from lakedex.index.metadata_table.exactness import NotedFiles
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.instants import may_be_of_data
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
@@ -39,7 +40,6 @@ from lakedex.index.metadata_table.partitions import (
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, instant_key, load_table_config
 from lakedex.timeline.container import HAS_FASTAVRO
-from lakedex.timeline.instant_time import MILLIS_DIGITS
 
 FOLDER = ".hoodie/metadata"
 _FEW_CELLS = 4_096
@@ -256,13 +256,11 @@ class MetadataTable:
             time = each.requested_time
             done = instant_key(each.completion_time or time)
             if (
-                each.action is not Action.DELTACOMMIT
-                or time in seen
+                time in seen
                 or done <= begin
-                or len(time) > MILLIS_DIGITS
+                or not may_be_of_data(each, self._timeline)
                 or not self.is_visible(time)
                 or (self._storage.root, partition, time) in _NOT_WRITTEN
-                or self._timeline.requested_action(time) is Action.LOGCOMPACTION
             ):
                 continue
             stats = self._timeline.commit_metadata(each).partition_to_stats.get(partition)

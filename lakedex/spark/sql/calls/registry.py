@@ -11,7 +11,7 @@ from lakedex.spark.sql.calls.commits import COMMITS
 from lakedex.spark.sql.calls.copying import COPYING
 from lakedex.spark.sql.calls.files import FILES
 from lakedex.spark.sql.calls.going_back import GOING_BACK
-from lakedex.spark.sql.calls.index_refresh import INDEX_REFRESH
+from lakedex.spark.sql.calls.indexes import INDEXES
 from lakedex.spark.sql.calls.logs import LOGS
 from lakedex.spark.sql.calls.metadata import METADATA
 from lakedex.spark.sql.calls.partition_changes import PARTITION_CHANGES
@@ -70,7 +70,7 @@ PROCEDURES: Mapping[str, Procedure] = {
     **COPYING,
     **PARTITION_CHANGES,
     **REPAIRS,
-    **INDEX_REFRESH,
+    **INDEXES,
 }
 _NO_AUDIT = "the table's lock keeps no audit here"
 _NO_BOOTSTRAP = "CREATE TABLE ... USING hudi AS SELECT copies the rows of another table"

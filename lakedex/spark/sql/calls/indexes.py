@@ -1,4 +1,4 @@
-"""refresh_index: indexes with `maintenance=async` catch up with their table; Hudi has none."""
+"""Procedures of indexes: refresh_index, for indexes with `maintenance=async`; Hudi has none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _refresh(context: Context, values: Values) -> Rows:
     return [(name, status.get(find_index(table.snapshot, name) or name)) for name in names]
 
 
-INDEX_REFRESH = {
+INDEXES = {
     "refresh_index": Procedure(
         {"table": str, "index": str, "rebuild": False, "path": str},
         "index_name string, status string",
