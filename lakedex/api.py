@@ -16,14 +16,14 @@ from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_expression import columns_in
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
-from lakedex.index.bitmap.store import list_bitmaps
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.bitmap.store import list_bitmaps
+from lakedex.index.kinds.secondary.composite import composites_behind
+from lakedex.index.kinds.windowed.store import list_windowed
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
 from lakedex.index.registry import KINDS
-from lakedex.index.secondary.composite import composites_behind
-from lakedex.index.windowed.store import list_windowed
 from lakedex.prune import (
     ANY_ENGINE,
     ARROW,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakedex.expr.bounds import ColumnBounds, merge_by_group
 from lakedex.filegroup import FileSlice, Slices
-from lakedex.index.answer import IndexedTable, Question
+from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.cost import scan_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable

@@ -22,11 +22,12 @@ from lakedex.expr.bounds import ColumnBounds, exact_bounds
 from lakedex.expr.may_match import may_match
 from lakedex.expr.tree import Column, Expr, Literal, Unknown, columns_of
 from lakedex.filegroup import Slices, partition_layout
-from lakedex.index.answer import IndexedTable, IndexKind, Mask, Question
+from lakedex.index.contract import IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
-from lakedex.index.registry import OF_FILES, kinds_for
+from lakedex.index.registry import KINDS
 from lakedex.keys import PartitionValue
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
+from lakedex.prune.disjunction import lookups_for
 from lakedex.prune.report import Report, Step
 from lakedex.prune.shapes import shapes_of
 from lakedex.table import Snapshot
@@ -190,7 +191,7 @@ class _Plan:
         table = replace(table, without=self._options.without)
         scales = self._scales(table)
         waiting: list[_Waiting] = []
-        for kind in kinds_for(predicate):
+        for kind in lookups_for(predicate, KINDS):
             for name in kind.names(table):
                 question = self._question(predicate, table, scales)
                 if self._is_of_later_rows(kind):
@@ -271,7 +272,7 @@ class _Plan:
 
     def _is_of_later_rows(self, kind: IndexKind) -> bool:
         """Whether an index knows rows only as log files left them, which are not read."""
-        return self._options.base_files_only and not isinstance(kind, OF_FILES)
+        return self._options.base_files_only and not kind.describes_files
 
     def _by_partition(self, predicate: Expr) -> tuple[Mask, str] | str:
         partitions = self._slices.partitions

@@ -14,16 +14,16 @@ from dataclasses import replace
 from lakedex.config import keys
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX, is_own_partition
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
-from lakedex.index.bitmap.definitions import (
+from lakedex.index.definitions import ASYNC, MAINTENANCE, IndexDefinition
+from lakedex.index.kinds.bitmap.definitions import (
     bitmap_definitions,
     bitmap_property,
     folder_of,
     new_definition,
 )
-from lakedex.index.bitmap.merging import forget_files
-from lakedex.index.definitions import ASYNC, MAINTENANCE, IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.bitmap.merging import forget_files
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import load_table_config, update_properties

@@ -23,10 +23,10 @@ from lakedex.expr.coercion import Family, family
 from lakedex.expr.spark_text import time_zone_of
 from lakedex.expr.tree import columns_of
 from lakedex.index.definitions import ASYNC, MAINTENANCE, OWN_EXPRESSION, IndexDefinition
-from lakedex.index.expression.definition import BLOOM_FLAVOUR, expression_text
-from lakedex.index.expression.filter_options import FILTER_OPTIONS, check_filter_options
-from lakedex.index.expression.own import own_options, source_names
-from lakedex.index.expression.target import PREFIX, ExpressionTarget
+from lakedex.index.kinds.expression.definition import BLOOM_FLAVOUR, expression_text
+from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS, check_filter_options
+from lakedex.index.kinds.expression.own import own_options, source_names
+from lakedex.index.kinds.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
 from lakedex.schema.sql_type import type_name
 from lakedex.services.index_dropping import drop_index

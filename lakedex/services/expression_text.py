@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakedex.expr.functions.registry import canonical_name
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, columns_of
-from lakedex.index.expression.own import source_names
+from lakedex.index.kinds.expression.own import source_names
 from lakedex.services.expression_creating import EXPR, FUNCTIONS
 from lakedex.services.own_expressions import is_expression, parse_scalar
 

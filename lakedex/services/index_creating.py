@@ -16,12 +16,12 @@ from lakedex.config.option_check import PREFIXES, did_you_mean
 from lakedex.config.option_values import FlagOption
 from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import FileMissing, InvalidInput, UnsupportedFeature
-from lakedex.index.bitmap.definitions import KIND as BITMAP
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP_INDEX
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
-from lakedex.index.secondary.key_encoding import is_indexable
-from lakedex.index.secondary.pairs import PREFIX
+from lakedex.index.kinds.bitmap.definitions import KIND as BITMAP
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP_INDEX
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.key_encoding import is_indexable
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.schema.field_paths import type_at
 from lakedex.services.bitmap_creating import (
     BitmapBuild,

@@ -10,11 +10,11 @@ from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.definition_files import write_definitions
-from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import drop_bitmap_index
 from lakedex.services.index_names import (
     find_build,

@@ -29,12 +29,12 @@ from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
+from lakedex.index.kinds.secondary.key_encoding import is_indexable, spelled
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_rows
 from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
-from lakedex.index.secondary.key_encoding import is_indexable, spelled
-from lakedex.index.secondary.pairs import SecondaryTarget, pair_rows
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.schema.flat_columns import flat
 from lakedex.services.index_names import indexed_path

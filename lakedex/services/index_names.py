@@ -14,11 +14,11 @@ from lakedex.config.own_partitions import (
 )
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.bitmap.definitions import bitmap_definitions
 from lakedex.schema.hudi_types import hudi_type
 from lakedex.table import Snapshot
 from lakedex.timeline import Action

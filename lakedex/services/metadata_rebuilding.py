@@ -10,9 +10,9 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot

@@ -19,7 +19,7 @@ from lakedex.expr.functions import canonical_name, function_names
 from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
-from lakedex.index.expression.own import source_names
+from lakedex.index.kinds.expression.own import source_names
 from lakedex.schema.sql_type import type_name
 from lakedex.services.index_names import indexed_column
 from lakedex.table import Snapshot

@@ -9,14 +9,14 @@ import numpy as np
 
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
-from lakedex.index.answer import Mask, newest_instant
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.bitmap.definitions import bitmap_definitions, bitmap_target
-from lakedex.index.bitmap.store import coverage, list_runs, read_heads
+from lakedex.index.contract import Mask, newest_instant
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import slices_with_entries
-from lakedex.index.secondary.coverage import covered_slices
-from lakedex.index.secondary.pairs import PREFIX
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.bitmap.definitions import bitmap_definitions, bitmap_target
+from lakedex.index.kinds.bitmap.store import coverage, list_runs, read_heads
+from lakedex.index.kinds.secondary.coverage import covered_slices
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.table.snapshot import Snapshot
 
 _INDEX_BUILD = "INDEX"

@@ -20,13 +20,13 @@ from lakedex.filegroup import (
     Visibility,
     latest_slices,
 )
-from lakedex.index.answer import IndexedTable
-from lakedex.index.bitmap.definitions import bitmap_expressions
 from lakedex.index.builds import IndexBuild, active_builds
+from lakedex.index.contract import IndexedTable
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
-from lakedex.index.expression.virtual import (
+from lakedex.index.kinds.bitmap.definitions import bitmap_expressions
+from lakedex.index.kinds.expression.virtual import (
     expression_named,
     names_of_expressions,
     with_expressions,

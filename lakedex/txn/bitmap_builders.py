@@ -10,8 +10,8 @@ import json
 
 from lakedex.config import TableConfig
 from lakedex.errors import FileMissing
-from lakedex.index.bitmap.definitions import ROOT, bitmap_definitions, folder_of
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.bitmap.definitions import ROOT, bitmap_definitions, folder_of
 from lakedex.storage import Storage
 from lakedex.txn.process import ProcessId
 from lakedex.txn.store_clock import own_now_ms

@@ -14,9 +14,9 @@ from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
 from lakedex.index.definition_files import load_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.secondary.composite import is_stamped, stamped
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.index.secondary.composite import is_stamped, stamped
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
 from lakedex.txn.heartbeat import SignsOfLife

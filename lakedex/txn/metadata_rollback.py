@@ -27,7 +27,7 @@ from lakedex.errors import (
 )
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.definition import is_free_of_zones
+from lakedex.index.kinds.expression.definition import is_free_of_zones
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.storage import Storage

@@ -10,12 +10,12 @@ from lakedex.config import TableConfig
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
-from lakedex.index.bitmap.definitions import bitmap_definitions, bitmap_target
-from lakedex.index.bitmap.merging import merge_runs
-from lakedex.index.bitmap.noting import BitmapTaker
-from lakedex.index.bitmap.store import list_runs
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.kinds.bitmap.definitions import bitmap_definitions, bitmap_target
+from lakedex.index.kinds.bitmap.merging import merge_runs
+from lakedex.index.kinds.bitmap.store import list_runs
+from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
@@ -120,7 +120,7 @@ def fill_bitmap(
 
 def _fill(task: _Fill) -> None:
     context = task.facts.read_context()
-    taker = BitmapTaker(context.storage, task.facts.bitmaps)
+    taker = BitmapCollector(context.storage, task.facts.bitmaps)
     ranges = StoredRanges(context, (), task.facts.bitmaps, taker)
     for current in task.slices:
         ranges.add(current)

@@ -17,10 +17,10 @@ from lakedex.filegroup import BaseFile, FileSlice, LogFile, ReadContext
 from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.footer import PARQUET_ERRORS
-from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.expression.noting import ExpressionTaker
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.kinds.expression.collect import ExpressionCollector
+from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.index.written import ExpressionNotes, FileStatistics
 from lakedex.write.handles.work import ColumnSizes
 
@@ -33,12 +33,12 @@ class StoredRanges:
         context: ReadContext,
         columns: Sequence[str],
         expressions: Sequence[ExpressionTarget] = (),
-        taker: ExpressionTaker | BitmapTaker | None = None,
+        taker: ExpressionCollector | BitmapCollector | None = None,
     ) -> None:
         """Take the table, the names of the columns, and what is computed of columns, by whom."""
         self._context = context
         self._targets = tuple(expressions)
-        self._noted = ExpressionTaker(expressions)
+        self._noted = ExpressionCollector(expressions)
         self._computed = taker or self._noted
         sources = (name for each in expressions for name in each.sources)
         self._names = list(dict.fromkeys([*columns, *sources]))

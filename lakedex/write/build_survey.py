@@ -17,10 +17,10 @@ from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import read_footer
 from lakedex.format.spill import SpillWriter
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.secondary.coverage import coverage_pairs
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.secondary.coverage import coverage_pairs
-from lakedex.index.secondary.pairs import SecondaryTarget
 from lakedex.index.written import (
     BloomText,
     ExpressionNotes,

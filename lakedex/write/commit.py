@@ -13,10 +13,10 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
+from lakedex.index.kinds.secondary.composite import composite_note
+from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.secondary.composite import composite_note
-from lakedex.index.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.written import (
     CommitChanges,
     ExpressionNotes,

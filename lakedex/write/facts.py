@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
-from lakedex.index.expression.target import ExpressionTarget
-from lakedex.index.secondary.pairs import SecondaryTarget
+from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress

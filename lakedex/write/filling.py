@@ -18,7 +18,7 @@ from lakedex.engine import Engine
 from lakedex.expr.tree import Literal
 from lakedex.filegroup import FileSlice, FileSliceId, Slices
 from lakedex.format.spill import Segment
-from lakedex.index.answer import IndexedTable, Question
+from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_bounds import slice_bounds
 from lakedex.table import Snapshot
 from lakedex.write.assign import FileSizes, Group, Placing, add_segment, small_groups, takes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice
-from lakedex.index.secondary.pairs import SecondaryTarget
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.index.written import KeyNote, PairNotes
 from lakedex.table import Snapshot
 from lakedex.write.facts import TableFacts

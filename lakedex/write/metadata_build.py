@@ -21,7 +21,9 @@ from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.composite import stamped
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,
@@ -29,8 +31,6 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.records import RecordMaker
-from lakedex.index.secondary.composite import stamped
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot

@@ -15,9 +15,9 @@ from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
-from lakedex.index.expression.target import ExpressionTarget
-from lakedex.index.secondary.pairs import PREFIX, SecondaryTarget
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.secondary.pairs import PREFIX, SecondaryTarget
 from lakedex.table import Snapshot
 from lakedex.write.row_size import stored_rows
 

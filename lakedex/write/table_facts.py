@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_option_names import BLOOM_ERROR_RATE
-from lakedex.index.windowed.run_writer import shards_for
+from lakedex.index.kinds.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.early_conflicts import EarlyLook

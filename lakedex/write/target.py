@@ -11,8 +11,8 @@ from lakedex.config import TableConfig
 from lakedex.config.merge_mode import MergeMode
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
-from lakedex.index.bitmap.definitions import bitmap_definitions
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.bitmap.definitions import bitmap_definitions
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.keys.generator import check_virtual_keys
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakedex.config.layout_options import BulkSort, LayoutOptions
 from lakedex.engine import Engine
 from lakedex.format.spill import Segment
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.write.assign import FileSizes
 from lakedex.write.facts import TableFacts
 from lakedex.write.layout.arranging import Arranged, Unarranged, arrange

@@ -24,7 +24,7 @@ WORKER_MODULES = [
     "lakedex.index.metadata_table.entry_spilling",
     "lakedex.index.metadata_table.pair_writer",
     "lakedex.index.metadata_table.shard_writer",
-    "lakedex.index.windowed.run_writer",
+    "lakedex.index.kinds.windowed.run_writer",
     "lakedex.services.clustering.moved_keys",
     "lakedex.spark.engine",
     "lakedex.spark.row_source",

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.filegroup import META_COLUMNS
-from lakedex.index.secondary.key_encoding import is_sure
+from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.services.advising.advice import Proposal
 from lakedex.services.advising.demand import (
     POINTS,

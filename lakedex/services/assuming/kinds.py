@@ -20,11 +20,11 @@ from lakedex.expr.may_match import may_match
 from lakedex.expr.normal_form import restrict_to_columns
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
-from lakedex.index.answer import NEWEST_ONLY, Mask
+from lakedex.index.contract import NEWEST_ONLY, Mask
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.record_index.lookup import record_keys
-from lakedex.index.secondary.key_predicate import Asked as AskedKeys
-from lakedex.index.secondary.key_predicate import asked_keys
+from lakedex.index.kinds.record_index.lookup import record_keys
+from lakedex.index.kinds.secondary.key_predicate import Asked as AskedKeys
+from lakedex.index.kinds.secondary.key_predicate import asked_keys
 from lakedex.schema.field_paths import column_at, values_at
 from lakedex.services.index_estimating import Ints, files_per_value, files_with_any
 from lakedex.services.index_names import existing_index

@@ -13,7 +13,7 @@ from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import Expr, Unknown
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.index.cost import LEAST_S
-from lakedex.index.secondary.key_encoding import is_indexable
+from lakedex.index.kinds.secondary.key_encoding import is_indexable
 from lakedex.prune import Report, Step
 from lakedex.schema.field_paths import type_at
 from lakedex.services.assuming.kinds import (

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
-from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.expression.noting import ExpressionTaker
+from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.index.written import BloomText
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
@@ -32,8 +32,8 @@ def compact_slices(task: WriteTask) -> TaskResult:
     context = facts.read_context()
     publisher = Publisher(facts, context.storage)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
-    expressions = ExpressionTaker(facts.expressions)
-    bitmaps = BitmapTaker(context.storage, facts.bitmaps)
+    expressions = ExpressionCollector(facts.expressions)
+    bitmaps = BitmapCollector(context.storage, facts.bitmaps)
     files, blooms = [], []
     for group in task.groups:
         current = group.current

@@ -13,10 +13,10 @@ from lakedex.errors import CorruptFile, FileMissing, TableNotFound
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import saved_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table.lost_instants import metadata_problem

@@ -12,15 +12,15 @@ import pyarrow as pa
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.format.spill import SpillWriter
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.secondary.composite import kept_note
+from lakedex.index.kinds.secondary.key_encoding import is_sure
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
-from lakedex.index.secondary.composite import kept_note
-from lakedex.index.secondary.key_encoding import is_sure
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
 from lakedex.schema.field_paths import type_at
 from lakedex.services.repairing.file_records import is_by_file, right_records

@@ -21,12 +21,12 @@ from lakedex.config import TableType
 from lakedex.errors import TimelineDamaged
 from lakedex.filegroup import FileSlice, FileSliceId, parse_data_file
 from lakedex.filegroup.names import LogFile
+from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.metadata_table import NON_PARTITIONED_KEY, Kind, metadata_partition
 from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.partitions import FILES_PAYLOAD
-from lakedex.index.record_index.locations import distinct_locations
 from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.storage import Storage, join, split
 from lakedex.table import Snapshot

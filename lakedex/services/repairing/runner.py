@@ -16,11 +16,11 @@ from dataclasses import replace
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
+from lakedex.index.kinds.secondary.composite import composites_behind
+from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.index.secondary.composite import composites_behind
-from lakedex.index.secondary.pairs import PREFIX
 from lakedex.services.bitmap_creating import mend_bitmap_index, rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.index_creating import refresh_index

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSliceId
-from lakedex.index.bitmap.definitions import bitmap_definitions, bitmap_target, source_columns
-from lakedex.index.bitmap.merging import pairs_of
-from lakedex.index.bitmap.run import Ints
-from lakedex.index.bitmap.store import file_keys, keys_of, list_runs, read_heads
-from lakedex.index.expression.target import ExpressionTarget
+from lakedex.index.kinds.bitmap.definitions import bitmap_definitions, bitmap_target, source_columns
+from lakedex.index.kinds.bitmap.merging import pairs_of
+from lakedex.index.kinds.bitmap.run import Ints
+from lakedex.index.kinds.bitmap.store import file_keys, keys_of, list_runs, read_heads
+from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.report import ProblemKind
 from lakedex.table import Snapshot

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSliceId
+from lakedex.index.kinds.record_index.locations import PLACE_FIELDS, distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
-from lakedex.index.record_index.locations import PLACE_FIELDS, distinct_locations
 from lakedex.services.verifying.report import Findings, ProblemKind
 
 

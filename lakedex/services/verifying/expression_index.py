@@ -13,10 +13,10 @@ from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
-from lakedex.index.expression import indexed_expression
-from lakedex.index.expression.definition import depends_on_zone, expression_text
-from lakedex.index.expression.own import source_names
-from lakedex.index.expression.target import certain_values
+from lakedex.index.kinds.expression import indexed_expression
+from lakedex.index.kinds.expression.definition import depends_on_zone, expression_text
+from lakedex.index.kinds.expression.own import source_names
+from lakedex.index.kinds.expression.target import certain_values
 from lakedex.index.metadata_table import RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id

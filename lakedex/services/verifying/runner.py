@@ -15,13 +15,13 @@ from lakedex.errors import (
     LakedexError,
     TimelineDamaged,
 )
-from lakedex.index.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.kinds.secondary.composite import composites_behind
+from lakedex.index.kinds.windowed.store import NAME as WINDOWED
+from lakedex.index.kinds.windowed.store import open_window
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import built_at
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
-from lakedex.index.secondary.composite import composites_behind
-from lakedex.index.windowed.store import NAME as WINDOWED
-from lakedex.index.windowed.store import open_window
 from lakedex.services.verifying import bitmap_index, windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data

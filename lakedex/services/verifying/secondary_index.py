@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
-from lakedex.index.answer import Mask
+from lakedex.index.contract import Mask
+from lakedex.index.kinds.secondary.coverage import (
+    COVERAGE_START,
+    covered_slices,
+    covering_noted,
+    without_coverage,
+)
+from lakedex.index.kinds.secondary.key_encoding import is_sure, spelled
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import (
@@ -18,13 +25,6 @@ from lakedex.index.metadata_table.keys import (
     record_keys_of_secondary,
     secondary_keys,
 )
-from lakedex.index.secondary.coverage import (
-    COVERAGE_START,
-    covered_slices,
-    covering_noted,
-    without_coverage,
-)
-from lakedex.index.secondary.key_encoding import is_sure, spelled
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.entries import group_entries

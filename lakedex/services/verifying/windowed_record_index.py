@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.windowed.lookup import GROUPS, find_keys, open_run
-from lakedex.index.windowed.state import WindowState, digest_of
+from lakedex.index.kinds.windowed.lookup import GROUPS, find_keys, open_run
+from lakedex.index.kinds.windowed.state import WindowState, digest_of
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.report import ProblemKind
 from lakedex.services.verifying.row_keys import RowKeys

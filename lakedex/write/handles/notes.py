@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from lakedex.filegroup import FileSliceId
 from lakedex.format.spill import SpillWriter
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_changes, pair_rows
 from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
-from lakedex.index.secondary.pairs import SecondaryTarget, pair_changes, pair_rows
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts

@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from lakedex.index.bitmap.noting import BitmapTaker
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.expression.noting import ExpressionTaker
+from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
 from lakedex.write.handles.incoming import IncomingReader
@@ -36,8 +36,8 @@ def write_groups(task: WriteTask) -> TaskResult:
     reader = IncomingReader(task, storage)
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
-    expressions = ExpressionTaker(facts.expressions)
-    bitmaps = BitmapTaker(storage, facts.bitmaps)
+    expressions = ExpressionCollector(facts.expressions)
+    bitmaps = BitmapCollector(storage, facts.bitmaps)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     old, staying = OldValues(facts, context), StayingKeys(facts, context, notes, pairs)
     files, blooms = [], []

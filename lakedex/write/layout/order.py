@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import columns_of
-from lakedex.index.expression.target import ExpressionTarget, given_name
+from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
 from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
 from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
 from lakedex.write.rows import KEY

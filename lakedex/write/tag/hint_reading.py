@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from lakedex.errors import LakedexError
 from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.index import bloom_filters, column_stats
+from lakedex.index.kinds.bloom_filters import lookup as bloom_filters
+from lakedex.index.kinds.column_stats import lookup as column_stats
 from lakedex.index.metadata_table import BLOOM_PAYLOAD, STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.stat_values import stat_values

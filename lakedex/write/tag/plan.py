@@ -12,9 +12,9 @@ from lakedex.engine import Engine
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter
+from lakedex.index.kinds.windowed.lookup import WindowAccess
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.partitions import no_groups
-from lakedex.index.windowed.lookup import WindowAccess
 from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.format.spill import Segment
-from lakedex.index.windowed.lookup import WindowAccess
+from lakedex.index.kinds.windowed.lookup import WindowAccess
 from lakedex.write.tag.record_places import RecordIndexAccess
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.index.windowed.lookup import Found, WindowAccess, find_keys, read_groups
+from lakedex.index.kinds.windowed.lookup import Found, WindowAccess, find_keys, read_groups
 from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.facts import TableFacts

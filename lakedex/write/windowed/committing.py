@@ -15,15 +15,15 @@ from functools import partial
 from lakedex.config.record_index_window import RecordIndexWindow
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.index.windowed.run_writer import (
+from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
     RunJob,
     note_rows,
     shards_for,
     write_shard,
 )
-from lakedex.index.windowed.state import CoveredGroup, Run, WindowState, digest_of
-from lakedex.index.windowed.store import FOLDER, STATE_FILE, open_window, remove_unused
+from lakedex.index.kinds.windowed.state import CoveredGroup, Run, WindowState, digest_of
+from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE, open_window, remove_unused
 from lakedex.index.written import KeyNote
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.committed import CommittedInstants

@@ -11,9 +11,9 @@ import pyarrow as pa
 from lakedex.config.record_index_window import Outside, RecordIndexWindow
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.index.windowed.lookup import GROUPS, WindowAccess
-from lakedex.index.windowed.state import CoveredGroup, digest_of
-from lakedex.index.windowed.store import open_window
+from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess
+from lakedex.index.kinds.windowed.state import CoveredGroup, digest_of
+from lakedex.index.kinds.windowed.store import open_window
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import And, Column, Compare, Expr, In, IsNull, Literal, Op, Or, StartsWith
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.secondary.key_encoding import spelled
+from lakedex.index.kinds.secondary.key_predicate import Asked, asked_keys, keys_from_start
 from lakedex.index.metadata_table.keys import (
     placed_values_of_secondary,
     record_keys_of_secondary,
     secondary_keys,
     values_of_secondary,
 )
-from lakedex.index.secondary.key_encoding import spelled
-from lakedex.index.secondary.key_predicate import Asked, asked_keys, keys_from_start
 
 COLUMNS = {"a": pa.string(), "n": pa.int64(), "b": pa.string()}
 SCHEMA = pa.schema(list(COLUMNS.items()))

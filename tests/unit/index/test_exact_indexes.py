@@ -10,8 +10,8 @@ import pytest
 
 import lakedex
 from lakedex.config.keys import METADATA_PARTITIONS
-from lakedex.index.record_index import completeness
-from lakedex.index.secondary import lookup as secondary_lookup
+from lakedex.index.kinds.record_index import completeness
+from lakedex.index.kinds.secondary import lookup as secondary_lookup
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table
 from lakedex.services.index_creating import create_index

@@ -18,7 +18,7 @@ from lakedex.expr.bind import bind
 from lakedex.expr.evaluate import evaluate, true_rows
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.tree import And, Column, Compare, Expr, In, Literal, Op, Or, all_of, tree_text
-from lakedex.index.expression.implied import implied
+from lakedex.index.kinds.expression.implied import implied
 
 ZONED = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(

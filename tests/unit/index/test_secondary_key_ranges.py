@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakedex.index.metadata_table.keys import escape_secondary, secondary_prefix
-from lakedex.index.secondary.key_predicate import (
+from lakedex.index.kinds.secondary.key_predicate import (
     KeyRanges,
     common,
     keys_from,
@@ -16,6 +15,7 @@ from lakedex.index.secondary.key_predicate import (
     keys_up_to,
     united,
 )
+from lakedex.index.metadata_table.keys import escape_secondary, secondary_prefix
 
 # Characters around the separator and the escape, and some whose UTF-8 and UTF-16 orders differ.
 TEXTS = st.text(st.sampled_from("\0\x01 #$%A[\\]ab\u00e9\uffee\U0001f600"), max_size=5)

@@ -225,7 +225,7 @@ def test_a_list_of_many_values_is_looked_up(asked):
 
 
 def test_what_has_too_many_rows_is_not_looked_up(asked, monkeypatch):
-    lookup = "lakedex.index.secondary.lookup."
+    lookup = "lakedex.index.kinds.secondary.lookup."
     for limit in ("MAX_ROWS_OF_RANGE", "MAX_ROWS_OF_VALUES", "_ROWS_OF_BLOCKS"):
         monkeypatch.setattr(lookup + limit, 0)
     for predicate in ("text = 'b'", "text > 'b'"):

@@ -18,7 +18,7 @@ from lakedex.filegroup import Slices
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
 from lakedex.index import registry
-from lakedex.index.answer import Answer
+from lakedex.index.contract import Answer
 from lakedex.index.cost import Estimate
 from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.prune import ARROW, SPARK, PlanOptions, is_read_at_once, plan
@@ -141,7 +141,7 @@ def test_many_keys_are_spelled_only_where_they_are_looked_up(many, monkeypatch):
     def spelled(*_):
         raise AssertionError("the keys were spelled")
 
-    monkeypatch.setattr("lakedex.index.record_index.lookup.record_keys", spelled)
+    monkeypatch.setattr("lakedex.index.kinds.record_index.lookup.record_keys", spelled)
     _, said = planned(many, f"id IN ({keys})", ARROW)
     assert said["record_index"].startswith("not worth it: asking takes about")
 
@@ -229,7 +229,7 @@ def test_a_kind_that_joins_the_registry_is_weighed_like_the_others(
     few, monkeypatch, seconds, left, asked
 ):
     odd = OddIndex(seconds)
-    monkeypatch.setattr("lakedex.prune.planner.kinds_for", lambda *_: (odd,))
+    monkeypatch.setattr("lakedex.prune.planner.lookups_for", lambda *_: (odd,))
     count, said = planned(few, "n >= 0", SPARK)
     assert (count, odd.asked) == (left, asked), said
     assert (odd,) != registry.KINDS

@@ -14,9 +14,9 @@ import lakedex
 from lakedex import ReadOptions
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
-from lakedex.index.bitmap.definitions import ROOT, bitmap_definitions, folder_of
-from lakedex.index.bitmap.merging import pairs_of
-from lakedex.index.bitmap.run import FILES, encode_run, read_head
+from lakedex.index.kinds.bitmap.definitions import ROOT, bitmap_definitions, folder_of
+from lakedex.index.kinds.bitmap.merging import pairs_of
+from lakedex.index.kinds.bitmap.run import FILES, encode_run, read_head
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.index.bitmap.definitions import ROOT, bitmap_definitions
-from lakedex.index.bitmap.merging import pairs_of
-from lakedex.index.bitmap.noting import BitmapTaker
-from lakedex.index.bitmap.run import encode_run
-from lakedex.index.bitmap.store import list_runs, read_heads
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.kinds.bitmap.definitions import ROOT, bitmap_definitions
+from lakedex.index.kinds.bitmap.merging import pairs_of
+from lakedex.index.kinds.bitmap.run import encode_run
+from lakedex.index.kinds.bitmap.store import list_runs, read_heads
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.repairing.runner import repair_table
@@ -41,7 +41,7 @@ def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatc
     path = "/".join(head.files[name][0].as_py() for name in ("partition", "name"))
     assert {each.entries for each in report.problems} == {(path,)}
     read: list[object] = []
-    monkeypatch.setattr(BitmapTaker, "add_to", _noting(read, BitmapTaker.add_to))
+    monkeypatch.setattr(BitmapCollector, "add_to", _noting(read, BitmapCollector.add_to))
     done = repair_table(table.writer)
     assert done.ok
     assert (done.repaired, done.rebuilt) == ({"bitmap_index_c": len(report.problems)}, ())

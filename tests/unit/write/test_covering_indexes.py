@@ -8,8 +8,8 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput
+from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
-from lakedex.index.record_index.locations import distinct_locations
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.write.handles.notes import PairTaker

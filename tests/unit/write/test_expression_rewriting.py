@@ -9,7 +9,7 @@ import pytest
 import lakedex
 from lakedex import ReadOptions
 from lakedex.errors import InvalidInput
-from lakedex.index.expression import partition_level
+from lakedex.index.kinds.expression import partition_level
 from lakedex.services.index_creating import create_index
 from tests.support.write_lab import Lab, source
 from tests.unit.write.test_expression_indexes import DAY, SCHEMA, ZONE, Days, row

@@ -1,0 +1,1 @@
+"""One package for each index kind; `lakedex.index.registry` lists them."""
