@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -248,6 +249,31 @@ def test_changes_notice_the_metadata_of_another_deltacommit(table):
     nothing = max(timeline_of(table).glob("*.deltacommit"))  # a commit without files
     last.write_bytes(nothing.read_bytes())
     assert table.table().changes(since).num_rows == right
+
+
+@pytest.mark.parametrize("name", ["cow_trips_all_indexes", "mor_trips_all_indexes", "v6_cow"])
+def test_the_metadata_of_the_next_commit_is_noticed(name, golden, tmp_path):
+    """It names the replaced commit, whose files are the earlier versions of its own."""
+    shutil.copytree(golden(name).path, tmp_path / "t")
+    table = lakedex.open(str(tmp_path / "t"))
+    folder = tmp_path / "t" / table.snapshot.config.timeline_folder
+    noticed = []
+    writes = table.timeline.write_instants()
+    for instant, following in itertools.pairwise(writes):
+        own, other = (
+            next(folder.glob(f"{each.requested_time}*.{each.action.completed.value}"))
+            for each in (instant, following)
+        )
+        if instant.requested_time.encode() not in other.read_bytes():
+            continue
+        right = own.read_bytes()
+        own.write_bytes(other.read_bytes())
+        for cdc in (False, True):
+            with pytest.raises(CorruptFile, match=own.name):
+                lakedex.open(str(tmp_path / "t")).changes("earliest", cdc=cdc)
+        own.write_bytes(right)
+        noticed.append(instant)
+    assert noticed
 
 
 @pytest.mark.parametrize("name", ["mor_trips_all_indexes", "v6_mor"])
