@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 
 import lakedex
 from lakedex.cli.main import app
-from lakedex.errors import CorruptFile, IndexUnusable, TimelineDamaged
+from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput, TimelineDamaged
 from lakedex.services.clustering import cluster_table
+from lakedex.services.compaction import compact_table
 from lakedex.services.repairing import repair_table
+from lakedex.services.restoring import restore_table
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.cleaning import clean_table
-from lakedex.upkeep.savepoints import create_savepoint
+from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
 from tests.support.secondary import RECORD_INDEX, Trips
 
 OFTEN = {
@@ -28,6 +30,7 @@ OFTEN = {
     "hoodie.clean.commits.retained": "1",
     "hoodie.clean.trigger.max.commits": "1",
 }
+KEEPING = {"hoodie.archive.automatic": "false"}
 PLAIN = {"hoodie.metadata.enable": "false"}
 WITHOUT = lakedex.ReadOptions(without_indexes={"all"})
 
@@ -70,6 +73,12 @@ def timeline_of(trips: Trips) -> Path:
 def rows(trips: Trips, **how: object) -> list[tuple[object, ...]]:
     found = lakedex.open(trips.path, **how).to_arrow(columns=trips.schema.names)
     return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def lose_savepoint(trips: Trips, instant: str) -> None:
+    """Remove the completed file of a savepoint."""
+    (complete,) = timeline_of(trips).glob(f"{instant}_*.savepoint")
+    complete.unlink()
 
 
 def newest(trips: Trips) -> str:
@@ -367,12 +376,59 @@ def test_what_is_to_be_done_about_lost_savepoints_is_said(table):
     assert (done.ok, done.put_back) == (True, (name,))
     assert "lakedex savepoint PATH" in str(done)
     create_savepoint(table.address, name)
-    (complete,) = timeline_of(table).glob(f"{name}_*.savepoint")
-    complete.unlink()
-    assert f"lakedex savepoint PATH {name}" in " ".join(table.table().verify().notes)
+    lose_savepoint(table, name)
+    assert f"lakedex savepoint PATH {name} --delete" in " ".join(table.table().verify().notes)
     create_savepoint(table.address, name)
     assert table.table().timeline.savepoints() == (name,)
     assert not any("savepoint" in note for note in table.table().verify().notes)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("loses_commit", [False, True], ids=["savepoint", "commit and savepoint"])
+def test_a_lost_savepoint_is_completed_by_a_repair(kind, loses_commit, tmp_path):
+    table = make(tmp_path / "t", kind)
+    kept = create_savepoint(table.address)
+    right = rows(table)
+    often = table.writer.with_options(KEEPING | OFTEN)
+    for number in range(4):
+        often.upsert(table.rows((f"k{number}", 9, "later", "oslo")))
+        if kind == "mor":
+            compact_table(often)
+    assert [each for each in table.table().timeline.completed() if each.action is Action.CLEAN]
+    if loses_commit:
+        lose(table, kept.instant)
+    else:
+        lose_savepoint(table, kept.instant)
+        with pytest.raises(InvalidInput, match=r"were cleaned|earliest"):
+            table.table().to_arrow(as_of=kept.instant)
+    done = repair_table(table.writer)
+    assert (done.ok, done.savepoints, done.lost_savepoints) == (True, (kept.instant,), {})
+    assert f"lakedex savepoint PATH {kept.instant} --delete" in str(done)
+    assert [each.files for each in list_savepoints(table.table().timeline)] == [kept.files]
+    assert table.table().verify().notes == ()
+    clean_table(table.address, OFTEN)
+    found = table.table().to_arrow(as_of=kept.instant, columns=table.schema.names)
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == right
+    restore_table(table.address, kept.instant)
+    assert rows(table) == right
+    assert str(repair_table(table.writer)) == "nothing to repair: every index agrees with the data"
+
+
+def test_a_savepoint_whose_files_were_cleaned_is_named_by_a_repair(tmp_path):
+    table = make(tmp_path / "t")
+    name = create_savepoint(table.address).instant
+    lose_savepoint(table, name)
+    for number in range(4):
+        row = (f"k{number}", 9, "later", "oslo")
+        table.writer.with_options(KEEPING | OFTEN).upsert(table.rows(row))
+    right = rows(table)
+    done = repair_table(table.writer)
+    assert (done.ok, done.savepoints, list(done.lost_savepoints)) == (True, (), [name])
+    assert f"not repaired: the savepoint {name}, as the clean " in str(done)
+    assert list_savepoints(table.table().timeline) == []
+    assert rows(table) == right
+    delete_savepoint(table.address, name)
+    assert repair_table(table.writer).lost_savepoints == {}
 
 
 @pytest.mark.parametrize("pattern", ["{}.*", "{}.deltacommit"], ids=["all files", "completed file"])
