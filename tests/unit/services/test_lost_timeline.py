@@ -21,7 +21,7 @@ from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
-from tests.support.secondary import RECORD_INDEX, Trips
+from tests.support.secondary import RECORD_INDEX, SCHEMA, Trips
 
 OFTEN = {
     "hoodie.keep.min.commits": "2",
@@ -32,6 +32,7 @@ OFTEN = {
 }
 KEEPING = {"hoodie.archive.automatic": "false"}
 PLAIN = {"hoodie.metadata.enable": "false"}
+ALWAYS = lakedex.ReadOptions(weighs_cost=False, counts_usage=False)
 WITHOUT = lakedex.ReadOptions(without_indexes={"all"})
 
 
@@ -73,6 +74,15 @@ def timeline_of(trips: Trips) -> Path:
 def rows(trips: Trips, **how: object) -> list[tuple[object, ...]]:
     found = lakedex.open(trips.path, **how).to_arrow(columns=trips.schema.names)
     return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def newest_bases(trips: Trips, partition: str) -> list[Path]:
+    """The base file of each of the two file groups of an index, as readers see them."""
+    metadata = trips.table().snapshot.metadata
+    folder = Path(trips.path, ".hoodie/metadata", partition)
+    files = [folder / group.base.name for group in metadata.groups(partition)]
+    assert len(files) == 2
+    return files
 
 
 def lose_savepoint(trips: Trips, instant: str) -> None:
@@ -458,3 +468,53 @@ def test_an_older_copy_of_a_base_file_of_the_metadata_table_is_not_used(golden, 
     assert opened.to_arrow().equals(lakedex.open(sound).to_arrow())
     assert f"files/{newer.name} at offset 0: expected" in opened.snapshot.listing.source
     assert newer.name in str(opened.verify())
+
+
+# case B80: lost timeline or newest instant
+@pytest.mark.parametrize("partition", ["record_index", "secondary_index_idx_rider"])
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_base_file_of_another_file_group_is_not_used(kind, partition, tmp_path):
+    """As many keys lie in each file group, so that numbers of entries tell nothing."""
+    often = {"hoodie.metadata.compact.max.delta.commits": "1"}
+    table, names = Trips(tmp_path / "t", kind), SCHEMA.names
+    writer = table.writer.with_options(often)
+    writer.upsert(table.rows(*((f"k{n}", n, f"r{n}", f"city{n % 4}") for n in range(8))))
+    table.index("rider")
+    for _ in range(2):
+        writer.upsert(table.rows(("k0", 0, "r0", "city0"), ("k1", 1, "r1", "city1")))
+    right = rows(table)
+    bases = newest_bases(table, partition)
+    contents = [base.read_bytes() for base in bases]
+    for own, other, damaged in zip(bases, bases[::-1], contents[::-1], strict=True):
+        own.unlink()
+        own.write_bytes(damaged)
+        for number in range(8):
+            for text in (f"uuid = 'k{number}'", f"rider = 'r{number}'"):
+                found = lakedex.open(table.path, options=ALWAYS).to_arrow(text, columns=names)
+                assert [tuple(row.values()) for row in found.to_pylist()] == [right[number]], text
+        assert own.name in str(table.table().verify())
+        if partition == "record_index":
+            with pytest.raises(CorruptFile, match=own.name):
+                table.writer.upsert(table.rows(*right))
+        own.write_bytes(contents[bases.index(own)])
+        assert other.read_bytes() == damaged
+    assert table.table().verify().ok
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_repair_builds_an_index_anew_whose_file_groups_hold_the_keys_of_others(kind, tmp_path):
+    table = Trips(tmp_path / "t", kind)
+    writer = table.writer.with_options({"hoodie.metadata.compact.max.delta.commits": "1"})
+    for number in range(8):
+        writer.upsert(table.rows((f"k{number}", number, f"r{number}", "oslo")))
+    right = rows(table)
+    first, second = newest_bases(table, "record_index")
+    content = first.read_bytes()
+    first.unlink()
+    first.write_bytes(second.read_bytes())
+    second.unlink()
+    second.write_bytes(content)
+    assert repair_table(table.writer).ok
+    assert table.table().verify().ok
+    table.writer.upsert(table.rows(*right))
+    assert rows(table) == right
