@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition, LakedexError
 from lakedex.expr import sql_literal
+from lakedex.expr.functions import Arguments, function
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.tree import (
@@ -257,8 +258,9 @@ def like_node(child: Expr, pattern: Expr, escape: str) -> Expr:
 def ilike_node(child: Expr, pattern: Expr, escape: str) -> Expr:
     """`child ILIKE pattern`, which Spark defines as LIKE of both sides in lower case."""
     lowered = Call("lower", (child,))
-    if isinstance(pattern, Literal) and isinstance(pattern.value, str) and pattern.value.isascii():
-        return Like(lowered, pattern.value.lower(), escape)
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        arguments = Arguments("lower", [pa.scalar(pattern.value)], 1, "UTC")
+        return Like(lowered, function("lower").evaluate(arguments)[0].as_py(), escape)
     return like_node(lowered, Call("lower", (pattern,)), escape)
 
 

@@ -113,7 +113,7 @@ SHAPES = {
     # patterns
     "s rlike 'a.b'": "rlike(s, 'a.b')",
     "not (i = 5 or s rlike '(?=a)')": "i != 5 and not (rlike(s, '(?=a)'))",
-    "s ilike 'A_b%'": "lower(s) like 'a_b%' escape '\\\\'",
+    "s ilike 'A_b%'": "lower(s) starts 'a' and lower(s) like 'a_b%' escape '\\\\'",
     "s ilike '%Ab%'": "contains(lower(s), 'ab')",
     # arithmetic and choice
     "i + 1 > 5": "+(i, 1) > 5",
