@@ -18,12 +18,11 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.bitmap.store import list_bitmaps
 from lakedex.index.kinds.secondary.composite import composites_behind
 from lakedex.index.kinds.windowed.store import list_windowed
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
-from lakedex.index.registry import KINDS
+from lakedex.index.registry import kinds, list_file_indexes
 from lakedex.prune import (
     ANY_ENGINE,
     ARROW,
@@ -48,8 +47,8 @@ from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import QueryTime, Timeline
 
 _AT_ONCE = "to_arrow asks no index here: it reads so few bytes faster than any index answers"
-_SWITCHES = frozenset(("all", "partition_values", *(each.kind for each in KINDS)))
-"""What `without_indexes` may say besides the names of indexes."""
+_SWITCHES = frozenset(("all", "partition_values"))
+"""What `without_indexes` may say besides the names of indexes and kinds."""
 Filter: TypeAlias = "str | pc.Expression | Expr"
 """A predicate: SQL text, a `pyarrow.compute` expression, or a tree of `lakedex.expr`."""
 
@@ -74,9 +73,10 @@ class ReadOptions:
         if not isinstance(self.time_zone, str):
             raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
         names = [index_kind(each) for each in names_in("without_indexes", self.without_indexes)]
+        switches = _SWITCHES.union(each.kind for each in kinds())
         for name in names:
             # The name of an index may be anything; what is nearly a kind is a misspelled one.
-            hint = "" if name in _SWITCHES else did_you_mean(name, _SWITCHES)
+            hint = "" if name in switches else did_you_mean(name, switches)
             if hint:
                 raise InvalidInput(f"without_indexes: no index is called {name!r}{hint}")
         object.__setattr__(self, "without_indexes", frozenset(names))
@@ -293,7 +293,7 @@ class Table:
             builds=view.builds,
             storage=view.storage,
         )
-        found += list_bitmaps(view.storage, view.config)
+        found += list_file_indexes(view.storage, view.config)
         found += list_windowed(view.storage, view.timeline.is_committed_write)
         lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]

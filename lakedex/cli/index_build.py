@@ -17,7 +17,7 @@ from lakedex.cli.arguments import (
 )
 from lakedex.cli.json_output import print_json
 from lakedex.errors import InvalidInput
-from lakedex.services.bitmap_creating import BitmapBuild
+from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_creating import create_index, refresh_index, resume_index
 from lakedex.services.index_names import ONCE, find_build, find_index, find_plan
 from lakedex.services.indexing import BackgroundBuild
@@ -58,12 +58,12 @@ def build(
     address = StorageAddress.of(path, parse_storage_options(storage_option))
     writer = TableWriter(address)
     begun = _begun(writer, name, on or [], using, parse_hudi_options(option))
-    if isinstance(begun, BitmapBuild):
+    if isinstance(begun, FileIndexBuild):
         begun.wait()
     else:
         _follow(begun)
     if as_json:
-        instant = None if isinstance(begun, BitmapBuild) else begun.instant
+        instant = None if isinstance(begun, FileIndexBuild) else begun.instant
         print_json({"instant": instant, "indexes": list(begun.indexes)})
     else:
         screen.say(f"built {', '.join(begun.indexes)}", screen.GOOD)
@@ -104,7 +104,7 @@ def _follow(begun: BackgroundBuild) -> None:
 
 def _begun(
     writer: TableWriter, name: str, columns: list[str], using: str, options: dict[str, str]
-) -> BackgroundBuild | BitmapBuild:
+) -> BackgroundBuild | FileIndexBuild:
     snapshot = writer.snapshot()
     if find_build(snapshot, name) is not None or find_plan(snapshot, name) is not None:
         if columns or options:
@@ -120,6 +120,6 @@ def _begun(
             "to build a new one, name its column with --on"
         )
     made = create_index(writer, name, columns, using=using, options=options, wait=False)
-    if not isinstance(made, BackgroundBuild | BitmapBuild):
+    if not isinstance(made, BackgroundBuild | FileIndexBuild):
         raise InvalidInput(f"the index {name} is there already")
     return made

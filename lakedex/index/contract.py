@@ -27,6 +27,7 @@ Mask = npt.NDArray[np.bool_]
 
 NOT_LIVE = "it is not live: still being built, or dropped"
 NEWEST_ONLY = "it describes the newest snapshot only"
+FIELDS_CHANGED = "it is on a field of a column, and columns of this table were renamed or dropped"
 _LOCATED = "located_columns"
 ALREADY_LOCATED = "not needed: an index of single rows has told where such values are"
 

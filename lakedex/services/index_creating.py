@@ -17,17 +17,13 @@ from lakedex.config.option_values import FlagOption
 from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.kinds.bitmap.definitions import KIND as BITMAP
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP_INDEX
+from lakedex.index.file_index import FileIndexKind, IndexRequest
+from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.key_encoding import is_indexable
 from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.registry import file_index_kinds
 from lakedex.schema.field_paths import type_at
-from lakedex.services.bitmap_creating import (
-    BitmapBuild,
-    add_bitmap_index,
-    refresh_bitmap_index,
-)
 from lakedex.services.expression_creating import (
     EXPR,
     INDEX_OPTIONS,
@@ -40,6 +36,11 @@ from lakedex.services.expression_creating import (
     stored_expression,
 )
 from lakedex.services.expression_text import read_columns, with_spelled_function
+from lakedex.services.file_index_creating import (
+    FileIndexBuild,
+    FileIndexBuilder,
+    refresh_file_index,
+)
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import (
     ONCE,
@@ -103,7 +104,7 @@ def create_index(
     if_missing: bool = False,
     wait: bool = True,
     check: CheckedBySpark | None = None,
-) -> WriteResult | BackgroundBuild | BitmapBuild | None:
+) -> WriteResult | BackgroundBuild | FileIndexBuild | None:
     """Build an index of the rows that are there; every later write keeps it up to date.
 
     Args:
@@ -136,11 +137,12 @@ def create_index(
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
     name, using = name if using else index_kind(name), index_kind(using)
-    given = {**function, **_with_newer_names(name, options or {})}
+    file_kind = file_index_kinds().get(using.lower())
+    given = {**function, **_with_newer_names(name, options or {}, file_kind)}
     if MAINTENANCE in given:
         given[MAINTENANCE] = checked_maintenance(name, given[MAINTENANCE])
     chosen = with_spelled_function(wanted, given)
-    is_async = using.lower() == BITMAP and chosen.pop(MAINTENANCE, "") == ASYNC
+    is_async = file_kind is not None and chosen.pop(MAINTENANCE, "") == ASYNC
     now = wait and not _IN_BACKGROUND.value(chosen)
     create = partial(
         create_expression_index,
@@ -151,8 +153,11 @@ def create_index(
         if_missing=if_missing,
         check=check,
     )
-    if using.lower() == BITMAP:
-        return create(using="", add=partial(add_bitmap_index, wait=now, is_async=is_async))
+    if file_kind is not None:
+        builder = FileIndexBuilder(file_kind, now, is_async)
+        if file_kind.indexes_expressions:
+            return create(using="", add=builder.add_expression)
+        return _create_file_index(writer, name, wanted, chosen, builder, if_missing=if_missing)
     if EXPR in chosen or _is_of_values(writer, name, using, wanted):
         return (
             create(using=using, add=add_now) if now else create(using=using, add=add_in_background)
@@ -163,16 +168,54 @@ def create_index(
     )
 
 
-def _with_newer_names(index: str, options: Mapping[str, str]) -> dict[str, str]:
+def _create_file_index(
+    writer: TableWriter,
+    name: str,
+    columns: list[str],
+    options: Mapping[str, str],
+    builder: FileIndexBuilder,
+    *,
+    if_missing: bool,
+) -> WriteResult | FileIndexBuild | None:
+    """Build a file index on columns as they are."""
+    kind = builder.kind
+    snapshot = writer.snapshot()
+    there = find_index(snapshot, name)
+    if there is not None:
+        if if_missing:
+            return None
+        require_absent(snapshot, there)
+    check_index_name(name)
+    if EXPR in options:
+        raise UnsupportedFeature(f"CREATE INDEX {name} USING {kind.kind} on an expression")
+    request = IndexRequest(
+        name=name,
+        table=snapshot.config.name,
+        columns=tuple(indexed_path(snapshot, each) for each in columns),
+        schema=StoredSchema.of(snapshot).columns,
+        options={key: value for key, value in options.items() if key in kind.options},
+    )
+    definition = kind.define(request)
+    rest = {key: value for key, value in options.items() if key not in kind.options}
+    return builder.add(writer, rest, definition)
+
+
+def _with_newer_names(
+    index: str, options: Mapping[str, str], file_kind: FileIndexKind | None = None
+) -> dict[str, str]:
     """Options as Hudi names them now: RFC-63 and early releases call the function `func`.
 
     Capital and small letters of what is said of the index itself are the same.
     """
     given: dict[str, str] = {}
+    names = dict(_OF_INDEX)
+    if file_kind is not None and not file_kind.indexes_expressions:
+        names = {each.lower(): each for each in (MAINTENANCE, *file_kind.options)}
     for option, value in options.items():
-        known = _OF_INDEX.get(option.lower(), option)
-        if known not in _OF_INDEX.values() and not option.startswith(PREFIXES):
-            hint = did_you_mean(option, INDEX_OPTIONS) or f"; there are {', '.join(INDEX_OPTIONS)}"
+        known = names.get(option.lower(), option)
+        if known not in names.values() and not option.startswith(PREFIXES):
+            spelled = INDEX_OPTIONS if file_kind is None else tuple(names.values())
+            hint = did_you_mean(option, spelled) or f"; there are {', '.join(spelled)}"
             raise InvalidInput(f"no option of an index is called {option!r}{hint}")
         if given.setdefault(known, value) != value:
             raise InvalidInput(f"the option {known} of index {index} is given twice")
@@ -265,8 +308,8 @@ def refresh_index(writer: TableWriter, name: str, *, rebuild: bool = False) -> N
             return
         present = ", ".join(snapshot.config.metadata_partitions) or "none"
         raise InvalidInput(f"table {snapshot.config.name} has no index {name!r}; it has {present}")
-    if there.startswith(BITMAP_INDEX):
-        refresh_bitmap_index(writer, there)
+    if there in file_index_definitions(snapshot.config):
+        refresh_file_index(writer, there)
         return
     definition = snapshot.definitions.get(there)
     if definition is not None and definition.is_async and not rebuild:
@@ -323,8 +366,9 @@ def _build_again(writer: TableWriter, snapshot: Snapshot, gone: IndexDefinition)
 def _kind(name: str, using: str) -> str:
     kind = using.lower() or (name.lower() if name.lower() in ONCE else SECONDARY_INDEX)
     if kind not in (*ONCE, SECONDARY_INDEX):
-        known = ", ".join((*ONCE, SECONDARY_INDEX, BITMAP))
-        hint = did_you_mean(kind, (*ONCE, SECONDARY_INDEX, BITMAP))
+        kinds_here = (*ONCE, SECONDARY_INDEX, *file_index_kinds())
+        known = ", ".join(kinds_here)
+        hint = did_you_mean(kind, kinds_here)
         raise UnsupportedFeature(f"CREATE INDEX {name} of kind {kind!r} (only {known}{hint})")
     return kind
 

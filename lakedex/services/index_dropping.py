@@ -11,11 +11,11 @@ from lakedex.config.metadata_options import zone_setting
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definition_files import write_definitions
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.services.bitmap_creating import drop_bitmap_index
+from lakedex.services.file_index_creating import drop_file_index
 from lakedex.services.index_names import (
     find_build,
     find_dropped_index,
@@ -68,11 +68,23 @@ def drop_index(
     Raises:
         InvalidInput: There is no such index, or the table's writes need it.
     """
-    storage = address.open()
-    bitmap = find_index(Snapshot.open(storage), name)
-    if bitmap is not None and bitmap.startswith(BITMAP):
-        drop_bitmap_index(address, bitmap, patience)
+    snapshot = Snapshot.open(address.open())
+    full_name = find_index(snapshot, name)
+    if full_name is not None and full_name in file_index_definitions(snapshot.config):
+        drop_file_index(address, full_name, patience)
         return
+    _drop_partitions(address, name, patience, with_dependents=with_dependents)
+
+
+def _drop_partitions(
+    address: StorageAddress,
+    name: str,
+    patience: TransactionOptions,
+    *,
+    with_dependents: bool,
+) -> None:
+    """Drop an index that is a partition of the metadata table, with those that go with it."""
+    storage = address.open()
     with open_lock(storage, patience.lock) as lock:
         snapshot = Snapshot.open(storage)
         config = snapshot.config

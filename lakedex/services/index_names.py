@@ -17,8 +17,8 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.kinds.bitmap.definitions import bitmap_definitions
+from lakedex.index.file_index.definitions import file_index_definitions, given_name, index_prefix
+from lakedex.index.registry import file_index_kinds
 from lakedex.schema.hudi_types import hudi_type
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
@@ -31,7 +31,6 @@ PREFIXES: Final = (
     SECONDARY,
     OWN_EXPRESSION_PREFIX,
     "expr_index_",
-    BITMAP,
 )
 """What stands before the name that an index was given, in the name of its partition."""
 ONCE: Final = ("record_index", "column_stats", "bloom_filters")
@@ -77,10 +76,13 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     is one that is said to be in the making while nobody makes one.
     """
     config = snapshot.config
-    known = {*config.metadata_partitions, *bitmap_definitions(config)}
+    beside = file_index_definitions(config)
+    known = {*config.metadata_partitions, *beside}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    return _spelled(name, known)
+    # The kind of an index may be one that is not registered here.
+    unregistered = (full for full, each in beside.items() if given_name(each) == name)
+    return _spelled(name, known) or next(unregistered, None)
 
 
 def _spelled(name: str, known: Collection[str]) -> str | None:
@@ -115,7 +117,7 @@ def require_absent(snapshot: Snapshot, name: str) -> None:
         InvalidInput: it says which of the two.
     """
     config = snapshot.config
-    if name in (*config.metadata_partitions, *bitmap_definitions(config)):
+    if name in (*config.metadata_partitions, *file_index_definitions(config)):
         raise InvalidInput(f"table {config.name} has the index {name} already")
     if find_index(snapshot, name) is not None:
         raise InvalidInput(f"the index {name} of table {config.name} is being built already")
@@ -140,7 +142,7 @@ def check_index_name(name: str) -> None:
             f"{name!r} is no name for an index: letters, digits and underscores, at most "
             f"{_LONGEST_NAME} of them"
         )
-    if name.lower().startswith(PREFIXES) or name.lower() in (*ONCE, "files", "partition_stats"):
+    if name.lower().startswith(prefixes()) or name.lower() in (*ONCE, "files", "partition_stats"):
         raise InvalidInput(f"{name!r} is no name for an index, as it means something else")
 
 
@@ -192,6 +194,11 @@ def _meant(names: Collection[str], asked: str) -> list[str]:
     return same or [name for name in names if name.lower() == asked.lower()]
 
 
+def prefixes() -> tuple[str, ...]:
+    """What stands before the given name in the full names of indexes, of every kind."""
+    return (*PREFIXES, *map(index_prefix, file_index_kinds()))
+
+
 def spellings(name: str) -> tuple[str, ...]:
     """What the metadata partition of an index may be called that goes by a name.
 
@@ -199,4 +206,4 @@ def spellings(name: str) -> tuple[str, ...]:
         >>> {"idx", "secondary_index_idx", "expr_index_idx"} <= set(spellings("idx"))
         True
     """
-    return (name, *(prefix + name for prefix in PREFIXES))
+    return (name, *(prefix + name for prefix in prefixes()))

@@ -31,7 +31,12 @@ from lakedex.table.schema_resolution import has_retyped_columns
 _KEPT_PINS = 64
 _KEPT_PLANS = 16
 FRESH_S = 10.0
-_WITHOUT_INSTANT = (keys.BITMAP_INDEXES, keys.METADATA_PARTITIONS, keys.OWN_METADATA_PARTITIONS)
+_WITHOUT_INSTANT = (
+    keys.BITMAP_INDEXES,
+    keys.FILE_INDEXES,
+    keys.METADATA_PARTITIONS,
+    keys.OWN_METADATA_PARTITIONS,
+)
 """Properties that change without an instant, as DROP INDEX changes them."""
 
 

@@ -16,9 +16,9 @@ from lakedex.config.write_index import bucket_options
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, LakedexError
-from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
+from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_creating import create_index, refresh_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_estimating import IndexEstimate, estimate_index
@@ -338,7 +338,7 @@ class SparkTable(TableViews):
         options: Options = None,
         if_missing: bool = False,
         wait: bool = True,
-    ) -> WriteResult | BackgroundBuild | BitmapBuild | None:
+    ) -> WriteResult | BackgroundBuild | FileIndexBuild | None:
         """Build an index, such as a secondary one; see `services.index_creating.create_index`.
 
         Args:

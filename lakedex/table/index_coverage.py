@@ -12,11 +12,11 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.contract import Mask, newest_instant
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import slices_with_entries
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
-from lakedex.index.kinds.bitmap.definitions import bitmap_definitions, bitmap_target
-from lakedex.index.kinds.bitmap.store import coverage, list_runs, read_heads
+from lakedex.index.file_index.definitions import file_index_definitions, is_file_index
+from lakedex.index.file_index.run import list_runs
 from lakedex.index.kinds.secondary.coverage import covered_slices
 from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.registry import file_index_kinds, missing_kind
 from lakedex.table.snapshot import Snapshot
 
 _INDEX_BUILD = "INDEX"
@@ -37,7 +37,7 @@ def async_definitions(snapshot: Snapshot) -> dict[str, IndexDefinition]:
     """The live indexes that writers do not maintain, by name."""
     live = snapshot.config.metadata_partitions
     defined = {name: each for name, each in snapshot.definitions.items() if name in live}
-    known = defined | bitmap_definitions(snapshot.config)
+    known = defined | file_index_definitions(snapshot.config)
     return {name: each for name, each in known.items() if each.is_async}
 
 
@@ -57,8 +57,8 @@ def newer_slices(snapshot: Snapshot, definition: IndexDefinition) -> tuple[FileS
     Raises:
         IndexUnusable: the metadata table cannot be read.
     """
-    if definition.name.startswith(BITMAP):
-        return tuple(_without_runs(snapshot, definition))
+    if is_file_index(definition):
+        return tuple(_not_described(snapshot, definition))
     metadata = snapshot.metadata
     if metadata is None:
         raise IndexUnusable(
@@ -95,15 +95,16 @@ def commits_behind(snapshot: Snapshot, newer: Collection[FileSlice]) -> int:
     )
 
 
-def _without_runs(snapshot: Snapshot, definition: IndexDefinition) -> list[FileSlice]:
-    """The slices of a snapshot that a bitmap index does not cover.
+def _not_described(snapshot: Snapshot, definition: IndexDefinition) -> list[FileSlice]:
+    """The slices of a snapshot that a file index does not describe.
 
     Raises:
-        IndexUnusable: the index cannot be computed here.
+        IndexUnusable: its kind is not here, or it cannot be computed here.
         CorruptFile: a run of it is broken.
     """
-    target = bitmap_target(definition, snapshot.schema)
-    heads = read_heads(snapshot.storage, list_runs(snapshot.storage, definition))
-    context, slices = snapshot.read_context, snapshot.slices
-    known = coverage(context, definition, target.type, slices, heads)
-    return [each for each, done in zip(slices, known.covered.tolist(), strict=True) if not done]
+    kind = file_index_kinds().get(definition.index_type)
+    if kind is None:
+        raise IndexUnusable(f"the index {definition.name}: {missing_kind(definition)}")
+    runs = list_runs(snapshot.storage, definition)
+    known = kind.coverage_of(definition, snapshot.read_context, snapshot.slices, runs)
+    return [snapshot.slices[at] for at in np.flatnonzero(~known.covered).tolist()]

@@ -25,7 +25,8 @@ from lakedex.index.contract import IndexedTable
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
-from lakedex.index.kinds.bitmap.definitions import bitmap_expressions
+from lakedex.index.file_index.definitions import given_name, readable_file_indexes
+from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.expression.virtual import (
     expression_named,
     names_of_expressions,
@@ -220,7 +221,11 @@ class Snapshot:
 
     @property
     def _expressions(self) -> Mapping[str, IndexDefinition]:
-        return {**bitmap_expressions(self.config), **(self.readable_definitions or {})}
+        beside = {
+            EXPRESSION + given_name(each): each
+            for each in readable_file_indexes(self.config).values()
+        }
+        return {**beside, **(self.readable_definitions or {})}
 
     def with_index_names(self, predicate: Expr, time_zone: str) -> Expr:
         """A predicate that is not bound yet, with names of expression indexes understood."""

@@ -30,7 +30,7 @@ from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Action, Instant, State, Timeline, file_name
 from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan, clean_metadata
 from lakedex.txn.begin import locked_table, put_plan
-from lakedex.txn.bitmap_builders import remove_dead_bitmaps
+from lakedex.txn.file_index_builders import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
@@ -103,7 +103,7 @@ def clean(
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
         recover(table)
-        remove_dead_bitmaps(storage, table.config)
+        remove_abandoned_indexes(storage, table.config)
         snapshot = Snapshot.open(storage)
         instant, plan = _schedule(table, snapshot, options)
         if instant is None:

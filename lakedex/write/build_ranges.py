@@ -8,6 +8,8 @@ then know nothing of the column there, and keep the file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,11 +20,21 @@ from lakedex.filegroup.log_changes import slice_blocks
 from lakedex.format.logfile import BlockKind, LogBlock, decode_avro_block, decode_parquet_block
 from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.file_index import FileIndex
+from lakedex.index.file_index.maintenance import FileIndexCollector
 from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.index.written import ExpressionNotes, FileStatistics
 from lakedex.write.handles.work import ColumnSizes
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """An index that is computed of columns, and who collects its entries."""
+
+    target: Any
+    sources: tuple[str, ...]
+    collector: ExpressionCollector | FileIndexCollector
 
 
 class StoredRanges:
@@ -33,16 +45,22 @@ class StoredRanges:
         context: ReadContext,
         columns: Sequence[str],
         expressions: Sequence[ExpressionTarget] = (),
-        taker: ExpressionCollector | BitmapCollector | None = None,
+        file_indexes: Sequence[FileIndex] = (),
     ) -> None:
-        """Take the table, the names of the columns, and what is computed of columns, by whom."""
+        """Take the table, the names of the columns, and the indexes that are computed of columns.
+
+        The runs of file indexes are written as the files are read, the last ones by `finish`.
+        """
         self._context = context
-        self._targets = tuple(expressions)
         self._noted = ExpressionCollector(expressions)
-        self._computed = taker or self._noted
-        sources = (name for each in expressions for name in each.sources)
+        self._file_indexes = FileIndexCollector(context.storage, file_indexes)
+        self._targets: tuple[_Index, ...] = (
+            *(_Index(each, each.sources, self._noted) for each in expressions),
+            *(_Index(each, each.sources, self._file_indexes) for each in file_indexes),
+        )
+        sources = (name for each in self._targets for name in each.sources)
         self._names = list(dict.fromkeys([*columns, *sources]))
-        self._wide = tuple(each for each in expressions if len(each.sources) > 1)
+        self._wide = tuple(each for each in self._targets if len(each.sources) > 1)
         # Not every file has every column, so each column counts its own files.
         self._ranges = {name: ColumnRanges([name], context.schema) for name in columns}
 
@@ -59,6 +77,10 @@ class StoredRanges:
         for ranges in self._ranges.values():
             found.update(ranges.tables())
         return found
+
+    def finish(self) -> None:
+        """Write the entries of file indexes that are left."""
+        self._file_indexes.finish()
 
     def expressions(self) -> dict[str, ExpressionNotes]:
         """What the files hold of expressions, by index."""
@@ -124,7 +146,7 @@ class StoredRanges:
 
     def _take_joined(
         self,
-        target: ExpressionTarget,
+        target: _Index,
         place: FileSlice,
         log: LogFile,
         parts: dict[str, list[pa.Table]],
@@ -132,7 +154,7 @@ class StoredRanges:
     ) -> None:
         """Take in several columns of a log file, which stand side by side if no block lacks one."""
         if any(len(parts[name]) != blocks for name in target.sources):
-            self._computed.lack(target, place.partition)
+            target.collector.lack(target.target, place.partition)
             return
         columns = {}
         for name in target.sources:
@@ -142,17 +164,18 @@ class StoredRanges:
 
     def _compute(
         self,
-        target: ExpressionTarget,
+        target: _Index,
         place: FileSlice,
         file: BaseFile | LogFile,
         rows: pa.Table,
     ) -> None:
-        self._computed.add_to(target, place.partition, file.name, rows, file.size_bytes)
+        size = file.size_bytes
+        target.collector.add_to(target.target, place.partition, file.name, rows, size)
 
     def _note_lacking(self, place: FileSlice, stored: Sequence[str]) -> None:
         for each in self._targets:
             if not set(each.sources) <= set(stored):
-                self._computed.lack(each, place.partition)
+                each.collector.lack(each.target, place.partition)
 
     def _block_columns(self, block: LogBlock, partition: str) -> Iterator[tuple[str, pa.Table]]:
         wanted = self._stored(self._names, block.instant_time)

@@ -31,11 +31,11 @@ from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.bitmap_runs import tend_bitmaps
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.commit_stats import commit_metadata
 from lakedex.write.exact_indexes import AddedRows, exact_rule
 from lakedex.write.facts import TableFacts
+from lakedex.write.file_indexes import merge_file_indexes
 from lakedex.write.handles.work import TaskResult
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
@@ -188,7 +188,7 @@ def commit_outcome(
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
-        tend_bitmaps(engine, facts, scope)
+        merge_file_indexes(engine, facts, scope)
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)

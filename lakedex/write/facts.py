@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
+from lakedex.index.file_index import FileIndex
 from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.schema import SchemaHistory
@@ -55,8 +56,8 @@ class TableFacts:
     """The secondary indexes that are told of changed rows."""
     expressions: tuple[ExpressionTarget, ...] = ()
     """The expression indexes that are told of new files."""
-    bitmaps: tuple[ExpressionTarget, ...] = ()
-    """The bitmap indexes that are told of new files."""
+    file_indexes: tuple[FileIndex, ...] = ()
+    """The file indexes that describe new files."""
 
     @property
     def indexed_columns(self) -> list[str]:

@@ -8,8 +8,8 @@ from lakedex.index.kinds.windowed.run_writer import shards_for
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.early_conflicts import EarlyLook
-from lakedex.write.bitmap_runs import bitmap_targets
 from lakedex.write.facts import TableFacts
+from lakedex.write.file_indexes import maintained_file_indexes
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.taking import Target
 from lakedex.write.target import WriteSchema
@@ -56,5 +56,5 @@ def table_facts(
         ),
         secondary=plan.secondary,
         expressions=plan.expressions,
-        bitmaps=bitmap_targets(snapshot.config, schema.columns),
+        file_indexes=maintained_file_indexes(snapshot.config),
     )

@@ -12,7 +12,7 @@ from lakedex.config.merge_mode import MergeMode
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.bitmap.definitions import bitmap_definitions
+from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.keys.generator import check_virtual_keys
 from lakedex.schema import AvroRecord, arrow_schema, avro_schema, parse_avro_record
@@ -201,7 +201,7 @@ def check_indexed_columns(snapshot: Snapshot, before: pa.Schema, after: pa.Schem
     building: dict[str, IndexDefinition] = {}
     for build in snapshot.builds:
         building |= build.definitions
-    named = bitmap_definitions(snapshot.config)
+    named = file_index_definitions(snapshot.config)
     for name in (*snapshot.config.metadata_partitions, *building):
         definition = building.get(name) or snapshot.definitions.get(name)
         if definition is not None and metadata_partition(name).kind in _NAMED_KINDS:

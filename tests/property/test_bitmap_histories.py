@@ -50,6 +50,6 @@ class BitmapLogHistories(BitmapHistories):
 
 @pytest.mark.parametrize("machine", [BitmapHistories, BitmapLogHistories])
 def test_random_histories_find_what_a_scan_finds(machine, monkeypatch):
-    monkeypatch.setattr("lakedex.write.bitmap_runs._MOST_RUNS", 3)
+    monkeypatch.setattr("lakedex.write.file_indexes._MOST_RUNS", 3)
     monkeypatch.setenv("LAKEDEX_INDEX_COST", "ignore")
     run_histories(machine, count=2, steps=8)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.file_index.maintenance import FileIndexCollector
 from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.index.written import BloomText
 from lakedex.write.handles.base_file import encode_base_file
@@ -33,7 +33,7 @@ def compact_slices(task: WriteTask) -> TaskResult:
     publisher = Publisher(facts, context.storage)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     expressions = ExpressionCollector(facts.expressions)
-    bitmaps = BitmapCollector(context.storage, facts.bitmaps)
+    file_indexes = FileIndexCollector(context.storage, facts.file_indexes)
     files, blooms = [], []
     for group in task.groups:
         current = group.current
@@ -45,13 +45,13 @@ def compact_slices(task: WriteTask) -> TaskResult:
         files.append(_written(group, current, rows.num_rows, size))
         ranges.add(group.partition, group.file_name, rows, encoded.sizes)
         expressions.add(group.partition, group.file_name, rows, size)
-        bitmaps.add(group.partition, group.file_name, rows, size)
+        file_indexes.add(group.partition, group.file_name, rows, size)
         if facts.has_bloom_index:
             blooms.append(
                 BloomText(group.partition, group.file_name, encoded.bloom_type, encoded.bloom_text)
             )
     publisher.finish()
-    bitmaps.put_out()
+    file_indexes.finish()
     return TaskResult(
         files=tuple(files),
         statistics=ranges.tables(),

@@ -12,7 +12,6 @@ import pyarrow as pa
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.format.spill import SpillWriter
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
 from lakedex.index.kinds.secondary.composite import kept_note
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.pairs import PREFIX
@@ -40,8 +39,6 @@ _COLUMNS = ("schema", "latest_schema")
 
 def is_repairable(problem: Problem, pairs: Collection[str] = ()) -> bool:
     """Whether an entry can be put right by itself; `pairs` are indexes by `plain_secondary`."""
-    if problem.index.startswith(BITMAP):
-        return False  # it has no commits
     if problem.entries:
         return is_by_file(problem.index)
     if problem.kind not in (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE):

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.change import Change
@@ -83,8 +84,11 @@ def right_records(
 
 
 def is_by_file(index: str) -> bool:
-    """Whether the entries of an index are of files or partitions."""
-    return metadata_partition(index).kind in BY_FILE
+    """Whether the entries of an index of the metadata table are of files or partitions."""
+    try:
+        return metadata_partition(index).kind in BY_FILE
+    except InvalidInput:
+        return False
 
 
 def _named(snapshot: Snapshot, problems: Sequence[Problem]) -> list[FileSlice]:

@@ -16,13 +16,13 @@ from dataclasses import replace
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.composite import composites_behind
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.services.bitmap_creating import mend_bitmap_index, rebuild_bitmap_index
 from lakedex.services.expression_creating import add_expression_index, stored_expression
+from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.repairing.definitions import (
     forget_unreadable_metadata,
@@ -124,14 +124,15 @@ def _repair_indexes(
     wrong = sorted({*_to_rebuild(found, pairs), *behind})
     others = {problem.index for problem in _of_indexes(found)}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
-    bitmaps = _mend_bitmaps(writer, found)
-    repaired.update(bitmaps)
-    wrong = [name for name in wrong if name not in bitmaps]
+    beside = _repair_file_indexes(writer, snapshot, found)
+    repaired.update(beside)
+    wrong = [name for name in wrong if name not in beside]
     for name in wrong:
         _rebuild(writer, name)
     after = verify(writer.snapshot(), indexes)
     # An entry in a file group that is not its own is not reached by its key.
-    again = {p.index for p in _of_indexes(after) if p.entries or p.index.startswith(BITMAP)}
+    file_indexes = file_index_definitions(snapshot.config)
+    again = {p.index for p in _of_indexes(after) if p.entries or p.index in file_indexes}
     astray = sorted({*_to_rebuild(after)} & pairs | again.intersection(repaired))
     for name in astray:
         _rebuild(writer, name)
@@ -185,14 +186,17 @@ def _put_right(
     return Counter(problem.index for problem in single)
 
 
-def _mend_bitmaps(writer: TableWriter, report: VerifyReport) -> Counter[str]:
-    """Let bitmap indexes read the files again that they are wrong about; how much that was."""
+def _repair_file_indexes(
+    writer: TableWriter, snapshot: Snapshot, report: VerifyReport
+) -> Counter[str]:
+    """Read the files again that file indexes are wrong about; how many problems that repairs."""
+    definitions = file_index_definitions(snapshot.config)
     found: dict[str, list[Problem]] = {}
     for problem in report.problems:
-        if problem.index.startswith(BITMAP) and problem.index not in report.untold:
+        if problem.index in definitions and problem.index not in report.untold:
             found.setdefault(problem.index, []).append(problem)
     for name, problems in found.items():
-        mend_bitmap_index(writer, name, {path for each in problems for path in each.entries})
+        repair_file_index(writer, name, {path for each in problems for path in each.entries})
     return Counter({name: len(problems) for name, problems in found.items()})
 
 
@@ -216,8 +220,8 @@ def _rebuild(writer: TableWriter, name: str) -> None:
     if name.startswith((PREFIX, EXPRESSION)):
         refresh_index(writer, name, rebuild=True)
         return
-    if name.startswith(BITMAP):
-        rebuild_bitmap_index(writer, name)
+    if name in file_index_definitions(writer.snapshot().config):
+        rebuild_file_index(writer, name)
         return
     if name not in _BUILT_FROM_DATA:
         raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")

@@ -15,14 +15,14 @@ from lakedex.errors import (
     LakedexError,
     TimelineDamaged,
 )
-from lakedex.index.kinds.bitmap.definitions import PREFIX as BITMAP
+from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.secondary.composite import composites_behind
 from lakedex.index.kinds.windowed.store import NAME as WINDOWED
 from lakedex.index.kinds.windowed.store import open_window
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import built_at
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
-from lakedex.services.verifying import bitmap_index, windowed_record_index
+from lakedex.services.verifying import file_index, windowed_record_index
 from lakedex.services.verifying.check import Check, Subject
 from lakedex.services.verifying.data_pass import show_data
 from lakedex.services.verifying.entries import astray_groups
@@ -93,8 +93,8 @@ def _verify_indexes(
     threads: int | None,
 ) -> VerifyReport:
     window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
-    bitmaps = bitmap_index.bitmap_names(snapshot)
-    names = _chosen(snapshot, indexes, [*bitmaps, *([] if window is None else [WINDOWED])])
+    beside = sorted(file_index_definitions(snapshot.config))
+    names = _chosen(snapshot, indexes, [*beside, *([] if window is None else [WINDOWED])])
     metadata = snapshot.metadata
     if metadata is None:
         if snapshot.metadata_problem:
@@ -111,7 +111,7 @@ def _verify_indexes(
         return findings.report()
     subject = Subject(snapshot, metadata, findings, time_zone, LocalEngine(threads))
     behind = composites_behind(snapshot.timeline, definitions)
-    there = {*snapshot.config.metadata_partitions, *bitmaps} - {*behind}
+    there = {*snapshot.config.metadata_partitions, *beside} - {*behind}
     live = [name for name in names if name in there]
     checks = [check for name in live if (check := _started(name, subject)) is not None]
     if window is not None and WINDOWED in names:
@@ -165,8 +165,8 @@ def _started(name: str, subject: Subject) -> Check | None:
     findings = subject.findings
     findings.checked[name] += 0
     try:
-        if name.startswith(BITMAP):
-            return bitmap_index.start(name, subject)
+        if name in file_index_definitions(subject.snapshot.config):
+            return file_index.start(name, subject)
         kind = metadata_partition(name).kind
         _look_at_groups(name, subject)
         start = next(each.start for each in KINDS if each.kind is kind)

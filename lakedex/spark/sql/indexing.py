@@ -11,8 +11,8 @@ from lakedex.config.write_option_names import GLOBAL_RECORD_INDEX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
-from lakedex.services.bitmap_creating import BitmapBuild
 from lakedex.services.expression_creating import INDEX_OPTIONS
+from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_names import find_index, spellings
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.spark.sql.context import Context, Prepared, Statement
@@ -112,7 +112,7 @@ def _session_options(
 
 
 def _built(
-    made: WriteResult | BackgroundBuild | BitmapBuild | None, *names: str
+    made: WriteResult | BackgroundBuild | FileIndexBuild | None, *names: str
 ) -> list[tuple[str, str]]:
     """The indexes that a statement built, the one that it names first."""
     if made is None:

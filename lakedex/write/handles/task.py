@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.kinds.bitmap.collect import BitmapCollector
+from lakedex.index.file_index.maintenance import FileIndexCollector
 from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
@@ -37,7 +37,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)
     expressions = ExpressionCollector(facts.expressions)
-    bitmaps = BitmapCollector(storage, facts.bitmaps)
+    file_indexes = FileIndexCollector(storage, facts.file_indexes)
     notes, pairs = NoteTaker(task), PairTaker(facts, storage)
     old, staying = OldValues(facts, context), StayingKeys(facts, context, notes, pairs)
     files, blooms = [], []
@@ -54,7 +54,7 @@ def write_groups(task: WriteTask) -> TaskResult:
         files.append(outcome.file)
         ranges.add(group.partition, outcome.file.name, outcome.rows, outcome.sizes)
         expressions.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
-        bitmaps.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
+        file_indexes.add(group.partition, outcome.file.name, outcome.rows, outcome.file.size)
         notes.add(group, outcome.added, is_delete=False)
         notes.add(group, outcome.gone, is_delete=True)
         if outcome.changed is not None:
@@ -65,7 +65,7 @@ def write_groups(task: WriteTask) -> TaskResult:
             blooms.append(outcome.bloom)
     pairs.add_all(old.finish())
     publisher.finish()
-    bitmaps.put_out()
+    file_indexes.finish()
     return TaskResult(
         files=tuple(files),
         statistics=ranges.tables(),

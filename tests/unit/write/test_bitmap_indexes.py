@@ -6,7 +6,6 @@ import datetime as dt
 import random
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,9 +13,10 @@ import lakedex
 from lakedex import ReadOptions
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
-from lakedex.index.kinds.bitmap.definitions import ROOT, bitmap_definitions, folder_of
-from lakedex.index.kinds.bitmap.merging import pairs_of
-from lakedex.index.kinds.bitmap.run import FILES, encode_run, read_head
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.file_index.definitions import ROOT, file_index_definitions, folder_of
+from lakedex.index.file_index.run import FILE, FILES, encode_run, read_head
+from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.schema.column_changes import rename_column
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
@@ -172,7 +172,7 @@ def test_clustering_cleaning_and_time_travel(tmp_path):
 
 
 def test_many_runs_become_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("lakedex.write.bitmap_runs._MOST_RUNS", 3)
+    monkeypatch.setattr("lakedex.write.file_indexes._MOST_RUNS", 3)
     table = Cities(tmp_path)
     table.index("c", "city")
     for number in range(9):
@@ -224,7 +224,7 @@ def test_a_wrong_entry_is_found(tmp_path):
     table = Cities(tmp_path)
     table.index("c", "city")
     table.index("o", "p")
-    known = bitmap_definitions(table.writer.snapshot().config)
+    known = file_index_definitions(table.writer.snapshot().config)
     ours, others = (Path(table.path, folder_of(known[f"bitmap_index_{n}"])) for n in ("c", "o"))
     for old in ours.iterdir():
         old.unlink()
@@ -338,11 +338,15 @@ def test_a_write_that_fails_leaves_what_is_right(tmp_path):
 def test_bytes_of_a_run_are_not_believed(tmp_path):
     values = pa.array(["a", "b", None, "b"])
     files = pa.table([["p", "p"], ["x.parquet", "y.parquet"], [1, 2]], schema=FILES)
-    data = encode_run(values, np.array([0, 0, 1, 1]), files)
+    numbers = pa.array([0, 0, 1, 1], pa.int32())
+    kind = BitmapKind()
+    definition = IndexDefinition("bitmap_index_c", "bitmap", "identity", ("city",), {})
+    entries = kind.encode(definition, pa.table({FILE: numbers, "value": values}), 2)
+    data = encode_run(entries, files, kind=kind.kind, version=kind.version)
     storage = StorageAddress.of(str(tmp_path)).open()
     storage.create("whole", data)
     head = read_head(storage, "whole", len(data))
-    assert pairs_of(storage, head)[0].to_pylist() == ["a", "b", "b", None]
+    assert kind.read_entries(storage, head)["value"].to_pylist() == ["a", "b", "b", None]
     chances = random.Random(4711)
     refused = 0
     for number in range(300):
@@ -353,7 +357,7 @@ def test_bytes_of_a_run_are_not_believed(tmp_path):
             del broken[chances.randrange(len(broken)) :]
         storage.create(f"{number}", bytes(broken))
         try:
-            pairs_of(storage, read_head(storage, f"{number}", len(broken)))
+            kind.read_entries(storage, read_head(storage, f"{number}", len(broken)))
         except LakedexError:
             refused += 1
     assert refused > 150

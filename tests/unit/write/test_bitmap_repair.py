@@ -11,16 +11,15 @@ import pyarrow.compute as pc
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.bitmap.collect import BitmapCollector
-from lakedex.index.kinds.bitmap.definitions import ROOT, bitmap_definitions
-from lakedex.index.kinds.bitmap.merging import pairs_of
-from lakedex.index.kinds.bitmap.run import encode_run
-from lakedex.index.kinds.bitmap.store import list_runs, read_heads
+from lakedex.index.file_index.definitions import ROOT, file_index_definitions
+from lakedex.index.file_index.maintenance import FileIndexCollector
+from lakedex.index.file_index.run import FILE, encode_run, list_runs, read_heads
+from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.services.index_creating import create_index
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.repairing.runner import repair_table
 from lakedex.storage.address import StorageAddress
-from lakedex.txn.bitmap_builders import name_builder
+from lakedex.txn.file_index_builders import name_builder
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.write.verbs import TableWriter
 from tests.support.killing import DieAt, finish, start
@@ -31,17 +30,20 @@ def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatc
     table = Cities(tmp_path)
     table.index("c", "city")
     storage = table.address.open()
-    definition = bitmap_definitions(table.writer.snapshot().config)["bitmap_index_c"]
+    definition = file_index_definitions(table.writer.snapshot().config)["bitmap_index_c"]
     before = {run.name for run in table.runs()}
     head = read_heads(storage, list_runs(storage, definition))[0]
-    values, numbers = pairs_of(storage, head)
-    bad = pc.if_else(pa.array(numbers == 0), pa.scalar("wrong"), values)
-    Path(table.path, head.path).write_bytes(encode_run(bad, numbers, head.files))
+    kind = BitmapKind()
+    entries = kind.read_entries(storage, head)
+    bad = pc.if_else(pc.equal(entries[FILE], 0), pa.scalar("wrong"), entries["value"])
+    changed = kind.encode(definition, entries.set_column(1, "value", bad), head.files.num_rows)
+    data = encode_run(changed, head.files, kind=kind.kind, version=kind.version)
+    Path(table.path, head.path).write_bytes(data)
     report = lakedex.open(table.path).verify()
     path = "/".join(head.files[name][0].as_py() for name in ("partition", "name"))
     assert {each.entries for each in report.problems} == {(path,)}
     read: list[object] = []
-    monkeypatch.setattr(BitmapCollector, "add_to", _noting(read, BitmapCollector.add_to))
+    monkeypatch.setattr(FileIndexCollector, "add_to", _noting(read, FileIndexCollector.add_to))
     done = repair_table(table.writer)
     assert done.ok
     assert (done.repaired, done.rebuilt) == ({"bitmap_index_c": len(report.problems)}, ())
@@ -78,18 +80,18 @@ def test_a_clean_removes_what_a_killed_build_left(tmp_path):
     assert table.runs()
     clean_table(table.address)
     assert not table.runs()
-    assert not [*Path(table.path, ROOT).glob("*")]
+    assert not [*Path(table.path, ROOT).glob("bitmap/*")]
     # One that a process is at work on stays.
-    definition = replace(bitmap(table), options={"lakedex.folder": "a" * 32})
+    definition = replace(bitmap(table), options={"lakedex.folder": "index/bitmap/" + "a" * 32})
     storage = table.address.open()
     name_builder(storage, definition)
-    storage.create(f"{ROOT}/{'a' * 32}/run-1.parquet", b"")
+    storage.create(f"{ROOT}/bitmap/{'a' * 32}/run-1.parquet", b"")
     clean_table(table.address)
     assert len(table.runs()) == 1
 
 
 def bitmap(table: Cities) -> IndexDefinition:
     table.index("c", "city")
-    found = bitmap_definitions(table.writer.snapshot().config)["bitmap_index_c"]
+    found = file_index_definitions(table.writer.snapshot().config)["bitmap_index_c"]
     drop_index(table.address, "c", table.writer.target().patience)
     return found

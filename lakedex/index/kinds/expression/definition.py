@@ -14,7 +14,6 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.expression.own import EXPRESSION_TEXT, own_expression, stored_tree
 
 BLOOM_FLAVOUR = "bloom_filters"
-FIELDS_CHANGED = "it is on a field of a column, and columns of this table were renamed or dropped"
 _IDENTITY = "identity"
 _ARGUMENT_OPTIONS = ("format", "days", "pos", "len", "pattern", "idx", "replacement", "trimString")
 """The options that are arguments of the function, in the order of its parameters."""

@@ -25,6 +25,7 @@ from lakedex.expr.monotonic import carry
 from lakedex.expr.points import points
 from lakedex.expr.tree import Column, Expr, columns_of
 from lakedex.index.contract import (
+    FIELDS_CHANGED,
     NOT_LIVE,
     Answer,
     IndexedTable,
@@ -40,7 +41,6 @@ from lakedex.index.kinds.bloom_filters.lookup import filter_seconds, filtered
 from lakedex.index.kinds.expression.asking import Ask, asks_of, implied_in, zone_is_told
 from lakedex.index.kinds.expression.definition import (
     BLOOM_FLAVOUR,
-    FIELDS_CHANGED,
     depends_on_zone,
     expression_text,
     indexed_expression,

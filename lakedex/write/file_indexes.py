@@ -1,21 +1,16 @@
-"""Bitmap indexes beside writes: runs that have become many, and files that no run speaks of."""
+"""File indexes beside writes: which of them a write maintains, merging their runs, filling gaps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from lakedex.config import TableConfig
 from lakedex.engine import Engine
-from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
-from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.bitmap.collect import BitmapCollector
-from lakedex.index.kinds.bitmap.definitions import bitmap_definitions, bitmap_target
-from lakedex.index.kinds.bitmap.merging import merge_runs
-from lakedex.index.kinds.bitmap.store import list_runs
-from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.file_index import FileIndex
+from lakedex.index.file_index.maintenance import merge_runs
+from lakedex.index.file_index.run import list_runs
+from lakedex.index.registry import file_indexes
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
@@ -29,51 +24,38 @@ _MOST_RUNS = 16
 _TASKS_A_CORE = 4
 
 
-def bitmap_targets(
-    config: TableConfig, columns: pa.Schema, *, with_async: bool = False
-) -> tuple[ExpressionTarget, ...]:
-    """The bitmap indexes that a write keeps up; of one that cannot be computed files are read.
-
-    Those with `maintenance=async` are not among them, unless asked for.
-    """
-    found = []
-    for definition in bitmap_definitions(config).values():
-        if definition.is_async and not with_async:
-            continue
-        try:
-            found.append(bitmap_target(definition, columns))
-        except LakedexError:
-            continue
-    return tuple(found)
+def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
+    """The file indexes that a write maintains: not those with `maintenance=async`."""
+    return tuple(each for each in file_indexes(config).values() if not each.definition.is_async)
 
 
 @dataclass(frozen=True)
 class _Merge:
     address: StorageAddress
-    target: ExpressionTarget
+    index: FileIndex
     oldest_pending: str
 
 
-def tend_bitmaps(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
+def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
     """Merge the runs of indexes that have too many; the caller holds the table's lock."""
     due = [
         each
-        for each in bitmap_targets(facts.config, facts.schema, with_async=True)
+        for each in file_indexes(facts.config).values()
         if len(list_runs(scope.storage, each.definition)) > _MOST_RUNS
     ]
     if due:
-        # What a write that goes on has put out already stays.
+        # What a pending write has stored already stays.
         pending = (each.requested_time for each in scope.timeline.pending())
         oldest = min([facts.instant, *pending])
         tasks = [_Merge(facts.address, each, oldest) for each in due]
-        engine.map("merge the bitmap indexes", _merge, tasks)
+        engine.map("merge the runs of file indexes", _merge, tasks)
 
 
 def _merge(task: _Merge) -> None:
-    storage = task.address.open()
+    snapshot = Snapshot.open(task.address.open())
     listed = {
         (partition, name)
-        for partition, files in Snapshot.open(storage).listing.files.items()
+        for partition, files in snapshot.listing.files.items()
         for name, _ in files
     }
 
@@ -82,7 +64,7 @@ def _merge(task: _Merge) -> None:
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
         return is_new or (partition, name) in listed
 
-    merge_runs(storage, task.target.definition, task.target.type, is_kept)
+    merge_runs(snapshot.read_context, task.index, is_kept)
 
 
 @dataclass(frozen=True)
@@ -91,17 +73,16 @@ class _Fill:
     slices: tuple[FileSlice, ...]
 
 
-def fill_bitmap(
-    engine: Engine, address: StorageAddress, snapshot: Snapshot, definition: IndexDefinition
+def fill_file_index(
+    engine: Engine, address: StorageAddress, snapshot: Snapshot, index: FileIndex
 ) -> int:
-    """Read the slices that an index does not know, and answer how many they were.
+    """Read the slices that an index does not describe; returns how many they were.
 
     Raises:
         IndexUnusable: the index cannot be computed here.
         CorruptFile: a run of it is broken.
     """
-    target = bitmap_target(definition, snapshot.schema)
-    unknown = newer_slices(snapshot, definition)
+    unknown = newer_slices(snapshot, index.definition)
     facts = TableFacts(
         address=address,
         config=snapshot.config,
@@ -111,7 +92,7 @@ def fill_bitmap(
         committed=CommittedInstants.of(snapshot.timeline),
         scratch="",
         history=snapshot.history,
-        bitmaps=(target,),
+        file_indexes=(index,),
     )
     shares = shares_of_slices(unknown, engine.parallelism * _TASKS_A_CORE) if unknown else []
     engine.map("read the data for new indexes", _fill, [_Fill(facts, share) for share in shares])
@@ -120,8 +101,7 @@ def fill_bitmap(
 
 def _fill(task: _Fill) -> None:
     context = task.facts.read_context()
-    taker = BitmapCollector(context.storage, task.facts.bitmaps)
-    ranges = StoredRanges(context, (), task.facts.bitmaps, taker)
+    stored = StoredRanges(context, (), file_indexes=task.facts.file_indexes)
     for current in task.slices:
-        ranges.add(current)
-    taker.put_out()
+        stored.add(current)
+    stored.finish()

@@ -1,0 +1,200 @@
+"""How the runs of file indexes come to be, are merged, and lose single files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.errors import CorruptFile, LakedexError
+from lakedex.filegroup import ReadContext
+from lakedex.index.file_index.coverage import keys_of
+from lakedex.index.file_index.kind import FileIndex, with_file_numbers
+from lakedex.index.file_index.run import (
+    FILE,
+    FILES,
+    RunHead,
+    encode_run,
+    list_runs,
+    read_head,
+    read_heads,
+    write_run,
+)
+from lakedex.storage.protocol import Storage
+
+_MOST_BYTES = 64 << 20
+"""So many bytes of entries are held before they are written as a run."""
+_MOST_MERGED_BYTES = 128 << 20
+_LEAST_RUNS = 2
+_File = tuple[str, str, int]
+log = logging.getLogger("lakedex")
+
+
+class FileIndexCollector:
+    """Collects the entries of new data files, and writes them as runs."""
+
+    def __init__(self, storage: Storage, indexes: Sequence[FileIndex]) -> None:
+        """Collect for these indexes."""
+        self._storage = storage
+        self._indexes = tuple(indexes)
+        self._parts: dict[str, list[tuple[_File, pa.Table]]] = {each.name: [] for each in indexes}
+        self._bytes = 0
+
+    def add(self, partition: str, file: str, rows: pa.Table, size: int) -> None:
+        """Add all rows of a file; those of a log file are its new versions of records."""
+        for each in self._indexes:
+            self.add_to(each, partition, file, rows, size)
+
+    def add_to(
+        self, index: FileIndex, partition: str, file: str, rows: pa.Table, size: int
+    ) -> None:
+        """Add all rows of a file to one of the indexes."""
+        try:
+            entries = index.entries(rows)
+        except LakedexError as error:
+            # The file is not described, so that every query reads it.
+            log.warning("%s does not describe %s/%s: %s", index.name, partition, file, error)
+            return
+        self._parts[index.name].append(((partition, file, size), entries))
+        self._bytes += entries.nbytes
+        if self._bytes >= _MOST_BYTES:
+            self.finish()
+
+    def lack(self, index: FileIndex, partition: str) -> None:
+        """A file does not have the columns: it is not described, and is read."""
+
+    def finish(self) -> None:
+        """Write what was collected."""
+        for index in self._indexes:
+            parts, self._parts[index.name] = self._parts[index.name], []
+            if parts:
+                columns = zip(*(file for file, _ in parts), strict=True)
+                files = pa.table([list(column) for column in columns], schema=FILES)
+                entries = with_file_numbers([entries for _, entries in parts])
+                write_run(self._storage, index.definition, _encoded(index, entries, files))
+        self._bytes = 0
+
+
+def merge_runs(context: ReadContext, index: FileIndex, is_kept: Callable[[str, str], bool]) -> None:
+    """Merge the smaller runs of an index into one; the caller holds the table's lock.
+
+    The runs that it was merged from are ignored from then on and removed by the next merge: a
+    reader that listed them before can still read them.
+
+    Args:
+        context: The table.
+        index: The index.
+        is_kept: Whether entries of a file stay, by its partition and name.
+    """
+    storage = context.storage
+    runs = list_runs(storage, index.definition)
+    heads = read_heads(storage, runs)
+    live = {head.path for head in heads}
+    chosen: list[RunHead] = []
+    total = 0
+    for head in sorted(heads, key=lambda head: head.size_bytes):
+        total += head.size_bytes
+        # Runs of a newer version belong to a newer release, which merges them.
+        if total <= _MOST_MERGED_BYTES and head.version <= index.kind.version:
+            chosen.append(head)
+    if len(chosen) >= _LEAST_RUNS:
+        fitting = index.kind.readable_heads(index.definition, context, chosen)
+        data = _merged(context, index, fitting, is_kept, [head.name for head in chosen])
+        write_run(storage, index.definition, data)
+    for run in runs:
+        if run.path not in live:
+            storage.delete(run.path)
+
+
+def forget_files(
+    context: ReadContext, index: FileIndex, is_kept: Callable[[str, str], bool]
+) -> None:
+    """Remove the entries of some files; the caller holds the table's lock.
+
+    Runs with one of them are written again without it. A run that cannot be read is deleted.
+    """
+    storage = context.storage
+    heads = []
+    for run in list_runs(storage, index.definition):
+        try:
+            head = read_head(storage, run.path, run.size_bytes)
+            if head.version == index.kind.version:
+                entries_of(storage, index, head)
+        except CorruptFile:
+            storage.delete(run.path)
+        else:
+            heads.append(head)
+    replaced = {name for head in heads for name in head.replaces}
+    for head in index.kind.readable_heads(index.definition, context, heads):
+        if head.name not in replaced and not _kept(head, is_kept).all():
+            data = _merged(context, index, [head], is_kept, [head.name])
+            write_run(storage, index.definition, data)
+
+
+def entries_of(storage: Storage, index: FileIndex, head: RunHead) -> pa.Table:
+    """The entries of a run, with the column `file`.
+
+    Raises:
+        CorruptFile: they cannot be read.
+    """
+    return index.kind.read_entries(storage, head)
+
+
+def _merged(
+    context: ReadContext,
+    index: FileIndex,
+    heads: Sequence[RunHead],
+    is_kept: Callable[[str, str], bool],
+    replaces: Sequence[str],
+) -> bytes:
+    """One run with what others have of the files that stay, each file once."""
+    schema = index.kind.entry_schema(index.definition, context.schema)
+    all_files, all_entries = [FILES.empty_table()], [with_file_numbers([schema.empty_table()])]
+    seen, before = pa.array([], pa.string()), 0
+    for head in heads:
+        keys = keys_of(head.files)
+        kept = _kept(head, is_kept) & ~_mask(pc.is_in(keys, value_set=seen)) & _first(keys)
+        entries = entries_of(context.storage, index, head)
+        numbers = entries[FILE].to_numpy()
+        renumbered = (before + np.cumsum(kept)[numbers] - 1).astype(np.int32)
+        entries = entries.set_column(0, FILE, pa.array(renumbered)).filter(pa.array(kept[numbers]))
+        all_entries.append(entries)
+        all_files.append(head.files.filter(pa.array(kept)))
+        seen = pa.concat_arrays([seen, keys.filter(pa.array(kept))])
+        before += int(kept.sum())
+    files = pa.concat_tables(all_files).combine_chunks()
+    return _encoded(index, pa.concat_tables(all_entries), files, replaces)
+
+
+def _encoded(
+    index: FileIndex, entries: pa.Table, files: pa.Table, replaces: Sequence[str] = ()
+) -> bytes:
+    kind = index.kind
+    return encode_run(
+        kind.encode(index.definition, entries.combine_chunks(), files.num_rows),
+        files,
+        kind=kind.kind,
+        version=kind.version,
+        replaces=replaces,
+    )
+
+
+def _kept(head: RunHead, is_kept: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:
+    """Which files of a run stay."""
+    named = (head.files[name].to_pylist() for name in ("partition", "name"))
+    return np.array([is_kept(*place) for place in zip(*named, strict=True)], dtype=np.bool_)
+
+
+def _first(keys: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which keys are not a repetition of one before."""
+    first = np.zeros(len(keys), dtype=np.bool_)
+    first[np.unique(keys.dictionary_encode().indices.to_numpy(), return_index=True)[1]] = True
+    return first
+
+
+def _mask(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return values.to_numpy(zero_copy_only=False).astype(np.bool_)
