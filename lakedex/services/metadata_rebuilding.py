@@ -21,11 +21,11 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
+from lakedex.txn.scratch import Scratch
 from lakedex.write.facts import TableFacts
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
-from lakedex.write.scratch import Scratch
 from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
 

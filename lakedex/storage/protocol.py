@@ -101,8 +101,10 @@ class Storage(Protocol):
     def delete_folder(self, prefix: str) -> None:
         """Remove a folder with all that is in it; one that is absent already is fine."""
 
-    def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove temporary files directly in a folder that dead writers left.
+    def remove_leftovers(self, *prefixes: str) -> None:
+        """Remove temporary files that dead writers left directly in some folders.
+
+        Without a folder this is the root.
 
         No listing shows them, with or without this. Stores that write whole files have none.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,7 +15,8 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.metadata_table.deltacommit import commit_changes
+from lakedex.index.metadata_table.deltacommit import LoadedTable, commit_changes
+from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import (
     CommitChanges,
@@ -28,7 +29,7 @@ from lakedex.index.written import (
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
-from lakedex.timeline import CommitMetadata
+from lakedex.timeline import CommitMetadata, Instant, State, Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
@@ -51,6 +52,14 @@ from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTable:
+    """The timelines of a table and of its metadata table just after a commit."""
+
+    data: Timeline
+    metadata: Timeline
 
 
 @dataclass(frozen=True)
@@ -112,13 +121,17 @@ def commit_outcome(
     unique_keys: bool,
     is_global: bool,
     moves_only: bool = False,
-) -> None:
+) -> CommittedTable | None:
     """Complete a write: conflicts, metadata table, commit; `moves_only` adds and removes no row.
+
+    Returns:
+        The timelines after the commit; None where more than this write's instant was added.
 
     Raises:
         CommitConflict: another writer was first; the write is rolled back.
     """
     facts = outcome.facts
+    timelines: list[CommittedTable | None] = []
 
     def prepare(scope: CommitScope) -> CommitMetadata:
         building = _still_building(scope, outcome)
@@ -159,32 +172,9 @@ def commit_outcome(
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         if outcome.plan.wanted:
-            built = ensure_metadata(
-                engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time
-            )
-            if RECORD_INDEX in outcome.plan.missing:
-                # Had it been in the middle of a resharding, it is now built from the data.
-                forget_resharding(facts.address)
-            widening = read_widening(engine, facts, scope.snapshot, outcome.plan)
-            commit_changes(
-                facts.address,
-                engine,
-                facts.instant,
-                _changes(outcome, scope.snapshot, widening),
-                next_time=scope.next_time,
-                new_partition_groups=max(1, outcome.plan.record_shards),
-                building={
-                    name: known
-                    for each in building
-                    for name, known in each.definitions_or_none.items()
-                },
-                exact=exact_rule(
-                    scope.timeline,
-                    outcome.plan,
-                    built=built,
-                    added=_added_rows(scope, outcome, unique_keys=unique_keys),
-                    moves_only=moves_only,
-                ),
+            added = _added_rows(scope, outcome, unique_keys=unique_keys)
+            timelines.append(
+                _commit_indexes(engine, scope, outcome, building, added, moves_only=moves_only)
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
@@ -192,13 +182,77 @@ def commit_outcome(
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
-        scope.check()
         return metadata
 
     then = None
     if outcome.plan.new_stat_columns:
         then = partial(name_columns, facts.address.open(), outcome.plan)
-    transaction.commit(prepare, touched=outcome.touched(), rewritten=outcome.rewritten(), then=then)
+    completion = transaction.commit(
+        prepare,
+        touched=outcome.touched(),
+        rewritten=outcome.rewritten(),
+        then=then,
+        may_have_orphans=engine.repeats_tasks,
+    )
+    before = timelines[-1] if timelines else None
+    if before is None:
+        return None
+    done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
+    return replace(before, data=before.data.with_instants(done))
+
+
+def _commit_indexes(
+    engine: Engine,
+    scope: CommitScope,
+    outcome: Outcome,
+    building: Sequence[IndexBuild],
+    added: AddedRows | None,
+    *,
+    moves_only: bool,
+) -> CommittedTable | None:
+    """Bring the metadata table up to date with a write.
+
+    Returns:
+        Both timelines with the deltacommit, and the data table's instant still pending; None where
+        the metadata table got other instants too.
+    """
+    facts, plan = outcome.facts, outcome.plan
+    if scope.snapshot.metadata is not None:
+        scope.snapshot.metadata.list_all()
+    ensured = ensure_metadata(engine, facts, scope.snapshot, plan, next_time=scope.next_time)
+    if RECORD_INDEX in plan.missing:
+        # Had it been in the middle of a resharding, it is now built from the data.
+        forget_resharding(facts.address)
+    widening = read_widening(engine, facts, scope.snapshot, plan)
+    completed = commit_changes(
+        facts.address,
+        engine,
+        facts.instant,
+        _changes(outcome, scope.snapshot, widening),
+        next_time=scope.next_time,
+        new_partition_groups=max(1, plan.record_shards),
+        building={
+            name: known for each in building for name, known in each.definitions_or_none.items()
+        },
+        exact=exact_rule(
+            scope.timeline, plan, built=ensured.exact, added=added, moves_only=moves_only
+        ),
+        loaded=None if ensured.is_table_changed else _loaded(scope),
+    )
+    if scope.metadata is None or ensured.is_table_changed:
+        return None
+    return CommittedTable(scope.timeline, scope.metadata.with_instants(completed))
+
+
+def _loaded(scope: CommitScope) -> LoadedTable | None:
+    """The table as it was read under the lock; None where its metadata table cannot be read."""
+    snapshot, timeline = scope.snapshot, scope.metadata
+    if snapshot.metadata is None or timeline is None:
+        return None
+    store = MetadataStore(
+        timeline.storage, timeline.config, timeline, listed=snapshot.metadata.listed
+    )
+    return LoadedTable(snapshot.config, snapshot.definitions, store)
 
 
 def _check_concurrent(

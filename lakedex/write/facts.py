@@ -47,6 +47,8 @@ class TableFacts:
     """Into how many buckets key notes are put."""
     history: SchemaHistory | None = None
     """How columns were renamed and retyped before this write."""
+    repeats_tasks: bool = True
+    """Whether an attempt at a task may go on after the write has ended."""
     note_shards: int = 1
     """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
 

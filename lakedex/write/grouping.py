@@ -84,7 +84,7 @@ def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placin
 
 def _sizes(write: Attempt, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
     options, rows = write.target.options, write.taken.rows
-    each = row_bytes(snapshot.timeline, rows, parts_bytes)
+    each = row_bytes(snapshot, rows, parts_bytes)
     # A size of a few bytes gives every row a file, as in Hudi, but not thousands of them.
     least = min(_TINY_FILE_BYTES, rows * each / _MOST_TINY_FILES)
     return FileSizes(

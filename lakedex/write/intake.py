@@ -69,7 +69,9 @@ class TakenIn:
 def take_in(intake: Intake, number: int, batches: Iterator[pa.RecordBatch]) -> TakenIn:
     """Spill one part of the input; the worker of the first stage."""
     storage = intake.address.open()
-    writer = SpillWriter(storage, f"{intake.scratch}/in-{number}-{uuid.uuid4().hex}")
+    writer = SpillWriter(
+        storage, f"{intake.scratch}/in-{number}-{uuid.uuid4().hex}", holds_small=True
+    )
     segments: list[tuple[int, Segment]] = []
     parts: list[TaggedPart] = []
     counts: Counter[str] = Counter()

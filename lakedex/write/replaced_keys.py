@@ -47,7 +47,9 @@ def note_replaced_keys(
 
 def _note_keys(task: _Task) -> list[KeyNote]:
     context = task.facts.read_context()
-    writer = SpillWriter(context.storage, f"{task.facts.scratch}/replaced-{uuid.uuid4().hex}")
+    writer = SpillWriter(
+        context.storage, f"{task.facts.scratch}/replaced-{uuid.uuid4().hex}", holds_small=True
+    )
     notes: list[KeyNote] = []
     for current in task.slices:
         for rows in read_slice(context, current, [KEY]):

@@ -49,6 +49,7 @@ def table_facts(
         bloom_entries=options.bloom.entries,
         bloom_error_rate=options.bloom.error_rate or usual_rate,
         history=snapshot.history,
+        repeats_tasks=target.engine.repeats_tasks,
         note_buckets=buckets,
         note_shards=shards,
         early_look=(

@@ -52,7 +52,9 @@ class TagAnswer:
 def tag_stage(task: TagTask) -> TagAnswer:
     """Tag the rows of some buckets; the worker of the second stage."""
     storage = task.facts.address.open()
-    writer = SpillWriter(storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}")
+    writer = SpillWriter(
+        storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}", holds_small=True
+    )
     parts: list[TaggedPart] = []
     tagged: list[pa.Table] = []
     looked_up = found = held = 0

@@ -139,11 +139,9 @@ def take_rows(
         _check_columns(config, source.schema, target.options, operation)
         _check_left_out(stored, source.schema, target.options, operation)
     if source is None:
-        present = {current.partition for current in snapshot.slices}
-        for partition in partitions:
-            if partition not in present:
-                raise InvalidInput(f"the table has no partition {partition!r}")
+        _check_partitions(snapshot, partitions)
         return Taken((), (), 0, 0, (), schema, stored.columns)
+    snapshot.list_metadata()
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
     order = WriteOrder.of(operation, target.options.layout, schema.full, plan.expressions)
     check_time_folders(snapshot)
@@ -202,6 +200,14 @@ def take_change(target: Target, change: Change) -> Taken:
     schema = WriteSchema.of(plain(changed), stored)
     check_indexed_columns(snapshot, stored.columns, schema.columns)
     return Taken((), (), 0, 0, (), schema, stored.columns, changed=changed)
+
+
+def _check_partitions(snapshot: Snapshot, named: Sequence[str]) -> None:
+    """Refuse to replace partitions that the table does not have."""
+    present = {current.partition for current in snapshot.slices}
+    for partition in named:
+        if partition not in present:
+            raise InvalidInput(f"the table has no partition {partition!r}")
 
 
 def _without_mark(incoming: pa.Schema) -> pa.Schema:

@@ -30,6 +30,7 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Action, Timeline, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.begin import write_action
+from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
@@ -46,7 +47,6 @@ from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
-from lakedex.write.scratch import Scratch
 from lakedex.write.table_facts import table_facts
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
@@ -90,7 +90,7 @@ def run_write(
         CommitConflict: another writer was first; the table is as it was.
     """
     clock = StepClock()
-    with Scratch(target.address) as scratch:
+    with Scratch(target.address, is_local=not target.engine.repeats_tasks) as scratch:
         with clock.step("intake"):
             if change is not None:
                 taken = take_change(target, change)
@@ -128,6 +128,7 @@ def _write(
             action=_action(target, operation),
             operation=operation.name,
             options=target.patience,
+            before=target.snapshot,
         )
     with transaction:
         if seen is not None and seen != CommittedInstants.of(transaction.snapshot.timeline):
@@ -138,7 +139,7 @@ def _write(
 def _action(target: Target, operation: Operation) -> Action:
     if operation.replaces is not Replaces.NOTHING:
         return Action.REPLACECOMMIT
-    return write_action(target.address.open())
+    return write_action(target.snapshot.config)
 
 
 def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
@@ -169,8 +170,6 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         except (FileMissing, IndexUnusable) as error:
             _check_same_index(snapshot, error)
             raise
-        if answers and _looks_up(write) and plan.has_record_index:
-            _check_same_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
@@ -219,7 +218,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     if not any(answer.files for answer in done) and not replaces:
         return result
     with clock.step("commit"):
-        commit_outcome(
+        committed = commit_outcome(
             target.engine,
             write.operation,
             write.transaction,
@@ -228,7 +227,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        tend(target)
+        tend(target, committed)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result
@@ -275,11 +274,11 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
                 )
 
 
-def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> None:
-    """See to it that the record index was not replaced by another one while it was read.
+def _check_same_index(snapshot: Snapshot, error: LakedexError) -> None:
+    """Explain why a file of the record index was missing: another index took its place.
 
-    A listing of its file groups may then have shown some of the old ones, and a key that is there
-    would seem to be new.
+    Its file groups were listed under the lock, so that all of them are of one index. As long as
+    their files are there, they hold the keys as of the beginning of the write.
 
     Raises:
         CommitConflict: it was resharded, or built again, after the snapshot.

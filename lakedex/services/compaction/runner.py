@@ -27,6 +27,7 @@ from lakedex.timeline import Action
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
+from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import Group, share_out
 from lakedex.write.commit import Outcome
@@ -34,7 +35,6 @@ from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.scratch import Scratch
 from lakedex.write.table_facts import table_facts
 from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema

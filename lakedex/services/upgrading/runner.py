@@ -37,7 +37,7 @@ from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_ti
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline import CompactionPlan, load_table_config, update_properties
+from lakedex.timeline import CompactionPlan, Timeline, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
@@ -224,6 +224,7 @@ class _Upgrade:
             InstantClock.load(self.storage, config),
             self.lock.check,
             HeartbeatOptions(),
+            Timeline.load(self.storage, config),
         )
 
 

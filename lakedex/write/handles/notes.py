@@ -42,7 +42,7 @@ class NoteTaker:
         shards = shards_of(notes["key"].combine_chunks(), facts.note_shards)
         # Attempts of one task may differ in where they put their notes: only one is listened to.
         prefix = f"{facts.scratch}/notes-{self._task.number}-{uuid.uuid4().hex}"
-        writer = SpillWriter(storage, prefix)
+        writer = SpillWriter(storage, prefix, holds_small=True)
         put = writer.add_by_number(notes, shards % facts.note_buckets)
         writer.finish()
         return tuple(KeyNote(bucket, segment) for bucket, segment in put)
@@ -54,7 +54,9 @@ class PairTaker:
     def __init__(self, facts: TableFacts, storage: Storage) -> None:
         """Start without pairs."""
         self._targets = facts.secondary
-        self._writer = SpillWriter(storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}")
+        self._writer = SpillWriter(
+            storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}", holds_small=True
+        )
         self._changed: list[ChangedRows] = []
         self._rows = 0
         self._notes: dict[str, list[KeyNote]] = {each.name: [] for each in self._targets}

@@ -32,7 +32,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     facts = task.facts
     context = facts.read_context()
     storage = context.storage
-    publisher = Publisher(facts, storage)
+    publisher = Publisher(facts, storage, files=len(task.groups))
     reader = IncomingReader(task, storage)
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)

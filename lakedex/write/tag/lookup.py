@@ -69,7 +69,9 @@ def find_matches(
     """Where keys of the write stand in the slices: spilled places, by bucket."""
     context = facts.read_context()
     slices, filters = task.slices, TaskFilters(context.storage, task.filters)
-    spill = SpillWriter(context.storage, f"{facts.scratch}/places-{uuid.uuid4().hex}")
+    spill = SpillWriter(
+        context.storage, f"{facts.scratch}/places-{uuid.uuid4().hex}", holds_small=True
+    )
     stored: dict[int, StoredKeys] = {}
     found: list[tuple[int, Segment]] = []
     for incoming in incoming_keys(context.storage, buckets):

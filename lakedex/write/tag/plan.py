@@ -145,7 +145,7 @@ def _record_index(
         raise IndexUnusable(f"table {snapshot.config.name}: {no_groups(RECORD_INDEX)}")
     visible = _visible(metadata, snapshot, groups)
     if index.is_global:
-        return RecordIndexAccess(visible, groups=groups)
+        return RecordIndexAccess(visible, groups=groups, stamps=metadata.small_stamps(RECORD_INDEX))
     by_name: dict[str, list[FileSlice]] = {}
     for group in groups:
         if group.file_id.count("-") == _DASHES_IN_PARTITION_GROUP:
