@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.metadata_table.deltacommit import LoadedTable, commit_changes
+from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import (
@@ -29,25 +29,18 @@ from lakedex.index.written import (
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
-from lakedex.timeline import CommitMetadata, Instant, State, Timeline
+from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
-from lakedex.write.commit_stats import commit_metadata
-from lakedex.write.exact_indexes import AddedRows, exact_rule
 from lakedex.write.facts import TableFacts
 from lakedex.write.file_indexes import merge_file_indexes
-from lakedex.write.handles.work import TaskResult
+from lakedex.write.handles.work import TaskResult, WrittenFile
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
-from lakedex.write.operation import Operation
+from lakedex.write.operation import COMPACT, Operation
 from lakedex.write.shared_keys import check_inserted_keys
-from lakedex.write.stat_widening import (
-    Widening,
-    check_stat_columns,
-    name_columns,
-    read_widening,
-)
+from lakedex.write.stat_widening import Widening, check_stat_columns, name_columns, read_widening
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
@@ -423,3 +416,115 @@ def _replaced_ids(replaced: tuple[FileSlice, ...]) -> Mapping[str, tuple[str, ..
     for current in replaced:
         found[current.partition].append(current.file_id)
     return {partition: tuple(ids) for partition, ids in found.items()}
+
+
+_COMMIT_VERSION = 1
+
+
+def commit_metadata(
+    files: Iterable[WrittenFile],
+    *,
+    operation: str,
+    schema_text: str,
+    replaced: Mapping[str, tuple[str, ...]] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> CommitMetadata:
+    """What a commit says of itself; the schema is that without meta columns."""
+    stats: dict[str, list[WriteStat]] = defaultdict(list)
+    for file in files:
+        stats[file.partition].append(_write_stat(file))
+    return CommitMetadata(
+        {partition: tuple(entries) for partition, entries in stats.items()},
+        {**(extra or {}), "schema": schema_text},
+        operation_type=operation,
+        replaced_file_ids=dict(replaced or {}),
+        compacted=operation == COMPACT.name,
+        version=_COMMIT_VERSION,
+    )
+
+
+def _write_stat(file: WrittenFile) -> WriteStat:
+    log = {"log_version": 1, "log_offset": 0, "log_files": (file.name,)}
+    log |= {"base_file": file.previous_base or ""}
+    base = {"prev_base_file": file.previous_base}
+    return WriteStat(
+        file_id=file.file_id,
+        path=f"{file.partition}/{file.name}" if file.partition else file.name,
+        partition_path=file.partition,
+        prev_commit=file.prev_commit,
+        num_writes=file.num_writes,
+        num_inserts=file.num_inserts,
+        num_updates=file.num_updates,
+        num_deletes=file.num_deletes,
+        total_write_bytes=file.size,
+        total_write_errors=0,
+        file_size_bytes=file.size,
+        other=dict(file.counters),
+        **(log if file.is_log else base),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """What a write that goes by the record index knows of its rows when it commits."""
+
+    keys: AddedKeys
+    inserted: int
+    """How many rows it adds."""
+    is_alone: bool
+    """Whether no other rows are in the table."""
+    was_first: bool
+    """Whether nobody has committed since the write began."""
+    were_compared: bool
+    """Whether its keys were held against those that others inserted meanwhile."""
+
+    def leave_exact(self, entries: int, *, was_exact: bool) -> bool:
+        """Whether the record index has the entry of every row afterwards.
+
+        Args:
+            entries: How many entries the write adds or changes; each is of another key.
+            was_exact: Whether the index had every row before.
+        """
+        if self.is_alone:
+            return entries == self.inserted
+        if not self.keys.looked_up:
+            return False
+        if self.keys.counted_unique and self.was_first:
+            return True
+        return was_exact and (self.was_first or self.were_compared or not self.inserted)
+
+
+def exact_rule(
+    timeline: Timeline,
+    plan: MetadataPlan,
+    *,
+    built: frozenset[str],
+    added: AddedRows | None,
+    moves_only: bool,
+) -> ExactRule:
+    """By what the commit of a write knows which indexes have every row.
+
+    Args:
+        timeline: The table's timeline just before the commit.
+        plan: The indexes that the write keeps up to date.
+        built: Those that it has made, and that had every row then.
+        added: The rows that it adds; None where it does not go by the record index.
+        moves_only: Whether it adds and removes no row.
+    """
+    secondary = {each.name for each in (*plan.secondary, *plan.new_secondary)}
+
+    def after(before: frozenset[str], written: Mapping[str, int]) -> frozenset[str]:
+        if not plan.has_record_index:
+            return frozenset()
+        known = before | built
+        was_exact = RECORD_INDEX in known
+        if moves_only:
+            return known if was_exact else frozenset()
+        if added is None or not added.leave_exact(
+            written.get(RECORD_INDEX, 0), was_exact=was_exact
+        ):
+            return frozenset()
+        kept = secondary if added.is_alone else known & secondary
+        return frozenset({RECORD_INDEX, *kept})
+
+    return ExactRule(timeline, after)

@@ -17,11 +17,11 @@ from lakedex.config import format_properties
 from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.storage.protocol import Storage
+from lakedex.table import Snapshot
 from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
 from lakedex.txn.places import writer_path
 from lakedex.write.facts import TableFacts
-from lakedex.write.handles.late_file import is_in_table
 from lakedex.write.handles.work import GroupWork
 
 _ACTIONS = (
@@ -167,3 +167,19 @@ class Publisher:
         except AlreadyExists:
             return False
         return True
+
+
+def is_in_table(storage: Storage, instant: str, group: GroupWork) -> bool:
+    """Whether a group's file of an instant that has ended belongs to the table.
+
+    It does when the instant completed, and was perhaps archived since, unless the table's own list
+    of files no longer has it: then it was cleaned away, and is there again by mistake. A table
+    without such a list is asked no further: there the folder is the list.
+    """
+    snapshot = Snapshot.open(storage)
+    if not snapshot.timeline.has_completed(instant):
+        return False
+    if snapshot.metadata is None:
+        return True
+    files = snapshot.listing.files.get(group.partition, [])
+    return any(name == group.file_name for name, _ in files)

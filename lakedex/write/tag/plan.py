@@ -21,7 +21,7 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.conflicts import pending_groups
 from lakedex.write.facts import TableFacts
 from lakedex.write.tag.catalog import spill_slices
-from lakedex.write.tag.hint_reading import with_hints
+from lakedex.write.tag.hints import with_hints
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
 from lakedex.write.tag.tag_plan import TagPlan

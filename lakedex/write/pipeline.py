@@ -1,20 +1,21 @@
-"""The write walk: rows in, files, index records and a commit out.
+"""The pipeline of a write: rows in; files, index records and a commit out.
 
     intake -> begin -> tag -> assign -> write -> commit -> services
 
-Intake comes before the timeline hears of the write: rows that are wrong leave no trace. A write
+Intake comes before the write is on the timeline: rows that are wrong leave no trace. A write
 that loses a conflict may be tried again from `begin` on, without reading its input again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from lakedex.config import keys
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.write_options import InsertDuplicates
+from lakedex.engine import Engine
 from lakedex.errors import (
     CommitConflict,
     FileMissing,
@@ -25,8 +26,10 @@ from lakedex.errors import (
 )
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table.creation import built_at
+from lakedex.index.written import ExpressionNotes, PairNotes
 from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline import Action, Timeline, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.begin import write_action
@@ -34,17 +37,17 @@ from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
+from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import tend
 from lakedex.write.facts import TableFacts
 from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
-from lakedex.write.index_refresh import read_newer_slices
-from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
+from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
+from lakedex.write.post_commit import tend
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.table_facts import table_facts
@@ -436,3 +439,30 @@ def _replaced(
         return snapshot.slices
     named = {*partitions, *write.taken.partitions}
     return tuple(current for current in snapshot.slices if current.partition in named)
+
+
+@dataclass(frozen=True)
+class NewerEntries:
+    """What refreshed indexes get of the file slices that they did not cover."""
+
+    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
+    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+
+
+def read_newer_slices(
+    engine: Engine, facts: TableFacts, snapshot: Snapshot, plan: MetadataPlan
+) -> NewerEntries:
+    """Read what the refreshed indexes of a plan do not cover."""
+    pairs: dict[str, PairNotes] = {}
+    expressions: dict[str, ExpressionNotes] = {}
+    seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
+    for target in plan.async_secondary:
+        slices = newer_slices(snapshot, snapshot.definitions[target.name])
+        found = survey(engine, seen, snapshot.history, slices, SurveyWants(secondary=(target,)))
+        if target.name in found.pairs:
+            pairs[target.name] = PairNotes(target.buckets, found.pairs[target.name])
+    for computed in plan.async_expressions:
+        slices = newer_slices(snapshot, computed.definition)
+        wants = SurveyWants(expressions=(computed,))
+        expressions |= survey(engine, seen, snapshot.history, slices, wants).expressions
+    return NewerEntries(pairs, expressions)
