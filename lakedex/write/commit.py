@@ -33,7 +33,7 @@ from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
 from lakedex.write.handles.work import TaskResult, WrittenFile
 from lakedex.write.metadata_build import ensure_metadata
@@ -59,7 +59,7 @@ class CommittedTable:
 class Outcome:
     """What the write stage came to."""
 
-    facts: TableFacts
+    facts: WriteContext
     stored: pa.Schema
     schema: WriteSchema
     plan: MetadataPlan

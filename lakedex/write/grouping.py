@@ -11,7 +11,7 @@ from lakedex.table import Snapshot
 from lakedex.txn.conflicts import pending_groups, service_conflict
 from lakedex.write.assign import FileSizes, Group, Placing, arranged_groups, assign, sort_new
 from lakedex.write.attempt import Attempt
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart
 from lakedex.write.row_size import row_bytes
 from lakedex.write.small_files import Stock, fill_in_order
@@ -23,7 +23,7 @@ _MOST_TINY_FILES = 256
 
 
 def assigned_groups(
-    write: Attempt, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
+    write: Attempt, facts: WriteContext, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
 ) -> list[Group]:
     """The file groups to write; none of them may be in the way of a service that pends."""
     snapshot = write.transaction.snapshot
@@ -44,7 +44,7 @@ def assigned_groups(
 
 def _groups(
     write: Attempt,
-    facts: TableFacts,
+    facts: WriteContext,
     parts: Sequence[TaggedPart],
     slices: Mapping[FileSliceId, FileSlice],
 ) -> list[Group]:

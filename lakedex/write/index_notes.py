@@ -19,7 +19,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import KeyNote, PairNotes, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.notes import PairTaker
 from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import TaskResult
@@ -35,7 +35,7 @@ Notes = tuple[tuple[KeyNote, ...], dict[str, PairNotes]]
 
 def gather_notes(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     done: Sequence[TaskResult],
     replaced: Sequence[FileSlice],
@@ -87,14 +87,14 @@ def joined_pairs(
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     slices: tuple[FileSlice, ...]
     index: RecordIndexAccess | None
 
 
 def note_replaced_keys(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     index: RecordIndexAccess | None,
     slices: Sequence[FileSlice],
 ) -> list[KeyNote]:
@@ -137,7 +137,7 @@ def _placed(
 
 
 def _spill(
-    facts: TableFacts, keys: pa.Array, current: FileSlice, writer: SpillWriter
+    facts: WriteContext, keys: pa.Array, current: FileSlice, writer: SpillWriter
 ) -> list[KeyNote]:
     buckets = shards_of(keys, facts.note_shards) % facts.note_buckets
     rows = note_rows(keys, current.partition, current.file_id, is_delete=True)
@@ -146,7 +146,7 @@ def _spill(
 
 @dataclass(frozen=True)
 class _PairTask:
-    facts: TableFacts
+    facts: WriteContext
     slices: tuple[FileSlice, ...]
     index: RecordIndexAccess | None
     staying: Segment | None
@@ -155,7 +155,7 @@ class _PairTask:
 
 def note_replaced_pairs(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     index: RecordIndexAccess | None,
     replaced: Sequence[FileSlice],
     staying: Sequence[FileSlice],

@@ -39,7 +39,7 @@ from lakedex.timeline import Action, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP
 from lakedex.write.build_survey import Survey, SurveyWants, survey
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
 _FILES, _COLUMN_STATS = "files", "column_stats"
@@ -62,7 +62,7 @@ class EnsuredIndexes:
 
 def ensure_metadata(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     plan: MetadataPlan,
     *,
@@ -109,7 +109,7 @@ def ensure_metadata(
 
 def _build(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     plan: MetadataPlan,
     missing: Mapping[str, int],
@@ -135,7 +135,7 @@ def _build(
     return frozenset(exact)
 
 
-def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
+def _take_back(facts: WriteContext, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
     """Leave no trace of a build that failed; what cannot be removed the next writer removes."""
     try:
         named = load_table_config(snapshot.storage)
@@ -159,7 +159,7 @@ def _check_builders(snapshot: Snapshot, missing: Mapping[str, int]) -> None:
             )
 
 
-def _remove_leftovers(facts: TableFacts, snapshot: Snapshot) -> None:
+def _remove_leftovers(facts: WriteContext, snapshot: Snapshot) -> None:
     """Remove partitions that no properties name: attempts that were cut short left them."""
     config = snapshot.config
     if not config.metadata_enabled:

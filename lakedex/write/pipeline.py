@@ -40,21 +40,20 @@ from lakedex.write.attempt import Attempt
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import Target, WriteContext, write_context
 from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
+from lakedex.write.intake import IngestedRows, take_change, take_rows
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.post_commit import tend
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
-from lakedex.write.table_facts import table_facts
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.taking import Taken, Target, take_change, take_rows
 from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
@@ -119,7 +118,7 @@ def run_write(
 def _write(
     target: Target,
     operation: Operation,
-    taken: Taken,
+    taken: IngestedRows,
     scratch: str,
     clock: StepClock,
     partitions: Sequence[str],
@@ -157,7 +156,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         new_indexes=target.new_indexes,
         refreshed=target.refreshed,
     )
-    facts = table_facts(
+    facts = write_context(
         target,
         snapshot,
         taken.schema,
@@ -334,7 +333,7 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     )
 
 
-def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
+def _are_keys_unique(write: Attempt, facts: WriteContext) -> bool:
     """Whether the index knows all places of the keys; only deletes want to know that."""
     snapshot = write.transaction.snapshot
     if not (_takes_away(write) and write.target.options.index_type.uses_record_index):
@@ -379,7 +378,7 @@ def _looks_up(write: Attempt) -> bool:
     return write.operation.looks_up or (adds and drops)
 
 
-def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnswer]:
+def _tag(write: Attempt, facts: WriteContext, *, every_copy: bool) -> list[TagAnswer]:
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
@@ -421,7 +420,7 @@ def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnsw
     )
 
 
-def _is_small(taken: Taken, plan: TagPlan | None) -> bool:
+def _is_small(taken: IngestedRows, plan: TagPlan | None) -> bool:
     if taken.rows > _ROWS_A_TAG_TASK or taken.spilled_bytes > _SMALL_BYTES:
         return False
     access = None if plan is None else plan.record_index
@@ -450,7 +449,7 @@ class NewerEntries:
 
 
 def read_newer_slices(
-    engine: Engine, facts: TableFacts, snapshot: Snapshot, plan: MetadataPlan
+    engine: Engine, facts: WriteContext, snapshot: Snapshot, plan: MetadataPlan
 ) -> NewerEntries:
     """Read what the refreshed indexes of a plan do not cover."""
     pairs: dict[str, PairNotes] = {}

@@ -16,7 +16,7 @@ from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.write.commit import CommittedTable
-from lakedex.write.taking import Target
+from lakedex.write.context import Target
 
 log = logging.getLogger("lakedex")
 

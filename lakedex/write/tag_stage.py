@@ -18,7 +18,7 @@ from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.merge import Entries, newest_per_key
 from lakedex.schema.flat_columns import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import DELETE, KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
@@ -30,7 +30,7 @@ from lakedex.write.tag.tag_plan import TagPlan
 class TagTask:
     """Some buckets to tag."""
 
-    facts: TableFacts
+    facts: WriteContext
     plan: TagPlan | None
     """None where keys are not looked up: every row is new."""
     buckets: tuple[tuple[int, tuple[Segment, ...]], ...]

@@ -44,7 +44,7 @@ from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.times import InstantClock
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
@@ -201,7 +201,7 @@ class _Upgrade:
             has_partitioned_record_index=state.has_partitioned_record_index,
             lookup_shards=0,
         )
-        facts = TableFacts(
+        facts = WriteContext(
             address=self.address,
             config=snapshot.config,
             schema=snapshot.schema,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
 from lakedex.schema.flat_columns import flat
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import without_meta_values
 from lakedex.write.handles.work import ColumnSizes
 from lakedex.write.rows import KEY
@@ -31,7 +31,7 @@ class BaseBytes:
     sizes: ColumnSizes
 
 
-def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
+def encode_base_file(facts: WriteContext, rows: pa.Table) -> BaseBytes:
     """The base file with these rows; equal rows give equal bytes.
 
     Without meta columns the footer has neither a bloom filter nor key bounds, as in Hudi.
@@ -48,7 +48,7 @@ def encode_base_file(facts: TableFacts, rows: pa.Table) -> BaseBytes:
 
 
 def _encoded(
-    facts: TableFacts,
+    facts: WriteContext,
     rows: pa.Table,
     bloom: BloomFilter | None = None,
     bounds: tuple[str | None, str | None] = (None, None),

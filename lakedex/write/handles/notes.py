@@ -13,7 +13,7 @@ from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_changes, p
 from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import GroupWork, WriteTask
 
@@ -51,7 +51,7 @@ class NoteTaker:
 class PairTaker:
     """Gathers what secondary indexes get, and puts it out by bucket whenever it is much."""
 
-    def __init__(self, facts: TableFacts, storage: Storage) -> None:
+    def __init__(self, facts: WriteContext, storage: Storage) -> None:
         """Start without pairs."""
         self._targets = facts.secondary
         self._writer = SpillWriter(

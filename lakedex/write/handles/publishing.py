@@ -21,7 +21,7 @@ from lakedex.table import Snapshot
 from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
 from lakedex.txn.places import writer_path
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import GroupWork
 
 _ACTIONS = (
@@ -37,7 +37,7 @@ _ACTIONS = (
 class Publisher:
     """Publishes the files of one task."""
 
-    def __init__(self, facts: TableFacts, storage: Storage, *, files: int = 0) -> None:
+    def __init__(self, facts: WriteContext, storage: Storage, *, files: int = 0) -> None:
         """Refuse to start for a write that is no longer pending.
 
         Several files are forced to the disk together, in the end; one by itself.

@@ -21,7 +21,7 @@ import pyarrow as pa
 from lakedex.engine import Engine
 from lakedex.filegroup import ReadContext
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.layout.boxes import Boxes
 from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.parts import Part, read_part
@@ -63,7 +63,7 @@ class Arranged:
 
 
 def arrange(
-    engine: Engine, facts: TableFacts, order: RowOrder, partitions: Mapping[str, Unarranged]
+    engine: Engine, facts: WriteContext, order: RowOrder, partitions: Mapping[str, Unarranged]
 ) -> list[Arranged]:
     """The rows of partitions by file, in the order of the ranges."""
     cuts = {path: Cut(unarranged.files) for path, unarranged in partitions.items()}
@@ -85,7 +85,7 @@ def arrange(
 
 def fit(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     order: RowOrder,
     parts: Sequence[Part],
     boxes: Mapping[str, Boxes],
@@ -102,7 +102,7 @@ def fit(
 
 
 def _samples(
-    engine: Engine, facts: TableFacts, order: RowOrder, partitions: Mapping[str, Unarranged]
+    engine: Engine, facts: WriteContext, order: RowOrder, partitions: Mapping[str, Unarranged]
 ) -> dict[str, tuple[Segment, ...]]:
     divided = [unarranged for unarranged in partitions.values() if unarranged.files > 1]
     shares = {part: each.sampled_share for each in divided for part in each.parts}
@@ -138,7 +138,7 @@ def _shares(engine: Engine, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
 class SampleTask:
     """Parts to take rows from, each with the share of its rows that is taken."""
 
-    facts: TableFacts
+    facts: WriteContext
     order: RowOrder
     parts: tuple[tuple[Part, float], ...]
 
@@ -174,7 +174,7 @@ class Cut:
 class SpreadTask:
     """Parts to spread, and how their partitions are cut: into ranges, or by boxes."""
 
-    facts: TableFacts
+    facts: WriteContext
     order: RowOrder
     parts: tuple[Part, ...]
     cuts: Mapping[str, Cut | Boxes]

@@ -26,7 +26,7 @@ from lakedex.format.bloom import BloomFilter, bloom_hashes
 from lakedex.format.logfile import BlockKind
 from lakedex.format.parquet.footer import ParquetFooter, read_footer
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.tag.hints import KeyRange, LookupTask, TaskFilters
 from lakedex.write.tag.incoming import Incoming, incoming_keys
 from lakedex.write.tag.places import PLACES, Mask, Positions, mask_of, positions_of
@@ -63,7 +63,7 @@ def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[LookupTa
 
 
 def find_matches(
-    facts: TableFacts,
+    facts: WriteContext,
     index: WriteIndex,
     buckets: Sequence[Sequence[Segment]],
     task: LookupTask,

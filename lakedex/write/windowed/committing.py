@@ -34,7 +34,7 @@ from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import WrittenFile
 from lakedex.write.row_size import stored_rows
 from lakedex.write.tag.lookup import stored_keys
@@ -73,7 +73,7 @@ class _Cover:
 
 def commit_window(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     scope: CommitScope,
     plan: WindowPlan,
     change: WindowChange,
@@ -99,7 +99,7 @@ def commit_window(
 
 def _job(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     scope: CommitScope,
     change: WindowChange,
     cover: _Cover,
@@ -181,13 +181,13 @@ _TASKS_A_CORE = 4
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     shards: int
     slices: tuple[FileSlice, ...]
 
 
 def note_slices(
-    engine: Engine, facts: TableFacts, slices: Sequence[FileSlice], shards: int
+    engine: Engine, facts: WriteContext, slices: Sequence[FileSlice], shards: int
 ) -> tuple[KeyNote, ...]:
     """Notes of all keys of the slices, by shard; keys that logs deleted are noted as deletes."""
     count = max(1, min(len(slices), engine.parallelism * _TASKS_A_CORE))
