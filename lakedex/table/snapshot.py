@@ -34,6 +34,7 @@ from lakedex.index.kinds.expression.virtual import (
     with_expressions,
 )
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.placement import key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files
@@ -160,10 +161,12 @@ class Snapshot:
         if not self.config.metadata_enabled:
             return None
         try:
+            place = partial(key_shards, partial(getattr, self, "readable_definitions"))
             if self._lists_metadata and self._metadata_timeline is None:
-                opened = MetadataTable.list_whole(self.storage, self._full_timeline)
+                opened = MetadataTable.list_whole(self.storage, self._full_timeline, place)
             else:
-                opened = MetadataTable(self.storage, self._full_timeline, self._metadata_timeline)
+                own = self._metadata_timeline
+                opened = MetadataTable(self.storage, self._full_timeline, place, timeline=own)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None

@@ -7,7 +7,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -58,7 +58,11 @@ _NOT_WRITTEN: set[tuple[str, str, str]] = set()
 """Root of a metadata table, partition and instant: commits that had nothing to say there."""
 _WHOLE_BASES: set[tuple[str, str, int]] = set()
 """Root of a metadata table, path and size of base files that are as their commits wrote them."""
+_MOST_GROUPS = 256
+"""Of partitions with more file groups sizes are not compared: a commit would take long to read."""
 Shards = npt.NDArray[np.int32]
+PlaceKeys = Callable[[str, pa.Array, int], Shards | None]
+"""The file groups of keys of a partition among so many; None where that is not known."""
 
 
 class MetadataTable:
@@ -68,13 +72,16 @@ class MetadataTable:
         self,
         table: Storage,
         data_timeline: Timeline,
+        place: PlaceKeys = lambda *_: None,
+        *,
         timeline: Timeline | None = None,
         listed: Mapping[str, FileList] | None = None,
     ) -> None:
         """Open the metadata table of the table at `table`; raises if there is none.
 
-        `timeline` is its own timeline and `listed` the files of its partitions, where the caller
-        has loaded them.
+        With `place` base files are checked for keys of their own file group. `timeline` is the
+        metadata table's own timeline and `listed` the files of its partitions, where the caller has
+        loaded them.
         """
         self._table = table
         if timeline is None:
@@ -90,16 +97,21 @@ class MetadataTable:
         self._exact: dict[str, bool] = {}
         self._checked: set[str] = set()
         self._readers: dict[tuple[str, str], GroupReader] = {}
+        self._place = place
+        self._own: set[tuple[str, str]] = set()
 
     @classmethod
-    def list_whole(cls, table: Storage, data_timeline: Timeline) -> MetadataTable:
+    def list_whole(
+        cls, table: Storage, data_timeline: Timeline, place: PlaceKeys = lambda *_: None
+    ) -> MetadataTable:
         """The metadata table with the files of all partitions: one listing, timeline included."""
         storage = table.sub(FOLDER)
         files = storage.list_recursive()
         config = _config_of(storage, files)
         own = (info for info in files if split(info.path)[0] == config.timeline_folder)
         timeline = Timeline.of_listing(storage, config, own)
-        return cls(table, data_timeline, timeline, files_by_partition(files))
+        listed = files_by_partition(files)
+        return cls(table, data_timeline, place, timeline=timeline, listed=listed)
 
     @property
     def storage(self) -> Storage:
@@ -326,6 +338,21 @@ class MetadataTable:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
         self._checked.add(partition)
 
+    def _check_own(self, partition: str, file_id: str, reader: GroupReader) -> None:
+        """Refuse a base file that is not the one that its commit wrote for its file group.
+
+        Raises:
+            CorruptFile: it names the base file.
+        """
+        if (partition, file_id) in self._own:
+            return
+        groups = self.groups(partition)
+        shard = next(number for number, each in enumerate(groups) if each.file_id == file_id)
+        if len(groups) <= _MOST_GROUPS:
+            self._check_base(groups[shard])
+        reader.check_shard(shard, lambda keys: self._place(partition, keys, len(groups)))
+        self._own.add((partition, file_id))
+
     def _check_base(self, group: FileSlice) -> None:
         """Refuse a base file of another size than its commit wrote, such as an older copy.
 
@@ -397,7 +424,9 @@ class MetadataTable:
         # The maps of `files` are put together from whole arrays, not from parts of a larger one.
         most = 0 if FILES_PAYLOAD in described.payloads else _FEW_CELLS
         for file_id, selection in selections.items():
-            waiting.append(self.group_reader(partition, file_id).cells(selection))
+            reader = self.group_reader(partition, file_id)
+            self._check_own(partition, file_id, reader)
+            waiting.append(reader.cells(selection))
             if _cell_count(waiting) > most:
                 merged += _merged(described, schema, waiting)
                 waiting = []

@@ -73,10 +73,11 @@ def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -
     schema = record_schema(described)
     folder = storage.sub(FOLDER)
     found = [PLACES.empty_table()]
-    for group, keys in _asked(access, rows):
+    for groups, shard, keys in _asked(access, rows):
         reader = GroupReader(
-            folder, described, group, access.visible, partial(_whole, folder, access)
+            folder, described, groups[shard], access.visible, partial(_whole, folder, access)
         )
+        reader.check_shard(shard, partial(shards_of, shard_count=len(groups)))
         batches = reader.batches(Selection(keys=keys))
         found.append(_places(merge_batches(described, schema, batches)))
     return pa.concat_tables(found)
@@ -87,8 +88,10 @@ def _whole(folder: Storage, access: RecordIndexAccess, path: str, size: int) -> 
     return KEPT_FILES.open(folder, path, size, access.stamps.get(path, ""))
 
 
-def _asked(access: RecordIndexAccess, rows: pa.Table) -> Iterator[tuple[FileSlice, pa.Array]]:
-    """The groups to ask, each with the keys that lie in it."""
+def _asked(
+    access: RecordIndexAccess, rows: pa.Table
+) -> Iterator[tuple[tuple[FileSlice, ...], int, pa.Array]]:
+    """The groups to ask, as numbers among their kind, each with the keys that lie in it."""
     if access.groups:
         yield from _by_shard(access.groups, flat(rows[KEY]))
         return
@@ -99,12 +102,12 @@ def _asked(access: RecordIndexAccess, rows: pa.Table) -> Iterator[tuple[FileSlic
 
 def _by_shard(
     groups: tuple[FileSlice, ...], keys: pa.Array
-) -> Iterator[tuple[FileSlice, pa.Array]]:
+) -> Iterator[tuple[tuple[FileSlice, ...], int, pa.Array]]:
     if not len(keys) or not groups:
         return
     shards = shards_of(keys, len(groups))
     for shard in np.unique(shards).tolist():
-        yield groups[shard], keys.filter(pa.array(shards == shard))
+        yield groups, shard, keys.filter(pa.array(shards == shard))
 
 
 def _places(records: pa.Table) -> pa.Table:
