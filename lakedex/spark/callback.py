@@ -1,4 +1,4 @@
-"""What the JVM asks of Python: one thread-safe object answers for all sessions.
+"""The object that the JVM calls: one thread-safe callback serves all sessions.
 
 An error becomes a text that the JVM throws; the error itself is kept for a while, so that a caller
 in Python gets it instead of the JVM's.
@@ -17,37 +17,36 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 
 from lakedex.errors import LakedexError
+from lakedex.spark.jvm_contract import REFUSED
 
 log = logging.getLogger("lakedex")
 
 Handler = Callable[[Any], Any]
-"""Takes the message of a verb and gives a text, a JVM object or nothing."""
+"""Takes the message of a call and returns a text, a JVM object or nothing."""
 
 _KEPT_ERRORS = 64
 _KEPT_ANSWERS = 64
-REFUSED = "!"
-"""What the answer begins with when it is an error."""
 
 
 class Callback:
-    """Passes what the JVM asks to the handlers of its verbs; implements a Java function."""
+    """Passes the calls of the JVM to their handlers; implements a Java function."""
 
     def __init__(self, handlers: dict[str, Handler]) -> None:
-        """Answer these verbs."""
+        """Answer these calls."""
         self._handlers = handlers
         self._errors: OrderedDict[str, Exception] = OrderedDict()
         self._lock = threading.Lock()
         self._answers: deque[Any] = deque(maxlen=_KEPT_ANSWERS)
 
-    def apply(self, verb: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+    def apply(self, name: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The answer to one call of the JVM."""
         try:
-            answer = self._handlers[verb](message)
+            answer = self._handlers[name](message)
         except Exception as raised:
             # One that Python raised may come back through the JVM.
             error = self.error_behind(str(raised)) or raised
             if not isinstance(error, LakedexError | AnalysisException):
-                log.exception("lakedex could not %s", verb)
+                log.exception("lakedex could not %s", name)
             text = str(error) or type(error).__name__
             with self._lock:
                 self._errors[text] = error
@@ -60,13 +59,13 @@ class Callback:
         return answer
 
     def error_behind(self, text: str) -> Exception | None:
-        """The error that a text of the JVM tells of."""
+        """The error of Python whose text a text of the JVM contains."""
         with self._lock:
-            told = [error for known, error in self._errors.items() if known in text]
-        return told[-1] if told else None
+            matches = [error for known, error in self._errors.items() if known in text]
+        return matches[-1] if matches else None
 
     class Java:
-        """What py4j asks of an object that the JVM calls."""
+        """The interfaces of this object in Java, for py4j."""
 
         implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
 

@@ -13,11 +13,12 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 
 from lakedex.errors import LakedexError
+from lakedex.spark.jvm_contract import CANCELLED_JOB
 from lakedex.spark.outcome import carried_error
 
 Answer = TypeVar("Answer")
 
-_CANCELLED = re.compile(r"Job [0-9]+ cancelled")
+_CANCELLED = re.compile(CANCELLED_JOB)
 _POLL_S = 0.2
 
 
@@ -63,7 +64,7 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
 
 
 def is_cancelled(error: Exception) -> bool:
-    """Whether an error says that a Spark job was cancelled; `LakeSink` looks for the same words.
+    """Whether an error is that of a cancelled Spark job; `LakeSink` uses the same pattern.
 
     Example:
         >>> is_cancelled(LakedexError("write the files: Job 12 cancelled part of a job group"))

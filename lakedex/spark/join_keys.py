@@ -1,8 +1,8 @@
-"""Whether the keys of one side of a join are worth knowing before a scan of the other side.
+"""Dynamic pruning: whether the keys of one side of a join are worth computing for the other side.
 
-Keys that a join broadcasts anyhow cost nothing but the question to the indexes, which is weighed as
-every question is. Keys that a query of their own has to find may turn out to remove no file: that
-query may take a tenth of what the scan takes, as all that is asked in vain.
+Keys that a join broadcasts anyhow cost nothing but the lookup in the indexes, which has its own
+cost model. Keys that need a query of their own may turn out to remove no file, so that query may
+take at most a tenth of the time of the scan.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakedex.prune import SPARK
+from lakedex.spark.jvm_contract import KEYS_ANY, KEYS_BROADCAST, KEYS_UNUSED
 from lakedex.spark.pins import Pin
 
-NO, BROADCAST, ANY = "no", "broadcast", "any"
-IN_VAIN = 0.1
+MOST_OVERHEAD = 0.1
+"""Of the time of a scan, what the query for the keys may take."""
 _SMALLER = 10
 """How many times smaller a side without any condition must be."""
 _OF_ALL_COLUMNS = ("column_stats",)
@@ -22,7 +23,7 @@ _OF_ALL_COLUMNS = ("column_stats",)
 
 @dataclass(frozen=True, slots=True)
 class OtherSide:
-    """What Spark tells of the side that has the keys."""
+    """Spark's estimates of the side that has the keys."""
 
     size_bytes: int
     """What Spark expects it to give."""
@@ -31,17 +32,11 @@ class OtherSide:
     is_selective: bool
     """Whether a condition leaves rows out."""
     is_cheap: bool
-    """Whether it may be asked a second time: a scan, which gives the same rows again."""
-
-    @classmethod
-    def read(cls, lines: Sequence[str]) -> tuple[OtherSide, tuple[str, ...]]:
-        """The side that `JoinSides.java` describes, and the columns that are compared with it."""
-        size, read, selective, cheap, *columns = lines
-        return cls(int(size), int(read), selective == "true", cheap == "true"), tuple(columns)
+    """Whether it may be read a second time: a scan, which returns the same rows again."""
 
 
-def way_of_keys(pin: Pin, columns: Sequence[str], side: OtherSide) -> str:
-    """How the keys may be found: not at all, from a broadcast only, or in any way.
+def source_of_keys(pin: Pin, columns: Sequence[str], side: OtherSide) -> str:
+    """How the keys may be computed: not at all, from a broadcast only, or in any way.
 
     Args:
         pin: The table that is scanned.
@@ -50,15 +45,16 @@ def way_of_keys(pin: Pin, columns: Sequence[str], side: OtherSide) -> str:
     """
     slices = pin.snapshot.slices
     if len(slices) < 2 or pin.changes is not None or not _can_prune(pin, columns):
-        return NO
+        return KEYS_UNUSED
     if not side.is_selective and side.size_bytes * _SMALLER > sum(pin.sizes):
-        return NO
-    asking = SPARK.query_s + side.read_bytes * SPARK.byte_s
-    return ANY if side.is_cheap and asking <= IN_VAIN * SPARK.seconds(slices) else BROADCAST
+        return KEYS_UNUSED
+    query_s = SPARK.query_s + side.read_bytes * SPARK.byte_s
+    is_affordable = query_s <= MOST_OVERHEAD * SPARK.seconds(slices)
+    return KEYS_ANY if side.is_cheap and is_affordable else KEYS_BROADCAST
 
 
 def _can_prune(pin: Pin, columns: Sequence[str]) -> bool:
-    """Whether anything of the table says where values of these columns are."""
+    """Whether an index, a key or a partition path locates values of these columns."""
     config = pin.snapshot.config
     if any(kind in config.metadata_partitions for kind in _OF_ALL_COLUMNS):
         return True

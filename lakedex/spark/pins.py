@@ -22,6 +22,7 @@ from lakedex.prune import Report
 from lakedex.read.changes import Changes, find_changes
 from lakedex.read.row_changes import GroupChange, find_row_changes
 from lakedex.schema.hudi_types import is_vector
+from lakedex.spark.jvm_contract import READERS_BOTH, READERS_MERGED, READERS_NATIVE
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.roots import FOLDER_START
@@ -140,11 +141,11 @@ class Pin:
         return self.native_half[1], self.merged_half[1]
 
     @property
-    def halves(self) -> str:
-        """Which readers the table needs: `native`, `merged` or `both`."""
+    def readers(self) -> str:
+        """Which readers the table needs."""
         if not self.reads_natively:
-            return "merged"
-        return "both" if self.merged_half[0] else "native"
+            return READERS_MERGED
+        return READERS_BOTH if self.merged_half[0] else READERS_NATIVE
 
     def planned(self, filters: str, make: Callable[[], Report]) -> Report:
         """The plan for some filters; both readers ask for the same one."""

@@ -1,4 +1,4 @@
-"""What the settings of a session say about planning a scan, read in one call of the JVM."""
+"""The settings of a session on which a scan depends, read in one call of the JVM."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from lakedex.config.option_check import PREFIXES, Use, check_session
+from lakedex.spark.jvm_contract import FIELD_SEPARATOR, SEPARATOR
 from lakedex.spark.read_spec import SWITCHES
 
 _USAGE = "spark.lakedex.index.usage"
-_NAMES = "\n".join((_USAGE, *SWITCHES))
-_STARTS = "\n".join(PREFIXES)
+_NAMES = SEPARATOR.join((_USAGE, *SWITCHES))
+_STARTS = SEPARATOR.join(PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +29,25 @@ class SessionSettings:
     """The settings of a session, whose classes are in place."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Keep the way to them: each step of it is a call of the JVM."""
+        """Keep the Java method: each step to it is a call of the JVM."""
         self._session = spark._jsparkSession
         self._checked: list[str] = []
         self._read = spark.sparkContext._jvm.lakedex.jvm.Settings.read
 
     def now(self) -> PlanSettings:
-        """What they are at this moment.
+        """Their values at this moment.
 
         Raises:
             InvalidInput: A setting is a misspelled option.
             UnsupportedFeature: A setting asks for something that lakedex does not have.
         """
-        lines = str(self._read(self._session, _NAMES, _STARTS)).split("\n")
+        lines = str(self._read(self._session, _NAMES, _STARTS)).split(SEPARATOR)
         zone, usage, *switches = lines[: 2 + len(SWITCHES)]
-        told = lines[2 + len(SWITCHES) :]
-        if told != self._checked:
-            pairs = (line.partition("\t") for line in told)
+        options = lines[2 + len(SWITCHES) :]
+        if options != self._checked:
+            pairs = (line.partition(FIELD_SEPARATOR) for line in options)
             check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
-            self._checked = told
+            self._checked = options
         return PlanSettings(zone, all(map(_is_on, switches)), _is_on(usage))
 
 

@@ -19,6 +19,16 @@ from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import SPARK, PlanOptions, Report, plan
 from lakedex.spark.arrow_map import map_batches
 from lakedex.spark.catalyst import translate_filters
+from lakedex.spark.jvm_contract import (
+    ALL_BYTES,
+    ALL_FILES,
+    COUNT_OF_COUNTS,
+    FIELD_SEPARATOR,
+    NUMBER_SEPARATOR,
+    READ_BYTES,
+    READ_FILES,
+    SEPARATOR,
+)
 from lakedex.spark.pins import Pin
 from lakedex.spark.row_change_reading import CHANGE_COLUMNS, row_changes
 from lakedex.spark.schemas import arrow_schema
@@ -89,8 +99,8 @@ def native_files(pin: Pin, report: Report) -> str:
         if each.partition != folder:
             folder = each.partition
             lines.append(folder)
-        lines.append(f"{each.base.name}\t{each.base.size_bytes}")
-    return "".join(f"{line}\n" for line in lines)
+        lines.append(f"{each.base.name}{FIELD_SEPARATOR}{each.base.size_bytes}")
+    return "".join(f"{line}{SEPARATOR}" for line in lines)
 
 
 def check_files(pin: Pin, report: Report) -> None:
@@ -126,7 +136,10 @@ def merged_counts(pin: Pin, report: Report) -> str:
 
 def _counts(half: tuple[int, int], left: Sequence[FileSlice]) -> str:
     """Slices and bytes of one half of the table, and those that are left of it."""
-    return f"{half[0]} {half[1]} {len(left)} {sum(each.size_bytes for each in left)}"
+    counts = [0] * COUNT_OF_COUNTS
+    counts[ALL_FILES], counts[ALL_BYTES] = half
+    counts[READ_FILES], counts[READ_BYTES] = len(left), sum(each.size_bytes for each in left)
+    return NUMBER_SEPARATOR.join(map(str, counts))
 
 
 def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> Any:  # noqa: ANN401

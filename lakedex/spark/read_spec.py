@@ -19,6 +19,7 @@ from lakedex.config.option_check import (
     warn_once,
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 
 _AS_OF = "as.of.instant"
 _QUERY_TYPE = ("hoodie.datasource.query.type", "hoodie.datasource.view.type")
@@ -38,7 +39,7 @@ BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 STREAM_LIMITS = ("maxCommitsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger")
 """Options of a stream that is read, besides Hudi's."""
 _OF_SPARK = """
-    path paths __paths__ __partition_columns __clustering_columns serialization.format
+    paths __paths__ __clustering_columns serialization.format
     checkpointlocation queryname outputmode partitionoverwritemode
 """
 """Options that Spark itself adds or obeys."""
@@ -48,7 +49,7 @@ _OF_FILE_SOURCES = """
     dateformat timestampformat compression maxrecordsperfile datetimerebasemode int96rebasemode
 """
 """Options of Spark's file sources that change no row of a Hudi table."""
-_SPARK_NAMES = frozenset(_OF_SPARK.split())
+_SPARK_NAMES = frozenset([*_OF_SPARK.split(), PATH_OPTION, PARTITION_COLUMNS_OPTION])
 _WITHOUT_EFFECT = frozenset(_OF_FILE_SOURCES.split())
 _OTHER_ROWS = {
     "pathglobfilter": "filter the rows",

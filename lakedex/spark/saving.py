@@ -30,6 +30,7 @@ from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
 from lakedex.services.partition_patterns import matches_wildcard
+from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
@@ -42,10 +43,8 @@ _SPARK_OVERWRITE_MODE = "partitionoverwritemode"
 """Spark's own option of a writer; option names of Spark ignore case."""
 _PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
 _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
-_PARTITION_BY = "__partition_columns"
-"""Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _CLUSTER_BY = "__clustering_columns"
-"""And those of `clusterBy`."""
+"""Where Spark puts the columns of `DataFrameWriter.clusterBy`."""
 _SPARK_PREFIX = "spark."
 _NAMES = (keys.TABLE_NAME, "hoodie.datasource.write.table.name")
 _RECORD_KEY = ("hoodie.datasource.write.recordkey.field", keys.RECORD_KEY_FIELDS)
@@ -101,7 +100,7 @@ def save_rows(
         InvalidInput: An option is missing or wrong, or the mode forbids it.
         UnsupportedFeature: The rows are to be clustered as Spark does it.
     """
-    path = given.get("path")
+    path = given.get(PATH_OPTION)
     if not path:
         raise InvalidInput('say where: .save("/path/of/table")')
     if given.get(_CLUSTER_BY):
@@ -113,7 +112,7 @@ def save_rows(
         table = lake.table(path)
         own = named_rows(table, rows)
     except TableNotFound:
-        table = _created(lake, path, options, given.get(_PARTITION_BY), own)
+        table = _created(lake, path, options, given.get(PARTITION_COLUMNS_OPTION), own)
         if operation == "upsert" and mode == "Overwrite":
             operation = "bulk_insert"
     else:
@@ -121,7 +120,7 @@ def save_rows(
             raise InvalidInput(f'the path {path!r} has a table; add rows with mode("append")')
         if mode == "Ignore":
             return
-        check_folders(table, json.loads(given.get(_PARTITION_BY) or "[]"), options)
+        check_folders(table, json.loads(given.get(PARTITION_COLUMNS_OPTION) or "[]"), options)
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
             verb = "insert_overwrite" if _is_dynamic(given) else "insert_overwrite_table"
             _overwrite(table.of_batch(batch), verb, own, options)

@@ -31,6 +31,7 @@ from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
 from lakedex.spark.expression_checking import SparkJudge
 from lakedex.spark.jobs import is_cancelled
+from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
 from lakedex.spark.table_views import TableViews
@@ -286,7 +287,7 @@ class SparkTable(TableViews):
             as_of: A `datetime`, an instant such as `20260102030405678`, or text such as
                 `2026-01-02 03:04:05`.
         """
-        reader = self._spark.read.format("lakedex")
+        reader = self._spark.read.format(DATA_SOURCE)
         if as_of is not None:
             reader = reader.option("as.of.instant", query_time_text(as_of))
         return reader.load(self._address.url)
@@ -302,7 +303,7 @@ class SparkTable(TableViews):
             cdc: Return what commits did to rows: `op`, `ts_ms`, `before`, `after`. As in Hudi,
                 `begin` and `end` are then compared with the times at which commits began.
         """
-        reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
+        reader = self._spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, "incremental")
         if cdc:
             reader = reader.option("hoodie.datasource.query.incremental.format", "cdc")
         reader = reader.option("hoodie.datasource.read.begin.instanttime", query_time_text(begin))
@@ -318,7 +319,7 @@ class SparkTable(TableViews):
                 `latest` or an instant) and how much a batch takes (`maxCommitsPerTrigger`,
                 `maxBytesPerTrigger`).
         """
-        reader = self._spark.readStream.format("lakedex").options(**dict(options or {}))
+        reader = self._spark.readStream.format(DATA_SOURCE).options(**dict(options or {}))
         return reader.load(self._address.url)
 
     def repair(self, indexes: Sequence[str] | None = None) -> RepairReport:

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 
 from lakedex.errors import InvalidInput
 from lakedex.expr.temporal.zones import offset_changes
+from lakedex.spark.jvm_contract import NUMBER_SEPARATOR
 
 _START, _END = -2 * 86_400, 10_413_792_000
 """1970, from some clocks' days before it on, to 2300: what changes later does so by a rule."""
@@ -31,8 +32,8 @@ def is_same_zone(jvm: Any, zone: str) -> bool:  # noqa: ANN401 - a JVM
 def _compared(jvm: Any, zone: str) -> bool:  # noqa: ANN401 - a JVM
     try:
         own = offset_changes(zone, _START, _END)
-        told = str(jvm.lakedex.jvm.Zones.changes(zone, _START, _END))
+        theirs = str(jvm.lakedex.jvm.Zones.changes(zone, _START, _END))
     except (InvalidInput, Py4JError, PySparkException):
         return False
-    first, *rest = map(int, told.split())
+    first, *rest = map(int, theirs.split(NUMBER_SEPARATOR))
     return own == [(_START, first), *zip(rest[::2], rest[1::2], strict=True)]

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lakedex.spark import jvm_contract as contract
+
 
 @dataclass(frozen=True, slots=True)
 class FilterNode:
@@ -63,29 +65,33 @@ def read_filter_text(text: str) -> FilterText:
     """
     try:
         given = json.loads(text)
-        nodes = tuple(_node(each, position) for position, each in enumerate(given["nodes"]))
-        roots = tuple(root if isinstance(root, str) else int(root) for root in given["roots"])
+        nodes = tuple(
+            _node(each, position) for position, each in enumerate(given[contract.FILTER_NODES])
+        )
+        roots = tuple(
+            root if isinstance(root, str) else int(root) for root in given[contract.FILTER_ROOTS]
+        )
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a text of filters: {error!r}") from error
     if any(not 0 <= root < len(nodes) for root in roots if isinstance(root, int)):
         raise ValueError("a filter points at a node that is not there")
-    return FilterText(nodes, roots, bool(given.get("legacy_times", False)))
+    return FilterText(nodes, roots, bool(given.get(contract.FILTER_LEGACY_TIMES, False)))
 
 
 def _node(given: Mapping[str, Any], position: int) -> FilterNode:
-    children = tuple(map(int, given.get("c", ())))
+    children = tuple(map(int, given.get(contract.NODE_CHILDREN, ())))
     if any(not 0 <= child < position for child in children):
         raise ValueError("a node points at a child that does not stand before it")
     return FilterNode(
-        kind=str(given["k"]),
-        type_name=str(given["t"]),
+        kind=str(given[contract.NODE_KIND]),
+        type_name=str(given[contract.NODE_TYPE]),
         children=children,
-        name=str(given.get("n", "")),
-        value=given.get("v"),
-        values=tuple(given.get("s", ())),
-        zone=given.get("z"),
-        mode=str(given.get("m", "")),
-        switches=tuple(given.get("b", ())),
-        escape=str(given.get("e", "\\")),
-        unreadable=bool(given.get("u", False)),
+        name=str(given.get(contract.NODE_NAME, "")),
+        value=given.get(contract.NODE_VALUE),
+        values=tuple(given.get(contract.NODE_VALUES, ())),
+        zone=given.get(contract.NODE_ZONE),
+        mode=str(given.get(contract.NODE_MODE, "")),
+        switches=tuple(given.get(contract.NODE_SWITCHES, ())),
+        escape=str(given.get(contract.NODE_ESCAPE, "\\")),
+        unreadable=bool(given.get(contract.NODE_UNREADABLE, False)),
     )

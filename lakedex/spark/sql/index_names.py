@@ -20,6 +20,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
+from lakedex.spark.jvm_contract import TABLE_RELATION
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.context import Context
@@ -42,7 +43,6 @@ _TRANSPARENT = frozenset(
 """Plans that give the columns of what is below them."""
 _VALUES = {"Project": 0, "Aggregate": 1}
 """Where a SELECT has its values."""
-_FACE = "LakeFace"
 _NAME = "UnresolvedAttribute"
 _FUNCTION = "UnresolvedFunction"
 _JOIN_CONDITION = 3
@@ -279,8 +279,8 @@ class IndexNames:
             found = self._context.names.find(parts)
             is_nameless = self._context.names.is_path(parts)
             return (None if found is None else found.path), "" if is_nameless else parts[-1]
-        if name == "LogicalRelation" and kind(node.relation()) == _FACE:
-            return ReadSpec.parse(str(node.relation().table())).path, ""
+        if name == "LogicalRelation" and kind(node.relation()) == TABLE_RELATION:
+            return ReadSpec.parse(str(node.relation().spec())).path, ""
         return None, ""
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.callback import Callback
+from lakedex.spark.jvm_contract import SEPARATOR
 from lakedex.spark.sql import (
     altering,
     changing,
@@ -65,21 +66,27 @@ _HANDLERS: Mapping[str, Handler] = {
     "SetCommand": check_set,
     **dict.fromkeys(altering.HANDLED, altering.alter),
 }
+_CALL, _EXPLAIN = "Call", "ExplainCommand"
+STATEMENT_KINDS = frozenset([*_HANDLERS, _CALL, _EXPLAIN]) - {"Union"}
+"""The kinds of statements that the parser passes on, by the names of Spark's classes; of a union it
+looks at the first part."""
 
 
 class Statements:
     """The statements of one session."""
 
     def __init__(self, lake: SqlLake, callback: Callback) -> None:
-        """Put a parser of ours in front of the session's own, where that is possible."""
+        """Put our analyzer before the session's own, and our parser where that is possible."""
         self._context = Context(lake)
         self._spark = lake.spark
         self._callback = callback
         self._taken: OrderedDict[str, Prepared] = OrderedDict()
         self._lock = threading.Lock()
-        self._package = lake.spark.sparkContext._jvm.lakedex.jvm.StatementParser
+        package, session = lake.spark.sparkContext._jvm.lakedex.jvm, lake.spark._jsparkSession
+        package.WriteAnalyzer.install(session, SEPARATOR.join(frame_writes.WRITES))
+        self._package = package.StatementParser
         try:
-            self._package.install(lake.spark._jsparkSession)
+            self._package.install(session, SEPARATOR.join(STATEMENT_KINDS))
         except Py4JError as error:
             log.warning("Hudi's statements work through lake.sql only: %s", error)
 
@@ -198,7 +205,7 @@ class Statements:
             self._taken[name] = prepared
             while len(self._taken) > _KEPT:
                 self._taken.popitem(last=False)
-        return f"{name}\n{prepared.columns}"
+        return f"{name}{SEPARATOR}{prepared.columns}"
 
     def run(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """Run a statement that was taken; its rows, if it gives any."""
@@ -218,9 +225,9 @@ class Statements:
         return with_index_names(self._context, plan, *of_view)
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
-        if plan is None or kind(plan) == "Call":
+        if plan is None or kind(plan) == _CALL:
             return prepare_extra(self._context, text, plan)
-        if kind(plan) == "ExplainCommand":
+        if kind(plan) == _EXPLAIN:
             return explain(self._context, plan, partial(self._prepared, text))
         layers: list[Node] = []
         while kind(plan) == "UnresolvedWith":

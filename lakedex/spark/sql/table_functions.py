@@ -18,6 +18,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.format.avro import METADATA_RECORD
 from lakedex.schema.arrow_types import arrow_schema
+from lakedex.spark.jvm_contract import DATA_SOURCE, HUDI_SOURCE
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.calls.commits import totals
 from lakedex.spark.sql.calls.files import scheduled_logs
@@ -82,7 +83,7 @@ def constant(context: Context, expression: Node) -> str:
 
 def _is_of_hudi_itself(context: Context, table: str) -> bool:
     """Whether it is for Hudi's own bundle to answer about a table."""
-    if context.names.is_own("hudi"):
+    if context.names.is_own(HUDI_SOURCE):
         return False
     return "/" in table or context.names.find(context.names.parts(table)) is None
 
@@ -101,7 +102,7 @@ def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
     wanted = given[0].lower()
     if wanted not in _QUERY_TYPES:
         raise UnsupportedFeature(f"hudi_query with {given[0]!r} (only {', '.join(_QUERY_TYPES)})")
-    reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, wanted)
+    reader = context.spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, wanted)
     return reader.load(table.path)
 
 

@@ -6,19 +6,17 @@ from typing import Any
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.sql_lexer import complaint
+from lakedex.spark.jvm_contract import HUDI_TIME_TRAVEL, TIME_TRAVEL
 from lakedex.spark.sql.context import Context
 from lakedex.spark.sql.plans import Node, kind, name_parts, optional
 from lakedex.spark.sql.table_functions import constant, table_function
 from lakedex.timeline import load_table_config
 from lakedex.timeline.instant_time import parse_query_time
 
-_TRAVELS = ("RelationTimeTravel", "TimeTravelRelation")
-"""What Spark's parser calls it, and Hudi's."""
-
 
 def earlier_state(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan
     """The plan to put in the place of a node; None where it concerns no table of ours."""
-    if kind(node) in _TRAVELS:
+    if kind(node) in (TIME_TRAVEL, HUDI_TIME_TRAVEL):
         return _travelled(context, node)
     if kind(node) == "UnresolvedRelation":
         return _at_path(context, name_parts(node))

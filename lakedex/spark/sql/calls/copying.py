@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
+from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, named, table_of
 from lakedex.spark.sql.context import Context
 
@@ -21,7 +22,7 @@ def _rows(context: Context, values: Values) -> DataFrame:
             raise InvalidInput("an incremental copy needs begin_instance_time => '...'")
         return table.changes(values["begin_instance_time"], values["end_instance_time"] or None)
     if kind == _OPTIMIZED:
-        reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, _OPTIMIZED)
+        reader = context.spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, _OPTIMIZED)
         return reader.load(table.path)
     if kind != _SNAPSHOT:
         known = ", ".join((_SNAPSHOT, _OPTIMIZED, _INCREMENTAL))

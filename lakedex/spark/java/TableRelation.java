@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.sources.BaseRelation;
@@ -8,23 +7,23 @@ import org.apache.spark.sql.sources.InsertableRelation;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What catalogs, views and DataFrames hold of a table: it names the table and takes inserts.
+ * The relation that catalogs, views and DataFrames hold: it names a table and takes inserts.
  *
- * It cannot be read. `PinRule` puts relations in its place that stay at one snapshot.
+ * It cannot be read. `PinRule` replaces it by relations that are pinned to one snapshot.
  */
-public final class LakeFace extends BaseRelation implements InsertableRelation {
+public final class TableRelation extends BaseRelation implements InsertableRelation {
 
   private final SQLContext context;
   private final String session;
-  private final String table;
+  private final String spec;
   private final StructType columns;
   private final long size;
 
-  public LakeFace(
-      SQLContext context, String session, String table, StructType columns, long size) {
+  public TableRelation(
+      SQLContext context, String session, String spec, StructType columns, long size) {
     this.context = context;
     this.session = session;
-    this.table = table;
+    this.spec = spec;
     this.columns = columns;
     this.size = size;
   }
@@ -33,9 +32,9 @@ public final class LakeFace extends BaseRelation implements InsertableRelation {
     return session;
   }
 
-  /** Where the table lies and how it is to be read, as Python spells it. */
-  public String table() {
-    return table;
+  /** The path of the table and how it is to be read: the text form of Python's `ReadSpec`. */
+  public String spec() {
+    return spec;
   }
 
   public SQLContext sqlContext() {
@@ -51,23 +50,22 @@ public final class LakeFace extends BaseRelation implements InsertableRelation {
   }
 
   public void insert(Dataset rows, boolean overwrite) {
-    Object[] message = new Object[] {session, table, Boolean.valueOf(overwrite), rows};
-    Python.call("insert", Arrays.asList(message));
+    Calls.insert(session, spec, overwrite, rows);
   }
 
   public boolean equals(Object other) {
-    if (!(other instanceof LakeFace)) {
+    if (!(other instanceof TableRelation)) {
       return false;
     }
-    LakeFace face = (LakeFace) other;
-    return face.table.equals(table) && face.columns.equals(columns);
+    TableRelation relation = (TableRelation) other;
+    return relation.spec.equals(spec) && relation.columns.equals(columns);
   }
 
   public int hashCode() {
-    return table.hashCode();
+    return spec.hashCode();
   }
 
   public String toString() {
-    return "lakedex " + table;
+    return "lakedex " + spec;
   }
 }
