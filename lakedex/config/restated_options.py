@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lakedex.config import keys
-from lakedex.config.keygen_type import (
+from lakedex.config.option_values import flag_text
+from lakedex.config.table_config import (
     KeyGeneratorType,
+    MergeMode,
+    TableConfig,
     inferred_key_generator,
     parse_key_generator,
 )
-from lakedex.config.merge_mode import MergeMode
-from lakedex.config.option_values import flag_text
-from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _LOCK_FOLDER: Final = "hoodie.write.lock.filesystem.path"

@@ -14,7 +14,6 @@ from enum import Enum
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
-from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -27,12 +26,20 @@ from lakedex.config.metadata_options import (
 )
 from lakedex.config.option_check import check_options, commit_notes
 from lakedex.config.option_values import FlagOption, NumberOption, TextOption, flag_text
-from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
-from lakedex.config.scheduling_options import SchedulingOptions
+from lakedex.config.service_options import (
+    ArchivingOptions,
+    CleaningOptions,
+    LayoutOptions,
+    SchedulingOptions,
+)
 from lakedex.config.table_config import TableConfig
-from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
-from lakedex.config.write_index import WriteIndex, refuse_bucket_options
+from lakedex.config.write_index import (
+    RecordIndexWindow,
+    WriteIndex,
+    refuse_bucket_options,
+    resolve_window,
+)
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 
 _FIXED: tuple[TextOption, ...] = (

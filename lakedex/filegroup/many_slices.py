@@ -21,7 +21,7 @@ from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.reading import base_rows, read_slice
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import LogBlock, count_records, decode_matching
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 WANTED = "wanted"
 """The column that tells by which question a row was found."""

@@ -1,8 +1,8 @@
-"""OR over different columns or expressions: each side is looked up in an index of its own.
+"""OR over different columns or expressions: each side is looked up in its own index.
 
-Statistics of columns answer such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
-rider = 'ann'` fixes neither column, but each side fixes one; nor can ranges of one expression tell
-of another. What any side needs is kept.
+Column statistics evaluate such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
+rider = 'ann'` fixes neither column, but each side fixes one; nor do ranges of one expression bound
+another. A file that any side needs is kept.
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ from lakedex.index.registry import kinds
 from lakedex.keys import PartitionValue
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.disjunction import lookups_for
-from lakedex.prune.report import Report, Step
-from lakedex.prune.shapes import shapes_of
+from lakedex.prune.report import Report, Step, shapes_of
 from lakedex.table import Snapshot
 
 _PARTITION_PATH = "_hoodie_partition_path"

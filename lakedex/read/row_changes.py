@@ -33,7 +33,7 @@ from lakedex.read.changes import (
     instants_of_files,
     writes_of_rows,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import CommitMetadata, Instant, QueryTime

@@ -15,7 +15,7 @@ from lakedex.errors import InvalidInput, TableNotFound
 from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
-from lakedex.read.stream_position import StreamOptions, StreamPosition
+from lakedex.read.change_stream import StreamOptions, StreamPosition
 from lakedex.spark.callback import Callback, Handler, listen
 from lakedex.spark.file_systems import FileSystems
 from lakedex.spark.join_keys import OtherSide, source_of_keys

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
-from lakedex.read.change_stream import ChangeStream
-from lakedex.read.stream_position import StreamOptions, StreamPosition
+from lakedex.read.change_stream import ChangeStream, StreamOptions, StreamPosition
 from lakedex.spark.jvm_contract import PATH_OPTION, STREAMING_QUERY_PROPERTY
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress

@@ -9,12 +9,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig, TableType, keys, table_checksum
-from lakedex.config.keygen_type import (
-    KeyGeneratorType,
-    inferred_key_generator,
-    parse_key_generator,
-)
-from lakedex.config.merge_mode import payload_mode
 from lakedex.config.option_check import (
     SHORT_NAMES,
     check_options,
@@ -24,13 +18,18 @@ from lakedex.config.option_check import (
 )
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
+from lakedex.config.table_config import (
+    KeyGeneratorType,
+    inferred_key_generator,
+    parse_key_generator,
+    payload_mode,
+)
 from lakedex.config.write_index import refuse_bucket_options
 from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.keys.columns import type_of
-from lakedex.keys.generator import KeyGenerator, check_virtual_keys
-from lakedex.keys.partition_days import PartitionDays
+from lakedex.keys.generator import KeyGenerator, check_virtual_keys, type_of
+from lakedex.keys.partition_path import PartitionDays
 from lakedex.schema import avro_schema
 from lakedex.schema.defaults import with_defaults
 from lakedex.schema.storable import check_reserved, storable_schema

@@ -25,8 +25,8 @@ from lakedex.txn.rollback_files import remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
 from lakedex.upkeep.cleaning import run_pending_cleans
-from lakedex.upkeep.needed_files import files_kept
-from lakedex.upkeep.overtaking import newest_completed, require_whole
+from lakedex.upkeep.completion_order import newest_completed, require_whole
+from lakedex.upkeep.retained import files_kept
 
 log = logging.getLogger("lakedex")
 

@@ -32,7 +32,7 @@ from lakedex.format.hfile.keys import (
     key_column,
     sorted_once,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 UNSURE = -2
 """Stands for a row where so many keys are alike that another search has to tell."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.tree import And, Call, Cast, Expr, IsNotNull, IsNull, Literal
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 from lakedex.spark.catalyst.spark_types import arrow_type
 from lakedex.spark.catalyst.terms import NotUnderstood, Surroundings, Term, plain_type
 from lakedex.spark.catalyst.wire import FilterNode

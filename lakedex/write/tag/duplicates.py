@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.merge import Entries, newest_per_key
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.write.rows import DELETE
 from lakedex.write.tag.places import key_codes, mask_of
 

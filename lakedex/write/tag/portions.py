@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.metadata_table.hashing import java_hashes
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.rows import KEY
 

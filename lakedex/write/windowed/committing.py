@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from lakedex.config.record_index_window import RecordIndexWindow
+from lakedex.config.write_index import RecordIndexWindow
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.kinds.windowed.run_writer import (

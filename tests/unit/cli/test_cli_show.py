@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakedex.config.checksum import table_checksum
+from lakedex.config.properties_text import table_checksum
 
 
 def test_show_tells_what_the_table_is(golden, lakedex):

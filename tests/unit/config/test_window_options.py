@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakedex.config import TableConfig
-from lakedex.config.record_index_window import Outside
-from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_index import Outside, WriteIndex
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
 from lakedex.table.spec import TableSpec

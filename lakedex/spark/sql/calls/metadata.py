@@ -21,7 +21,7 @@ from lakedex.spark.sql.calls.procedure import PLACE, Procedure, Rows, Values, na
 from lakedex.spark.sql.context import Context
 from lakedex.spark.table import SparkTable
 from lakedex.table import Snapshot
-from lakedex.table.listing import list_files
+from lakedex.table.snapshot import list_files
 from lakedex.write import operation as kinds
 
 _ENABLE = "hoodie.metadata.enable"

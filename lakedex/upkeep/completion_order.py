@@ -1,9 +1,9 @@
-"""The table as it was when a commit completed, and whether what a restore needs is still there.
+"""The table as it was when a commit completed, and whether the files for a restore to it exist.
 
 Time travel goes by the times at which writes began, a restore by those at which they completed. The
-two differ where a write overtook another one, as where a compaction is planned, then a commit is
-made, and then the compaction is run: a restore to that commit takes the compaction back, and needs
-the files that it took the place of.
+two orders differ where a write completed before one that began earlier: a compaction is planned,
+then a commit is made, and then the compaction is run. A restore to that commit undoes the
+compaction, and needs the files that it replaced.
 """
 
 from __future__ import annotations
