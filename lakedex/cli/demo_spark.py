@@ -1,6 +1,6 @@
 """The second half of the demo: a table that Spark jobs of this process make, change and index.
 
-The same query is asked of the table twice, with its indexes and without, by plain Spark SQL.
+The same query runs twice in plain Spark SQL, with the indexes of the table and without.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lakedex import api
-from lakedex.cli.hudi_rs import ask_hudi_rs
+from lakedex.cli.demo_queries import ask_hudi_rs
 from lakedex.prune import Report
 from lakedex.write.result import WriteResult
 
