@@ -1,4 +1,4 @@
-"""Work as the tasks of a Spark job."""
+"""Runs workers as the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TypeVar
 from pyspark import SparkContext
 
 from lakedex.engine import LocalEngine
-from lakedex.spark.jobs import run_job
-from lakedex.spark.outcome import Outcome, outcome_of
+from lakedex.spark.jobs import Outcome, outcome_of, run_job
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")

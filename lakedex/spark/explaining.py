@@ -1,4 +1,4 @@
-"""What a query would read of every table in it, and why; nothing is run."""
+"""What a query would read of each of its tables, and why; the query is not run."""
 
 from __future__ import annotations
 

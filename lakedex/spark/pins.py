@@ -1,8 +1,8 @@
-"""Snapshots that queries hold on to: every part of a query sees a table at the same instant.
+"""Snapshots that queries hold: every part of a query sees a table at the same instant.
 
-A pin is named by the table, how it is read and the completed instants, so that two queries of an
-unchanged table share one snapshot with all it has read already. A plan may outlive its snapshot
-here; it is then opened anew as of its last instant.
+The name of a pin consists of the table, how it is read and the completed instants, so two queries
+of an unchanged table share one snapshot and all that it has read. A plan may outlive its snapshot,
+which is then opened again as of its last instant.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a query says about how a table is to be read, by Hudi's option names.
+"""How a query reads a table, by Hudi's option names.
 
-Spark hands every option of a DataFrameReader or DataFrameWriter over, its own ones too, with names
-in lower case. `hudi_options` tells them apart.
+Spark passes all options of a DataFrameReader or DataFrameWriter, its own included, with names in
+lower case. `hudi_options` separates them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A DataFrame as the input of a write: its partitions are read where they are, once."""
+"""A DataFrame as the input of a write: its partitions are read in their tasks, once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.arrow_map import map_batches
-from lakedex.spark.jobs import run_job
+from lakedex.spark.jobs import Outcome, map_batches, outcome_of, run_job
 from lakedex.spark.jvm_classes import install_classes
-from lakedex.spark.outcome import Outcome, outcome_of
 from lakedex.spark.schemas import arrow_schema
 
 _TASKS_PER_CORE = 2

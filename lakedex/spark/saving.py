@@ -1,4 +1,4 @@
-"""Rows that come by Spark's own ways: INSERT, and a DataFrameWriter with Hudi's options."""
+"""Rows by Spark's own interfaces: INSERT, and a DataFrameWriter with Hudi's options."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Spark schemas to Arrow schemas and back, the same on every release of Spark.
 
-Only types with a place in a Hudi table are known; others are refused by column and name.
+Types that Hudi tables do not have are refused by column and name.
 """
 
 from __future__ import annotations

@@ -1,46 +1,211 @@
-"""The Python side of `lakedex.spark.jvm_contract`: answers to the calls of Spark's plans."""
+"""The Python side of `lakedex.spark.jvm_contract`: answers to the calls of Spark's plans.
+
+One thread-safe callback serves all sessions. An error becomes a text that the JVM throws; the error
+itself is kept for a while, so that a caller in Python gets it instead of the JVM's.
+
+lakedex reads and writes object stores by itself, so a session may lack the Hadoop file system of a
+store. lakedex's own reader then reads the tables there.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakedex.config.option_check import Use, canonical_name, check_spelling
-from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_session, check_spelling
+from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.read.change_stream import StreamOptions, StreamPosition
-from lakedex.spark.callback import Callback, Handler, listen
-from lakedex.spark.file_systems import FileSystems
-from lakedex.spark.join_keys import OtherSide, source_of_keys
+from lakedex.spark.expression_checking import is_same_zone
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.jvm_contract import (
     CALLS,
     CONTRACT,
     DESCRIBE_TABLE,
+    FIELD_SEPARATOR,
     NOT_ATTACHED,
     PATH_OPTION,
     PIN,
     READERS_MERGED,
+    REFUSED,
+    SEPARATOR,
     Call,
     check_contract,
 )
 from lakedex.spark.pins import Pin, Pins
-from lakedex.spark.plan_settings import PlanSettings, SessionSettings
-from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
-from lakedex.spark.read_spec import STREAM_LIMITS, ReadSpec, hudi_options
-from lakedex.spark.row_change_reading import CHANGE_SCHEMA
+from lakedex.spark.pruned_scan import (
+    OtherSide,
+    check_files,
+    merged_counts,
+    merged_rows,
+    native_files,
+    prune,
+    source_of_keys,
+)
+from lakedex.spark.read_spec import STREAM_LIMITS, SWITCHES, ReadSpec, hudi_options
 from lakedex.spark.schemas import spark_schema, with_comments
+from lakedex.spark.slice_reading import CHANGE_SCHEMA
 from lakedex.spark.streams import STREAM_NAME, Streams, batch_spec
-from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.storage.address import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
+
+log = logging.getLogger("lakedex")
+
+Handler = Callable[[Any], Any]
+"""Takes the message of a call and returns a text, a JVM object or nothing."""
+
+_KEPT_ERRORS = 64
+_KEPT_ANSWERS = 64
+
+
+class Callback:
+    """Passes the calls of the JVM to their handlers; implements a Java function."""
+
+    def __init__(self, handlers: dict[str, Handler]) -> None:
+        """Answer these calls."""
+        self._handlers = handlers
+        self._errors: OrderedDict[str, Exception] = OrderedDict()
+        self._lock = threading.Lock()
+        self._answers: deque[Any] = deque(maxlen=_KEPT_ANSWERS)
+
+    def apply(self, name: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The answer to one call of the JVM."""
+        try:
+            answer = self._handlers[name](message)
+        except Exception as raised:
+            # One that Python raised may come back through the JVM.
+            error = self.error_behind(str(raised)) or raised
+            if not isinstance(error, LakedexError | AnalysisException):
+                log.exception("lakedex could not %s", name)
+            text = str(error) or type(error).__name__
+            with self._lock:
+                self._errors[text] = error
+                while len(self._errors) > _KEPT_ERRORS:
+                    self._errors.popitem(last=False)
+            return f"{REFUSED}{text}"
+        if not isinstance(answer, str):
+            # py4j has the JVM let an object go when Python does, maybe before it is taken there.
+            self._answers.append(answer)
+        return answer
+
+    def error_behind(self, text: str) -> Exception | None:
+        """The error of Python whose text a text of the JVM contains."""
+        with self._lock:
+            matches = [error for known, error in self._errors.items() if known in text]
+        return matches[-1] if matches else None
+
+    class Java:
+        """The interfaces of this object in Java, for py4j."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+def listen(context: SparkContext, package: Any, callback: Callback) -> None:  # noqa: ANN401
+    """Let the JVM's classes call this object."""
+    ensure_callback_server_started(context._gateway)
+    package.Python.listen(callback)
+
+
+_USAGE = "spark.lakedex.index.usage"
+_NAMES = SEPARATOR.join((_USAGE, *SWITCHES))
+_STARTS = SEPARATOR.join(PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """The settings at one moment."""
+
+    zone: str
+    asks_indexes: bool
+    """Whether indexes may remove anything."""
+    counts_scans: bool
+
+
+class SessionSettings:
+    """The settings of a session, whose classes are in place."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Keep the Java method: each step to it is a call of the JVM."""
+        self._session = spark._jsparkSession
+        self._checked: list[str] = []
+        self._read = spark.sparkContext._jvm.lakedex.jvm.Settings.read
+
+    def now(self) -> PlanSettings:
+        """Their values at this moment.
+
+        Raises:
+            InvalidInput: A setting is a misspelled option.
+            UnsupportedFeature: A setting asks for something that lakedex does not have.
+        """
+        lines = str(self._read(self._session, _NAMES, _STARTS)).split(SEPARATOR)
+        zone, usage, *switches = lines[: 2 + len(SWITCHES)]
+        options = lines[2 + len(SWITCHES) :]
+        if options != self._checked:
+            pairs = (line.partition(FIELD_SEPARATOR) for line in options)
+            check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
+            self._checked = options
+        return PlanSettings(zone, all(map(_is_on, switches)), _is_on(usage))
+
+
+def _is_on(value: str) -> bool:
+    return value.lower() != "false"
+
+
+_TWINS = {"s3": "s3a"}
+"""Schemes that Hadoop knows by another name."""
+
+
+class FileSystems:
+    """The file systems of a session; each scheme is looked for once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Nothing is known yet."""
+        self._spark = spark
+        self._found: dict[str, str | None] = {}
+
+    def url(self, url: str) -> str | None:
+        """A URL as Spark's own reader can open it; None where it cannot."""
+        scheme, mark, _ = url.partition(":/")
+        if not mark or "/" in scheme:
+            return url  # a path of the session's default file system
+        if scheme not in self._found:
+            known = (scheme, _TWINS.get(scheme.lower()))
+            self._found[scheme] = next(filter(self._has, known), None)
+            if self._found[scheme] is None:
+                log.warning(
+                    "the session has no Hadoop file system for %s://, so that lakedex's own reader "
+                    "reads such tables; Spark's, which is faster, needs a library%s",
+                    scheme,
+                    " (org.apache.hadoop:hadoop-aws)" if scheme.lower().startswith("s3") else "",
+                )
+        found = self._found[scheme]
+        return None if found is None else found + url[len(scheme) :]
+
+    def _has(self, scheme: str | None) -> bool:
+        if scheme is None:
+            return False
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        try:
+            self._spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+                scheme, conf
+            )
+        except Py4JError:
+            return False
+        return True
 
 
 class Tables(Protocol):

@@ -1,7 +1,8 @@
-"""A table in a Spark session: the verbs that write, as Spark jobs, and those that look."""
+"""A table in a Spark session: the verbs that write, as Spark jobs, and those that only read."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -10,12 +11,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
-from lakedex.api import ReadOptions
+from lakedex.api import Filter, ReadOptions
 from lakedex.config.option_check import is_own_name
 from lakedex.config.write_index import bucket_options
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, LakedexError
+from lakedex.index.catalog import IndexInfo
+from lakedex.prune import Report
+from lakedex.prune.usage import TableUsage
+from lakedex.services.advising import Advice
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.file_index_creating import FileIndexBuild
@@ -29,12 +34,12 @@ from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
+from lakedex.services.verifying import VerifyReport
 from lakedex.spark.expression_checking import SparkJudge
 from lakedex.spark.jobs import is_cancelled
 from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
-from lakedex.spark.table_views import TableViews
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -52,6 +57,41 @@ from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter
+
+
+class TableViews(ABC):
+    """The verbs that look at a table as it is when they are called."""
+
+    @abstractmethod
+    def _open(self) -> api.Table:
+        """The table as it is now."""
+
+    def indexes(self) -> list[IndexInfo]:
+        """Every index of the table: its kind, columns, state and size, and how it was used."""
+        return self._open().indexes()
+
+    def usage(self) -> TableUsage:
+        """What queries asked of each index and what it saved, and how columns were compared."""
+        return self._open().usage()
+
+    def explain(
+        self,
+        filter: Filter | None = None,
+        as_of: QueryTime | None = None,
+        *,
+        assuming: Sequence[str] = (),
+    ) -> Report:
+        """What would be read for a filter, and why; see `lakedex.api.Table.explain`."""
+        return self._open().explain(filter, as_of, assuming=assuming)
+
+    def advise(self, name: str | None = None) -> Advice:
+        """Indexes to create and to drop; see `lakedex.api.Table.advise`."""
+        return self._open().advise(name)
+
+    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+        """Hold every entry of every index, or of some, against the data."""
+        return self._open().verify(indexes)
+
 
 Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
 

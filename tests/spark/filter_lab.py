@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakedex.spark.catalyst import TranslatedFilters, translate_filters
-from lakedex.spark.java_compiler import compile_classes, java_source
+from lakedex.spark.jvm_classes import compile_classes, java_source
 from lakedex.spark.jvm_contract import CONTRACT
 
 ZONE = "spark.sql.session.timeZone"

@@ -12,8 +12,7 @@ import pytest
 import lakedex
 from lakedex.errors import UnsupportedFeature
 from lakedex.spark import serving
-from lakedex.spark.java_compiler import compile_classes
-from lakedex.spark.jvm_classes import class_sources
+from lakedex.spark.jvm_classes import class_sources, compile_classes
 from lakedex.spark.jvm_contract import CONTRACT, SEPARATOR, Call, Kind
 from lakedex.spark.sql.statements import STATEMENT_KINDS
 

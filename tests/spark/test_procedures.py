@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 _READS_PARAMETERS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
 """Since when Spark puts values into a statement before it reads it."""

@@ -1,8 +1,8 @@
 """Catalyst's functions as those of the tree, where both give the same for every value.
 
-Catalyst has a class per function, and the optimiser writes many functions with others: what
-arrives is `Year(Cast(ts as date))` for `year(ts)`. A cast to DATE that the tree's function does by
-itself is left out again, so that an index over the function is recognised.
+Catalyst has a class for each function, and the optimiser rewrites many functions: `year(ts)`
+arrives as `Year(Cast(ts as date))`. A cast to DATE that the tree's function does by itself is left
+out again, so that an index on the function is recognised.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
-from lakedex.spark.catalyst.casts import fails
-from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
+from lakedex.spark.catalyst.columns import fails
 from lakedex.spark.catalyst.terms import (
+    FilterNode,
     NotUnderstood,
     Rule,
     Surroundings,
     Term,
+    arrow_type,
     failures_of,
     plain_type,
+    same_meaning,
 )
-from lakedex.spark.catalyst.wire import FilterNode
 
 _WHOLE_REST = 2**31 - 1
 Arguments = Callable[[FilterNode, list[Expr], list[pa.DataType]], list[Expr]]

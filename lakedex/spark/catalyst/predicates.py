@@ -27,17 +27,18 @@ from lakedex.expr.tree import (
     all_of,
     any_of,
 )
-from lakedex.spark.catalyst.constants import literal
-from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
+from lakedex.spark.catalyst.columns import literal
 from lakedex.spark.catalyst.terms import (
+    FilterNode,
     NotUnderstood,
     Rule,
     Surroundings,
     Term,
+    arrow_type,
     failures_of,
     plain_type,
+    same_meaning,
 )
-from lakedex.spark.catalyst.wire import FilterNode
 
 _NAN = float("nan")
 

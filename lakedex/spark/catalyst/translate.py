@@ -1,8 +1,8 @@
-"""Catalyst filters to the predicate tree: true wherever Spark's filters are true.
+"""Catalyst filters as a predicate tree that is true wherever Spark's filters are true.
 
-A query never fails for its filters. Whatever has no counterpart with exactly the same meaning
-becomes unknown, which keeps every file, and the reason is told. Where Spark would raise an error
-instead of giving a value, the files of the rows that raise it are kept too.
+A query never fails for its filters. A part without a counterpart of exactly the same meaning
+becomes unknown, which keeps every file, and the report has the reason. Where Spark would raise an
+error instead of giving a value, the files of the rows that raise it are kept too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from lakedex.expr.bind import bind_predicate
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.spark_text import time_zone_of
 from lakedex.expr.tree import TRUE, Expr, Unknown, all_of, any_of, children_of
-from lakedex.spark.catalyst.casts import cast
-from lakedex.spark.catalyst.columns import column, struct_field
-from lakedex.spark.catalyst.constants import constant
+from lakedex.spark.catalyst.columns import cast, column, constant, struct_field
 from lakedex.spark.catalyst.functions import FUNCTIONS
 from lakedex.spark.catalyst.predicates import CONNECTIVES, PREDICATES
-from lakedex.spark.catalyst.terms import NotUnderstood, Rule, Surroundings, Term
-from lakedex.spark.catalyst.wire import FilterNode, read_filter_text
+from lakedex.spark.catalyst.terms import (
+    FilterNode,
+    NotUnderstood,
+    Rule,
+    Surroundings,
+    Term,
+    read_filter_text,
+)
 
 _RULES: Mapping[str, Rule] = {
     "AttributeReference": column,

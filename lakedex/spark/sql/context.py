@@ -1,4 +1,4 @@
-"""What every statement needs of the session: its lake, its plans and its names."""
+"""What all statements use of the session: its lake, its plans and its names."""
 
 from __future__ import annotations
 

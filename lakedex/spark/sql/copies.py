@@ -1,8 +1,8 @@
-"""Keys that stand in a table more than once, as plain INSERTs may leave them.
+"""Keys that occur in a table more than once, as plain INSERTs may leave them.
 
-An upsert or a delete goes by key, and could not change one copy and leave the other. So before a
-statement writes by key it looks whether the keys that it changes stand once. If one does not, the
-statement puts all rows of the partitions that it touches, or of the table, in their place anew.
+An upsert or a delete goes by key, and could not change one copy and leave the other. So a statement
+that writes by key first checks whether its keys are unique. If one is not, the statement rewrites
+all rows of the partitions that it touches, or of the table.
 """
 
 from __future__ import annotations

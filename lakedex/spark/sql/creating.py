@@ -1,7 +1,8 @@
-"""CREATE TABLE, CREATE TABLE AS SELECT and DROP TABLE: a name in the catalog, a table in its place.
+"""CREATE TABLE, CREATE TABLE AS SELECT, CREATE TABLE ... LIKE and DROP TABLE.
 
-Spark's own catalog takes the name first, and what it made of columns, partitions, properties and
-place is what the table is made of. If that fails, the name is taken out again.
+Spark's own catalog takes the name first, and the table is created from the columns, partitions,
+properties and path of its entry. If that fails, the entry is removed again. LIKE copies columns,
+partitions, key and type of another table, and none of its rows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakedex.schema.hudi_types import HUDI_TYPE, is_vector, parse_hudi_type
 from lakedex.spark.saving import TYPE_NAMES, check_folders, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.insert_operation import INSERT_OPERATION, WRITE_OPERATION
+from lakedex.spark.sql.inserting import INSERT_OPERATION, WRITE_OPERATION
 from lakedex.spark.sql.names import NamedTable, location
 from lakedex.spark.sql.other_views import check_base, forget_other_views, keep_for_readers
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
@@ -405,3 +406,38 @@ def _check_same(
                 f"the table at {table.path} stores {kept.simpleString()}; declare that type, or "
                 "leave out the columns: CREATE TABLE ... USING hudi LOCATION ..."
             )
+
+
+_KEPT = (
+    keys.RECORD_KEY_FIELDS,
+    *keys.ORDERING_FIELD_NAMES,
+    keys.TABLE_TYPE,
+    keys.HIVE_STYLE_PARTITIONING,
+)
+
+
+def create_like(context: Context, statement: Statement) -> Prepared | None:
+    """CREATE TABLE ... LIKE; None where the new table is another's."""
+    plan = statement.plan
+    if kind(plan) == "CreateTableLike":
+        source, target = name_parts(plan.source()), name_parts(plan.name())
+    else:
+        source, target = _parts(plan.sourceTable()), _parts(plan.targetTable())
+    provider, named = optional(plan.provider()), context.names.find(source)
+    is_own = named is not None if provider is None else context.names.is_own(str(provider))
+    if not is_own:
+        return None
+    return Prepared(partial(_create, context, plan, target, named))
+
+
+def _create(
+    context: Context, plan: Node, target: tuple[str, ...], named: NamedTable | None
+) -> None:
+    known = {} if named is None else context.open(named).snapshot.config.raw
+    run_create(context, plan, target, {name: known[name] for name in _KEPT if name in known})
+
+
+def _parts(identifier: Node) -> tuple[str, ...]:
+    database = optional(identifier.database())
+    table = str(identifier.table())
+    return (table,) if database is None else (str(database), table)

@@ -1,9 +1,9 @@
-"""Names of expression indexes in the conditions and groups of a query, for their expressions.
+"""Resolves names of expression indexes in the conditions and groups of a query.
 
-Spark is asked first: only a query with a column that Spark cannot find comes here, so that real
-columns come first and other queries pay nothing. A condition sees the tables below it, up to the
-next SELECT; where one of them is not ours, a name has to say its table. What a query is grouped by
-may be selected too.
+Only a query with a column that Spark cannot resolve comes here, so real columns take precedence and
+other queries pay nothing. A condition sees the tables below it, up to the next SELECT; where one of
+them is not ours, a name must be qualified with its table. A grouping expression may be selected
+too.
 """
 
 from __future__ import annotations

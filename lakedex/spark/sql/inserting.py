@@ -1,4 +1,15 @@
-"""INSERT INTO and INSERT OVERWRITE, by position and by name, with and without partitions."""
+"""INSERT INTO and INSERT OVERWRITE, by position and by name, with and without partitions.
+
+The session, else the table, determines which of Hudi's operations an INSERT INTO is.
+
+The hint `/*+ ORDER BY idx_day */` of INSERT ... SELECT determines the layout of the new rows.
+Spark's lexer knows the hint by its tokens, and its parser takes each word for a hint of its own:
+
+    UnresolvedHint ORDER -> UnresolvedHint BY -> UnresolvedHint idx_day -> the query
+
+Spark only warns of an unknown hint, so these are removed from the query. Only the SELECT whose rows
+are written is considered, not what it reads from.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +17,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from itertools import pairwise
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructField
 
-from lakedex.config.write_option_names import OVERWRITE_MODE
+from lakedex.config.write_option_names import (
+    BULK_SORT_COLUMNS,
+    INSERT_DUPLICATES,
+    OVERWRITE_MODE,
+    WRITE_SORT_COLUMNS,
+)
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.partition_path import DEFAULT_PARTITION
 from lakedex.spark.row_source import DataFrameSource
@@ -21,15 +39,13 @@ from lakedex.spark.saving import (
     without_meta_columns,
     without_updates,
 )
-from lakedex.spark.sql.assigning import assigned
+from lakedex.spark.sql.assigning import assigned, column_defaults, default_of, with_default_values
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.default_values import column_defaults, default_of, with_default_values
-from lakedex.spark.sql.insert_operation import SETTINGS, WRITE_OPERATION, insert_operation
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import matching_partitions
 from lakedex.spark.sql.plans import (
     Node,
+    Plans,
     kind,
     listed,
     mapped,
@@ -40,6 +56,130 @@ from lakedex.spark.sql.plans import (
 )
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
+
+WRITE_OPERATION = "hoodie.datasource.write.operation"
+INSERT_OPERATION = "hoodie.spark.sql.insert.into.operation"
+_INSERT_MODE = "hoodie.sql.insert.mode"
+_BULK_INSERT = "hoodie.sql.bulk.insert.enable"
+SETTINGS = (WRITE_OPERATION, INSERT_OPERATION, _INSERT_MODE, _BULK_INSERT)
+_OPERATIONS = ("insert", "upsert", "bulk_insert")
+
+
+def insert_operation(
+    told: Mapping[str, str], kept: Mapping[str, str], *, has_key: bool
+) -> tuple[str, dict[str, str]]:
+    """What an INSERT INTO does, and the write options that belong to it.
+
+    As in Hudi the operation of any write goes before that of INSERT, and that before the insert
+    mode of earlier releases, which counts where it is all that was said.
+
+    Args:
+        told: Settings of the session, or options of a writer.
+        kept: Properties of the table.
+        has_key: Whether the table has a record key.
+
+    Example:
+        >>> insert_operation({"hoodie.sql.insert.mode": "upsert"}, {}, has_key=True)
+        ('upsert', {})
+        >>> insert_operation({"hoodie.sql.insert.mode": "strict"}, {}, has_key=True)
+        ('insert', {'hoodie.datasource.insert.dup.policy': 'fail'})
+        >>> insert_operation({}, {}, has_key=True)
+        ('insert', {})
+
+    Raises:
+        InvalidInput: A setting has a value that is not for INSERT.
+    """
+    for settings in (told, kept):
+        for name in (WRITE_OPERATION, INSERT_OPERATION):
+            value = settings.get(name)
+            if not value:
+                continue
+            # A table that a DataFrame made keeps the operation of that write, whatever it was.
+            if settings is told or name != WRITE_OPERATION or value.lower() in _OPERATIONS:
+                return _checked(name, value, _OPERATIONS), {}
+    both = {**kept, **told}
+    modes = ("upsert", "strict", "non-strict")
+    mode = _checked(_INSERT_MODE, both.get(_INSERT_MODE, "non-strict"), modes)
+    is_bulk = str(both.get(_BULK_INSERT, "")).lower() == "true"
+    if not has_key or mode == "non-strict":
+        return "bulk_insert" if is_bulk else "insert", {}
+    if is_bulk:
+        raise InvalidInput(
+            f"{_BULK_INSERT}=true does not look keys up, as {_INSERT_MODE}={mode} does for a table "
+            f"with a key; set {_INSERT_MODE}=non-strict, or {INSERT_OPERATION} alone"
+        )
+    return ("upsert", {}) if mode == "upsert" else ("insert", {INSERT_DUPLICATES.name: "fail"})
+
+
+def _checked(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value.lower() not in choices:
+        raise InvalidInput(f"of an INSERT {name} is one of {', '.join(choices)}, not {value!r}")
+    return value.lower()
+
+
+_HINT: Final = "UnresolvedHint"
+_WORDS: Final = ("ORDER", "BY")
+_ABOVE_A_SELECT: Final = (
+    "UnresolvedWith",
+    "GlobalLimit",
+    "LocalLimit",
+    "Offset",
+    "Sort",
+    "RepartitionByExpression",
+    "WithWindowDefinition",
+)
+"""What stands above the hints of a SELECT: its ORDER BY, its LIMIT and their like."""
+
+
+def take_order_hint(plans: Plans, query: Node) -> tuple[dict[str, str], Node]:
+    """The write options that the hint of a query stands for, and the query without it."""
+    names, rest = _taken(plans, query)
+    if not names:
+        return {}, query
+    listed_names = ",".join(names)
+    return {WRITE_SORT_COLUMNS.name: listed_names, BULK_SORT_COLUMNS.name: listed_names}, rest
+
+
+def _taken(plans: Plans, query: Node) -> tuple[list[str], Node]:
+    if kind(query) in _ABOVE_A_SELECT:
+        names, child = _taken(plans, query.child())
+        return names, plans.with_child(query, child) if names else query
+    hints: list[Node] = []
+    below = query
+    while kind(below) == _HINT:
+        hints.append(below)
+        below = below.child()
+    pairs = list(pairwise(str(hint.name()).upper() for hint in hints))
+    if _WORDS not in pairs:
+        return [], query
+    at = pairs.index(_WORDS)
+    names, end = _names(hints, at + 2)
+    for hint in reversed(hints[:at] + hints[end:]):
+        below = plans.with_child(hint, below)
+    return names, below
+
+
+def _names(hints: list[Node], start: int) -> tuple[list[str], int]:
+    """The names after the two words, and the place of the first hint that is another one."""
+    inside = listed(hints[start - 1].parameters())
+    if inside:
+        return [_name(each) for each in inside], start
+    end = start
+    while end < len(hints) and not listed(hints[end].parameters()):
+        end += 1
+    if end == start:
+        raise InvalidInput("the hint ORDER BY names nothing to lay rows out by")
+    return [str(hint.name()) for hint in hints[start:end]], end
+
+
+def _name(expression: Node) -> str:
+    parts = name_parts(expression)
+    if len(parts) != 1:
+        raise InvalidInput(
+            f"the hint ORDER BY names columns and expression indexes, not {expression.sql()}"
+        )
+    return parts[0]
+
 
 _SESSION_OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
 

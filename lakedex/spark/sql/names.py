@@ -1,4 +1,4 @@
-"""What the names in a statement stand for: tables of the session's own catalog, or paths."""
+"""Resolves names in statements: tables of the session's own catalog, or paths."""
 
 from __future__ import annotations
 

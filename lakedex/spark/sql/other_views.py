@@ -1,7 +1,7 @@
 """Names that show only the base files of a merge-on-read table, as Hudi's `_ro` and `_rt` tables.
 
-They are catalog entries with `hoodie.query.as.ro.table` over a table that is there: `true` reads
-base files only, `false` is the table itself. Hudi's syncing into a metastore makes such entries.
+They are catalog entries with `hoodie.query.as.ro.table` for an existing table: `true` reads base
+files only, `false` is the table itself. Hudi's metastore sync creates such entries.
 """
 
 from __future__ import annotations

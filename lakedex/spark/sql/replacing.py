@@ -1,4 +1,4 @@
-"""Rows in the place of those for which a condition is true, as one commit.
+"""Replaces the rows for which a condition is true, as one commit.
 
 `df.writeTo(t).overwrite(condition)` and `INSERT INTO t REPLACE WHERE condition`.
 """
@@ -16,9 +16,8 @@ from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql import inserting
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import touched_partitions
-from lakedex.spark.sql.inserting import Wanted, aligned, prepared_insert
+from lakedex.spark.sql.inserting import Wanted, aligned, prepared_insert, take_order_hint
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import partition_paths
 from lakedex.spark.sql.plans import Node, kind, name_parts, relation_under
 from lakedex.spark.table import SparkTable

@@ -1,4 +1,4 @@
-"""Which statements are ours, and how they are run: through `lake.sql` and through `spark.sql`."""
+"""Recognises statements about our tables, and runs them for `lake.sql` and for `spark.sql`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.callback import Callback
 from lakedex.spark.jvm_contract import SEPARATOR
+from lakedex.spark.serving import Callback
 from lakedex.spark.sql import (
     altering,
     changing,
-    copying,
     creating,
     describing,
     frame_writes,
@@ -30,13 +29,12 @@ from lakedex.spark.sql import (
     replacing,
 )
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement, check_set
-from lakedex.spark.sql.explaining import explain
-from lakedex.spark.sql.extra_statements import prepare_extra
+from lakedex.spark.sql.describing import explain
+from lakedex.spark.sql.extra_statements import prepare_extra, with_calls
 from lakedex.spark.sql.index_names import with_index_names
 from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind, text_of
-from lakedex.spark.sql.scripts import with_calls
-from lakedex.spark.sql.time_travel import earlier_state
+from lakedex.spark.sql.table_functions import earlier_state
 
 log = logging.getLogger("lakedex")
 
@@ -47,8 +45,8 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableAsSelect": creating.create_as_select,
     "ReplaceTable": creating.refuse_replace,
     "ReplaceTableAsSelect": creating.refuse_replace,
-    "CreateTableLike": copying.create_like,
-    "CreateTableLikeCommand": copying.create_like,
+    "CreateTableLike": creating.create_like,
+    "CreateTableLikeCommand": creating.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": replacing.insert,
     "Union": inserting.insert_several,

@@ -1,4 +1,4 @@
-"""What a procedure is: its parameters, the columns of its answer, and what it does."""
+"""A procedure: its parameters, the columns of its result, and its function."""
 
 from __future__ import annotations
 

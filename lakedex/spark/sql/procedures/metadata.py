@@ -1,4 +1,7 @@
-"""The metadata table: what it lists, its statistics, and whether it agrees with the store."""
+"""The metadata table: its listing, its statistics, and whether it agrees with the store.
+
+Also refresh_index, for indexes with `maintenance=async`, which Hudi does not have.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ from lakedex.api import ReadOptions, Table
 from lakedex.errors import IndexUnusable, InvalidInput
 from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.stat_values import stat_values
+from lakedex.services.index_names import find_index
 from lakedex.services.metadata_rebuilding import drop_metadata_table
-from lakedex.spark.sql.calls.procedure import PLACE, Procedure, Rows, Values, named, table_of
 from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.procedures.procedure import PLACE, Procedure, Rows, Values, named, table_of
 from lakedex.spark.table import SparkTable
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import async_definitions
 from lakedex.table.snapshot import list_files
 from lakedex.write import operation as kinds
 
@@ -244,4 +249,29 @@ METADATA = {
         {"table": str, "read_only": False, "path": str}, "result string", _init, changes=True
     ),
     "delete_metadata_table": Procedure(PLACE, "result string", _delete, changes=True),
+}
+
+
+def _refresh(context: Context, values: Values) -> Rows:
+    """Refresh one index, or all that writers do not maintain; their status afterwards."""
+    table = table_of(context, values)
+    names = list(async_definitions(table.snapshot))
+    if values["index"] is not None:
+        names = [find_index(table.snapshot, str(values["index"])) or str(values["index"])]
+    elif values["rebuild"]:
+        raise InvalidInput("refresh_index with rebuild => true needs index => '...'")
+    for name in names:
+        table.refresh_index(name, rebuild=bool(values["rebuild"]))
+    table.refresh()
+    status = {each.name: each.status for each in table.indexes()}
+    return [(name, status.get(find_index(table.snapshot, name) or name)) for name in names]
+
+
+INDEXES = {
+    "refresh_index": Procedure(
+        {"table": str, "index": str, "rebuild": False, "path": str},
+        "index_name string, status string",
+        _refresh,
+        changes=True,
+    ),
 }

@@ -1,11 +1,12 @@
-"""run_clean, show_cleans and their like, archive_commits."""
+"""run_clean, show_cleans and similar, archive_commits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from lakedex.spark.sql.calls.procedure import (
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.procedures.procedure import (
     Parameters,
     Procedure,
     Rows,
@@ -14,7 +15,6 @@ from lakedex.spark.sql.calls.procedure import (
     options_of,
     table_of,
 )
-from lakedex.spark.sql.context import Context
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, read_plan
 from lakedex.upkeep.cleaning import read_clean_plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakedex.errors import UnsupportedFeature
-from lakedex.spark.java_compiler import compile_classes
+from lakedex.spark.jvm_classes import compile_classes
 
 BASE = """
 package lakedex.jvm.test;

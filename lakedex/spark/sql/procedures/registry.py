@@ -6,20 +6,15 @@ from collections.abc import Mapping
 
 from lakedex.errors import InvalidInput
 from lakedex.spark.schemas import read_ddl
-from lakedex.spark.sql.calls.cleaning import CLEANING
-from lakedex.spark.sql.calls.commits import COMMITS
-from lakedex.spark.sql.calls.copying import COPYING
-from lakedex.spark.sql.calls.files import FILES
-from lakedex.spark.sql.calls.going_back import GOING_BACK
-from lakedex.spark.sql.calls.indexes import INDEXES
-from lakedex.spark.sql.calls.logs import LOGS
-from lakedex.spark.sql.calls.metadata import METADATA
-from lakedex.spark.sql.calls.partition_changes import PARTITION_CHANGES
-from lakedex.spark.sql.calls.procedure import Procedure, Rows, Values, table_of
-from lakedex.spark.sql.calls.repairs import REPAIRS
-from lakedex.spark.sql.calls.rewriting import REWRITING
-from lakedex.spark.sql.calls.timelines import TIMELINES
 from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.procedures.cleaning import CLEANING
+from lakedex.spark.sql.procedures.commits import COMMITS, LOGS
+from lakedex.spark.sql.procedures.files import COPYING, FILES
+from lakedex.spark.sql.procedures.metadata import INDEXES, METADATA
+from lakedex.spark.sql.procedures.procedure import Procedure, Rows, Values, table_of
+from lakedex.spark.sql.procedures.repairs import PARTITION_CHANGES, REPAIRS
+from lakedex.spark.sql.procedures.rewriting import REWRITING
+from lakedex.spark.sql.procedures.timelines import GOING_BACK, TIMELINES
 
 _TYPE_NAMES = {str: "string", int: "integer", bool: "boolean"}
 

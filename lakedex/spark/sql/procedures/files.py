@@ -1,4 +1,7 @@
-"""Data files and file slices: show_fsview_latest and its like, sizes, files that are damaged."""
+"""Data files and file slices: show_fsview_latest and similar, sizes, damaged files.
+
+Also copy_to_table and copy_to_temp_view, which give a table's rows another name.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.filegroup.names import BaseFile, LogFile
 from lakedex.filegroup.slices import all_versions
-from lakedex.spark.sql.calls.procedure import (
+from lakedex.spark.jvm_contract import DATA_SOURCE
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.procedures.procedure import (
     PLACE,
     Procedure,
     Rows,
@@ -22,7 +28,6 @@ from lakedex.spark.sql.calls.procedure import (
     named,
     table_of,
 )
-from lakedex.spark.sql.context import Context
 from lakedex.spark.table import SparkTable
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, PlanKind, read_plan
@@ -370,5 +375,83 @@ FILES = {
         _show_invalid,
         changes=True,
         needs=("path",),
+    ),
+}
+
+
+_SNAPSHOT, _INCREMENTAL, _OPTIMIZED = "snapshot", "incremental", "read_optimized"
+_MODES = ("append", "overwrite")
+_QUERY_TYPE = "hoodie.datasource.query.type"
+
+
+def _rows(context: Context, values: Values) -> DataFrame:
+    """The rows that a call is about: of now, of an earlier time, or what changed between two."""
+    table, kind = table_of(context, values), str(values["query_type"]).lower()
+    if kind == _INCREMENTAL:
+        if not values["begin_instance_time"]:
+            raise InvalidInput("an incremental copy needs begin_instance_time => '...'")
+        return table.changes(values["begin_instance_time"], values["end_instance_time"] or None)
+    if kind == _OPTIMIZED:
+        reader = context.spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, _OPTIMIZED)
+        return reader.load(table.path)
+    if kind != _SNAPSHOT:
+        known = ", ".join((_SNAPSHOT, _OPTIMIZED, _INCREMENTAL))
+        raise InvalidInput(f"query_type is one of {known}, not {kind!r}")
+    return table.to_df(as_of=values["as_of_instant"] or None)
+
+
+def _to_view(context: Context, values: Values) -> Rows:
+    rows, name = _rows(context, values), values["view_name"]
+    if values["global"]:
+        make = (
+            rows.createOrReplaceGlobalTempView if values["replace"] else rows.createGlobalTempView
+        )
+    else:
+        make = rows.createOrReplaceTempView if values["replace"] else rows.createTempView
+    make(name)
+    return [(0,)]
+
+
+def _to_table(context: Context, values: Values) -> Rows:
+    mode = str(values["save_mode"]).lower()
+    if mode not in _MODES:
+        raise InvalidInput(f"save_mode is append or overwrite, not {mode!r}")
+    rows = _rows(context, values)
+    columns = named(values["columns"])
+    if columns:
+        rows = rows.select(*[f"`{name}`" for name in columns])
+    rows.write.mode(mode).saveAsTable(values["new_table"])
+    return [(0,)]
+
+
+_RANGE = {"begin_instance_time": "", "end_instance_time": "", "as_of_instant": ""}
+COPYING = {
+    "copy_to_temp_view": Procedure(
+        {
+            "table": str,
+            "query_type": _SNAPSHOT,
+            "view_name": str,
+            **_RANGE,
+            "replace": False,
+            "global": False,
+        },
+        "status int",
+        _to_view,
+        changes=True,
+        needs=("view_name",),
+    ),
+    "copy_to_table": Procedure(
+        {
+            "table": str,
+            "query_type": _SNAPSHOT,
+            "new_table": str,
+            **_RANGE,
+            "save_mode": "overwrite",
+            "columns": "",
+        },
+        "status int",
+        _to_table,
+        changes=True,
+        needs=("new_table",),
     ),
 }

@@ -8,7 +8,8 @@ from lakedex.config.write_option_names import CLUSTERING_PARTITIONS
 from lakedex.errors import InvalidDefinition, InvalidInput
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.services.compaction.scheduling import pending_compactions
-from lakedex.spark.sql.calls.procedure import (
+from lakedex.spark.sql.context import Context
+from lakedex.spark.sql.procedures.procedure import (
     PLACE,
     Procedure,
     Rows,
@@ -18,7 +19,6 @@ from lakedex.spark.sql.calls.procedure import (
     options_of,
     table_of,
 )
-from lakedex.spark.sql.context import Context
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
 from lakedex.write.rows import KEY
