@@ -25,6 +25,7 @@ from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.lookup import BloomFilterIndex
 from lakedex.index.kinds.column_stats.lookup import ColumnStatsIndex
 from lakedex.index.kinds.expression import ExpressionIndex
+from lakedex.index.kinds.ngram import NgramKind
 from lakedex.index.kinds.partition_stats.lookup import PartitionStatsIndex
 from lakedex.index.kinds.record_index import RecordIndex
 from lakedex.index.kinds.secondary import SecondaryIndex
@@ -42,7 +43,7 @@ _METADATA_KINDS: tuple[IndexKind, ...] = (
     ColumnStatsIndex(),
     BloomFilterIndex(),
 )
-_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(),)
+_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(), NgramKind())
 _LOCK = threading.RLock()
 log = logging.getLogger("lakedex")
 

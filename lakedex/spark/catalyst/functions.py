@@ -215,6 +215,7 @@ _TEXTS = {
     "StringRPad": "rpad",
     "EndsWith": "endswith",
     "Contains": "contains",
+    "RLike": "rlike",
 }
 _DATES = {
     "Year": "year",
