@@ -190,7 +190,7 @@ def _console(*, to_errors: bool = False) -> Console:
 def working(what: str) -> Iterator[Callable[[int, int], None]]:
     """A spinner on standard error while something takes its time; nothing on a pipe.
 
-    What it gives may be told how many steps are done, and how many there are.
+    The result is called with the number of steps that are done, and of all steps.
     """
     console = progress_console()
     if not console.is_terminal:

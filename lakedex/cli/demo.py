@@ -86,7 +86,7 @@ def demo(
     made = demo_on_spark() if wants_spark and missing is None else None
     if made is not None:
         is_good &= made.is_right and made.hudi_rs.get("same_keys") is not False
-        is_good &= all(each.same_rows for each in made.asked)
+        is_good &= all(each.same_rows for each in made.queries)
     if as_json:
         answer: dict[str, Any] = {
             "comparisons": [each.as_dict() for each in found],
@@ -155,16 +155,16 @@ def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
 
 
 def _print_made(made: SparkDemo) -> None:
-    rows = [(what, told, f"{seconds:.2f}") for what, told, seconds in made.steps]
+    rows = [(what, outcome, f"{seconds:.2f}") for what, outcome, seconds in made.steps]
     columns = (Column("Spark jobs"), Column("rows and files"), Column("s", is_number=True))
     console.say("")
     console.table(columns, rows, title="a table made in a Spark session of this process")
-    for each in made.asked:
+    for each in made.queries:
         _print_asked(each)
     print_report(made.report)
     if made.hudi_rs.get("same_keys"):
-        told = f"hudi-rs reads {made.hudi_rs['rows']:,} rows with the same record keys"
-        console.say(told, console.GOOD)
+        text = f"hudi-rs reads {made.hudi_rs['rows']:,} rows with the same record keys"
+        console.say(text, console.GOOD)
     elif "same_keys" in made.hudi_rs:
         console.say("hudi-rs reads OTHER record keys of the table that was made", console.BAD)
     if made.is_right:

@@ -30,7 +30,7 @@ _NO_INDEXES = frozenset(["all"])
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to ask of the table."""
+    """A query of the demo."""
 
     what: str
     condition: Filter
@@ -43,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One reading of the rows that a query asks for; what indexes hold is not in the bytes."""
+    """One read of the rows of a query; the bytes of indexes are not counted."""
 
     report: Report
     rows: pa.Table
@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def same_rows(self) -> bool:
-        """Whether both found the same rows, however often each of them stands there."""
+        """Whether both found the same rows, whatever the number of each."""
         return _counted(self.pruned.rows) == _counted(self.full.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Comparison:
 
 
 def compare(path: str, options: Mapping[str, str], query: Query) -> Comparison:
-    """Read the rows of a query twice, each time from a table opened anew."""
+    """Read the rows of a query twice, each time from a table that was just opened."""
     return Comparison(
         query=query,
         pruned=_run(path, options, query.condition, frozenset()),
@@ -116,7 +116,7 @@ def queries_for(table: Table) -> list[Query]:
 
 def _run(path: str, options: Mapping[str, str], condition: Filter, without: frozenset[str]) -> Run:
     started = time.perf_counter()
-    # The table is so small that no index would be asked; here they are to be seen.
+    # The table is so small that no index would be consulted; the demo shows them.
     chosen = ReadOptions(without_indexes=without, weighs_cost=False, counts_usage=False)
     table = open(path, storage_options=options, options=chosen)
     rows = table.to_arrow(condition)

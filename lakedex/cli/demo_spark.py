@@ -77,7 +77,7 @@ class SparkDemo:
 
     steps: tuple[tuple[str, str, float], ...]
     """What was done, what it came to, and its seconds."""
-    asked: tuple[Asked, ...]
+    queries: tuple[Asked, ...]
     report: Report
     """What each index did for the last query."""
     is_right: bool
@@ -87,10 +87,11 @@ class SparkDemo:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         steps = [
-            {"what": what, "result": told, "seconds": seconds} for what, told, seconds in self.steps
+            {"what": what, "result": outcome, "seconds": seconds}
+            for what, outcome, seconds in self.steps
         ]
-        asked = [each.as_dict() for each in self.asked]
-        return {"steps": steps, "queries": asked, "ok": self.is_right, "hudi_rs": self.hudi_rs}
+        queries = [each.as_dict() for each in self.queries]
+        return {"steps": steps, "queries": queries, "ok": self.is_right, "hudi_rs": self.hudi_rs}
 
 
 def what_spark_needs() -> str | None:
@@ -140,21 +141,21 @@ class _Demo:
         )
         reader = spark.read.format("lakedex").option("hoodie.enable.data.skipping", "false")
         reader.load(self._path).createOrReplaceTempView(_UNPRUNED)
-        asked = tuple(self._ask(*query) for query in _QUERIES)
+        queries = tuple(self._ask(*query) for query in _QUERIES)
         opened = api.open(self._path)
         return SparkDemo(
             steps=tuple(self._steps),
-            asked=asked,
-            report=opened.explain(asked[-1].condition),
-            is_right=opened.verify().ok and all(each.left < each.total for each in asked),
+            queries=queries,
+            report=opened.explain(queries[-1].condition),
+            is_right=opened.verify().ok and all(each.left < each.total for each in queries),
             hudi_rs=ask_hudi_rs(opened, self._path, {}),
         )
 
     def _step(self, what: str, work: Callable[[], Any]) -> None:
         began = time.perf_counter()
-        told = work()
+        outcome = work()
         seconds = time.perf_counter() - began
-        self._steps.append((what, _counts(told), seconds))
+        self._steps.append((what, _counts(outcome), seconds))
 
     def _ask(self, what: str, condition: str) -> Asked:
         report = self._lake.explain(_query(_TABLE, condition))
@@ -175,12 +176,13 @@ class _Demo:
         return rows, least
 
 
-def _counts(told: Any) -> str:  # noqa: ANN401 - of a statement it is a DataFrame
-    if not isinstance(told, WriteResult):
+def _counts(outcome: Any) -> str:  # noqa: ANN401 - of a statement it is a DataFrame
+    if not isinstance(outcome, WriteResult):
         return ""
-    if told.file_groups_replaced:
-        return f"{told.rows_in:,} rows of {told.file_groups_replaced:,} in {told.files:,} files"
-    return f"{told.inserted:,} inserted, {told.updated:,} updated, {told.files:,} files"
+    if outcome.file_groups_replaced:
+        replaced = f"{outcome.rows_in:,} rows of {outcome.file_groups_replaced:,}"
+        return f"{replaced} in {outcome.files:,} files"
+    return f"{outcome.inserted:,} inserted, {outcome.updated:,} updated, {outcome.files:,} files"
 
 
 def _query(table: str, condition: str) -> str:

@@ -172,9 +172,9 @@ def _follow(begun: BackgroundBuild) -> None:
     """Tell how far a build is, to its end."""
     try:
         while not begun.wait(_LOOK_S):
-            told = begun.progress()
-            if told is not None:
-                console.note(str(told))
+            progress = begun.progress()
+            if progress is not None:
+                console.note(str(progress))
     except KeyboardInterrupt:
         begun.stop()
         console.note("the build was put down; the same command goes on with it")

@@ -107,7 +107,7 @@ def flat_records(records: pa.Table, kind: Kind, columns: int = 1) -> Iterator[di
 
     Fields keep their names, but for the `type` of a bloom filter, here `filterType`. A map of
     files is `files`; the entries of secondary indexes, on so many `columns`, have their `recordKey`
-    told as well.
+    shown as well.
     """
     for record in plain_rows(records):
         flat = {"key": record["key"], "type": _TYPE_NAMES.get(record["type"], record["type"])}

@@ -63,7 +63,7 @@ _SUFFIXES = {
 
 
 def chosen_format(given: RowFormat | None, output: Path | None, *, as_json: bool) -> RowFormat:
-    """The format that the arguments ask for; a file's name may say it."""
+    """The format by the arguments, else by the name of the file."""
     if as_json and given not in {None, RowFormat.JSON}:
         raise InvalidInput("give --json or another --format, not both")
     if as_json or given is not None or output is None:

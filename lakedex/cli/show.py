@@ -131,7 +131,7 @@ def _last_instant(timeline: Timeline) -> dict[str, str | None] | None:
 
 
 _FEW = 10
-"""How many instants and partitions a screen shows that did not ask for all."""
+"""How many instants and partitions are shown by default."""
 
 _INSTANT_COLUMNS = {
     "time": Column("time"),
@@ -186,7 +186,7 @@ def show(
 
 
 def _schema_if_readable(snapshot: Snapshot) -> dict[str, Any]:
-    """The columns, or why they cannot be told: a damaged table is still worth a look."""
+    """The columns, or why they are unknown: the rest of a damaged table is still shown."""
     try:
         return {"schema": schema_facts(snapshot.schema)}
     except LakedexError as error:

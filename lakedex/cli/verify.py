@@ -41,8 +41,8 @@ def verify(
     All rows of the table are read, several file slices at a time.
     """
     table = open_table(path, storage_option)
-    with console.working(f"verifying {table.name}") as tell:
-        report = table.verify(index or None, listener=tell)
+    with console.working(f"verifying {table.name}") as listener:
+        report = table.verify(index or None, listener=listener)
     if as_json:
         print_json(report.as_dict())
     else:

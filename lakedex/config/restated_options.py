@@ -197,7 +197,7 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
 
     Raises:
         InvalidInput: an option contradicts the table; both values are named.
-        UnsupportedFeature: an option asks for something that lakedex does not have.
+        UnsupportedFeature: an option needs something that lakedex does not have.
     """
     for names, normal, stored in _RESTATED:
         for name in names:

@@ -170,7 +170,7 @@ class CleaningOptions:
     """How many commits make the next clean due.
 
     Hudi cleans after each one. A clean costs about half a small write, so it waits for as many
-    commits as half of those that it retains, five at most: little more is kept than was asked for.
+    commits as half of those that it retains, five at most: little more is kept than was requested.
     """
     incremental: bool = True
     """Whether only partitions that changed since the last clean are looked at."""
@@ -282,7 +282,7 @@ _PLAN_CLASSES: Final = {
         ("SelectedPartitions", PartitionFilter.SELECTED_PARTITIONS),
     )
 }
-"""Hudi's classes, with the filter that some of them stand for."""
+"""Hudi's classes, with the filter of some of them."""
 _RUN_CLASSES: Final = frozenset(f"{engine}SortAndSizeExecutionStrategy" for engine in _ENGINES)
 
 
@@ -402,7 +402,7 @@ class LayoutOptions:
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> LayoutOptions:
-        """The options by their names; files of a clustering are as large as others unless told.
+        """The options by their names; files of a clustering are as large as others by default.
 
         Raises:
             InvalidInput: a value is wrong.
@@ -431,7 +431,7 @@ class LayoutOptions:
         """Refuse a clustering that would make every row look newly written.
 
         Raises:
-            UnsupportedFeature: the option asks for that.
+            UnsupportedFeature: the option requests that.
         """
         if not self.clustering_keeps_meta:
             name = options.CLUSTERING_KEEPS_META.name

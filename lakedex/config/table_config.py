@@ -97,7 +97,7 @@ class MergeMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MergeRule:
-    """A merge mode and, when it is `CUSTOM`, the payload class or setting that asks for it."""
+    """A merge mode and, when it is `CUSTOM`, the payload class or setting that requires it."""
 
     mode: MergeMode
     custom_payload: str | None = None
@@ -192,7 +192,8 @@ LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
 _READABLE_FORMATS = ("PARQUET",)
 _FIRST_VERSION_OF_LAYOUT_2 = 8
 _PLAIN_FORMATS = MappingProxyType({keys.TABLE_FORMAT: "native", keys.LOG_FILE_FORMAT: "hoodie_log"})
-"""Properties that can only have one value: with another one timeline or files lie elsewhere."""
+"""Properties that can only have one value: with another one timeline or files would be
+elsewhere."""
 _MOST_DIGITS = 9
 _Member = TypeVar("_Member", bound=Enum)
 
@@ -217,7 +218,7 @@ class TableConfig:
 
     `timeline_folder`, `history_folder` and `archive_folder` are relative to the table's root.
     `partition_kinds` goes with `partition_fields`: `simple`, or `timestamp` where a custom key
-    generator formats the value. `raw` holds every property as it stands in the file.
+    generator formats the value. `raw` has every property as it is in the file.
 
     Example:
         >>> config = TableConfig.from_properties(
@@ -262,7 +263,7 @@ class TableConfig:
 
     @property
     def dropped_columns(self) -> tuple[str, ...]:
-        """The columns that files leave out because partition paths tell their values."""
+        """The columns that files leave out because partition paths have their values."""
         return self.partition_fields if self.drop_partition_columns else ()
 
     @classmethod
@@ -326,12 +327,12 @@ class TableConfig:
 
     @property
     def own_metadata_partitions(self) -> tuple[str, ...]:
-        """Those of the metadata partitions that other engines are not told of."""
+        """Those of the metadata partitions that other engines do not know."""
         return tuple(name for name in self.metadata_partitions if is_own_partition(name))
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether rows lie in partition folders."""
+        """Whether rows are in partition folders."""
         return bool(self.partition_fields)
 
     @property
@@ -522,7 +523,7 @@ _KNOWN_TO_HUDI = frozenset(
 
 
 def parse_key_generator(text: str) -> KeyGeneratorType:
-    """The key generator that a type or a class name stands for.
+    """The key generator of a type or of a class name.
 
     Example:
         >>> parse_key_generator("org.apache.hudi.keygen.ComplexKeyGenerator").value
@@ -531,7 +532,7 @@ def parse_key_generator(text: str) -> KeyGeneratorType:
         'SIMPLE'
 
     Raises:
-        UnsupportedFeature: Hudi has such a generator, or it is code of somebody's own.
+        UnsupportedFeature: Hudi has such a generator, or it is a class of the user.
         InvalidInput: there is no such type.
     """
     name = text.strip()

@@ -85,7 +85,7 @@ class WriteIndex(Enum):
 
 
 def bucket_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Those of some options that ask for a bucket index.
+    """The options among the given ones that request a bucket index.
 
     Example:
         >>> bucket_options({"hoodie.index.type": "bucket", "hoodie.metadata.enable": "true"})
@@ -95,7 +95,7 @@ def bucket_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def refuse_bucket_options(options: Mapping[str, str]) -> None:
-    """Refuse options that ask for a bucket index, whatever the write index is.
+    """Refuse options that request a bucket index, whatever the write index is.
 
     Raises:
         UnsupportedFeature: naming the first of them.
@@ -155,7 +155,7 @@ class RecordIndexWindow:
 def resolve_window(
     config: TableConfig, kept: Mapping[str, str], given: Mapping[str, str], index: WriteIndex
 ) -> RecordIndexWindow | None:
-    """The window that a table keeps or that a write asks for; None where there is none.
+    """The window that a table keeps or that a write requests; None where there is none.
 
     Raises:
         InvalidInput: a value is wrong, or goes with neither the table nor the other options.

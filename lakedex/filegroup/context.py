@@ -82,7 +82,7 @@ class ReadContext:
         return pa.schema(fields)
 
     def merge_columns(self) -> list[str]:
-        """The columns that merging needs whatever a query asks for."""
+        """The columns that merging needs, whatever a query selects."""
         optional = [name for name in (DELETED_FLAG, OPERATION) if name in self.schema.names]
         return [RECORD_KEY, *self.ordering_columns, *optional]
 

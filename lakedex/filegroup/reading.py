@@ -210,7 +210,7 @@ def _count_together(
 
 
 def _keys_tell(context: ReadContext) -> bool:
-    """Whether rows are told apart by one column, and no column says that one is deleted."""
+    """Whether one column identifies rows, and no column marks deleted ones."""
     marks = {DELETED_FLAG, OPERATION}.intersection(context.schema.names)
     return not marks and len(context.merge_columns()[:1]) == 1
 

@@ -219,7 +219,7 @@ class KeyGenerator:
     hashed_folders: int = 0
     """Of how many folders one stands before each path; 0 for none."""
     roots: int = 0
-    """Below how many other roots paths lie; 0 for the table's own."""
+    """The number of other roots; 0 for the table's own root only."""
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> KeyGenerator:
@@ -444,7 +444,7 @@ class PartitionLevel:
     """Whether the dashes of a value become slashes."""
 
     only_in_path: bool = False
-    """Whether files leave the column out, so that the path has to tell its value."""
+    """Whether files leave the column out, so that the path must have its value."""
 
     def check(self, dtype: pa.DataType) -> None:
         """Refuse a column of a type that gives no folder names.
@@ -489,7 +489,7 @@ class PartitionLevel:
 
     def _names(self, values: pa.Array) -> pa.Array:
         texts = self._texts(values)
-        # Harmless behind a column's name, and still never what somebody meant.
+        # Harmless after a column's name, and still never intended.
         climbs = pc.is_in(texts, value_set=pa.array([".", ".."]))
         self._refuse(climbs, values, "stands for another folder")
         if self.url_encoded:

@@ -128,7 +128,7 @@ def _hashed(path: str, folders: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartitionValue:
-    """What a partition path says of one column; `known` is False where it does not tell."""
+    """The value of one column in a partition path; `known` is False where it is not determined."""
 
     value: object
     known: bool
@@ -153,7 +153,7 @@ class PartitionLayout:
     hashed_folders: int = 0
     """Of how many folders one may stand before a path; it says nothing of values."""
     has_roots: bool = False
-    """Whether a path may lie below another root."""
+    """Whether a path may be below another root."""
     slash_dates: bool = False
     """Whether the dashes of values are slashes in paths."""
 
@@ -197,7 +197,7 @@ class PartitionLayout:
             path = without_hashed_folder(path, self.hashed_folders)
         levels = path.split("/")
         if len(self.fields) == 1:
-            # Behind a named level others with names are of columns that the table does not tell.
+            # After a named level other named levels are of columns that the table does not list.
             is_other = self.hive_style and any("=" in level for level in levels[1:])
             return {} if is_other else {self.fields[0]: path}
         for fields in (self.fields, self.newer_fields):

@@ -95,11 +95,11 @@ def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
         if not pending or len(found) >= _MOST_SHAPES:
             break
         node = pending.pop()
-        told = _told(node)
-        if told is None:
+        compared = _compared(node)
+        if compared is None:
             pending.extend(reversed(children_of(node)))
             continue
-        subjects, operator = told
+        subjects, operator = compared
         for subject in subjects:
             for column in columns_of(subject)[:1]:
                 bare = isinstance(subject, Column)
@@ -129,7 +129,7 @@ def _text(expr: Expr, *, shows: bool = False) -> str:
             return "?"
 
 
-def _told(node: Expr) -> tuple[list[Expr], str] | None:
+def _compared(node: Expr) -> tuple[list[Expr], str] | None:
     """The sides of a comparison that are no constants, and its operator."""
     match node:
         case Compare(op, left, right):
@@ -149,12 +149,12 @@ def _told(node: Expr) -> tuple[list[Expr], str] | None:
 
 
 NO_INDEX: Final = frozenset({"partition_values", "constant"})
-"""Kinds of steps that ask no index: what they tell stands in paths, or in the predicate."""
+"""Kinds of steps without an index: they use paths, or the predicate itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One index that was asked, or was not, and the reason."""
+    """One index that was consulted or not, and the reason."""
 
     index: str
     kind: str
@@ -165,7 +165,7 @@ class Step:
     reason: str
     used: bool = True
     estimated_seconds: float | None = None
-    """What asking was expected to take, where it could be told."""
+    """The expected time of the lookup, where it could be estimated."""
     assumed: bool = False
     """Whether the index does not exist: the figures are what it would do."""
 
@@ -189,8 +189,8 @@ class Step:
 class Report:
     """What a query would read of a table; prints as a table.
 
-    `total` is the number of file slices before pruning, `files` are those left, `steps` tell of
-    every index in the order in which they were asked, unused ones included.
+    `total` is the number of file slices before pruning, `files` are those left, `steps` has
+    every index in the order in which they were consulted, unused ones included.
     """
 
     predicate: str

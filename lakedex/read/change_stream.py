@@ -67,7 +67,7 @@ class StreamOptions:
 
         Raises:
             InvalidInput: A value is wrong.
-            UnsupportedFeature: What happened to rows is asked for; only rows are streamed. Or a
+            UnsupportedFeature: Changes of rows (CDC) are requested; only rows are streamed. Or a
                 batch should end within a commit.
         """
         given = {name.lower(): value for name, value in options.items()}
@@ -267,7 +267,7 @@ class ChangeStream:
     def _since(self, timeline: Timeline, begin: str) -> list[Instant]:
         """The commits after a time that changed rows: compaction and clustering only move them.
 
-        A batch from the beginning is the table itself, whoever wrote its files last, and holds
+        A batch from the beginning is the table itself, whichever engine wrote its files, and holds
         all that is archived.
         """
         is_first = begin == BEGINNING and bool(timeline.write_instants())
@@ -282,7 +282,7 @@ class ChangeStream:
         ]
 
     def _archived_until(self, timeline: Timeline) -> str:
-        """When the last archived write completed; the archive is read anew when it has grown."""
+        """When the last archived write completed; the archive is read again when it has grown."""
         first = None if timeline.first_active is None else timeline.first_active.requested_time
         if first != self._first_active or self._newest_archived is None:
             old = [each for each in timeline.archived.instants() if each.action.is_write]
@@ -294,8 +294,8 @@ class ChangeStream:
     def _changes_rows(self, timeline: Timeline, instant: Instant) -> bool:
         known = self._writes_rows.get(instant.requested_time)
         if known is None:
-            told = timeline.commit_summary(instant)
-            known = not (told.compacted or told.is_clustering)
+            summary = timeline.commit_summary(instant)
+            known = not (summary.compacted or summary.is_clustering)
             self._writes_rows[instant.requested_time] = known
         return known
 

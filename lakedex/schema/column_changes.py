@@ -57,7 +57,7 @@ def drop_column(columns: pa.Schema, path: Path) -> pa.Schema:
 def add_column(
     columns: pa.Schema, path: Path, dtype: pa.DataType, place: Place | None = None
 ) -> pa.Schema:
-    """The columns with a new one, at the end unless told; it is null in all rows there are."""
+    """The columns with a new one, by default at the end; it is null in all rows there are."""
 
     def change(fields: Fields) -> Fields:
         _check_free(fields, path, path[-1])
@@ -77,7 +77,7 @@ def move_column(columns: pa.Schema, path: Path, place: Place) -> pa.Schema:
 
 
 def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Schema:
-    """The columns with one of a wider type, or with its values told otherwise.
+    """The columns with one of a wider type, or of a type into which its values are converted.
 
     Raises:
         UnsupportedFeature: Values might not fit the new type.

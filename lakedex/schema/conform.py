@@ -90,7 +90,7 @@ def _float_by_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _integer_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
-    # By the widest decimal: Arrow wants room for all values of the integer type at once.
+    # By the widest decimal: Arrow needs digits for all values of the integer type.
     return array.cast(pa.decimal128(_WIDE_DIGITS, 0)).cast(target)
 
 
@@ -213,7 +213,7 @@ def _fits(dtype: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
-    # Flattened children are null where their struct is: what lies under a null is no value.
+    # Flattened children are null where their struct is: what is under a null is no value.
     children = array.flatten()
     converted = []
     for field in target:
@@ -233,7 +233,7 @@ def _vector(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if array.type == target and not array.flatten().null_count:
         return array
     item = target.value_field.with_nullable(nullable=True)
-    # What lies below a null is no value, and need not be as long as a vector.
+    # What is below a null is no value, and need not be as long as a vector.
     plain = pa.list_(item)
     lists = _list(array, plain, path)
     return vectors_of_lists(lists, target, path)

@@ -139,14 +139,18 @@ def hudi_type(field: pa.Field) -> str | None:
         name = _ELEMENT_NAMES[field.type.value_type]
         element = "" if name == "FLOAT" else f", {name}"
         return f"VECTOR({field.type.list_size}{element})"
-    told = (field.metadata or {}).get(HUDI_TYPE.encode())
-    return BLOB if told is not None and told.decode("utf-8", "replace").upper() == BLOB else None
+    declared = (field.metadata or {}).get(HUDI_TYPE.encode())
+    return (
+        BLOB
+        if declared is not None and declared.decode("utf-8", "replace").upper() == BLOB
+        else None
+    )
 
 
 def given_hudi_type(field: pa.Field) -> str | None:
     """What a column of an input says of its type; nothing for most columns."""
-    told = (field.metadata or {}).get(HUDI_TYPE.encode())
-    return None if told is None else told.decode("utf-8", "replace")
+    declared = (field.metadata or {}).get(HUDI_TYPE.encode())
+    return None if declared is None else declared.decode("utf-8", "replace")
 
 
 def marked(field: pa.Field) -> pa.Field:
@@ -199,7 +203,7 @@ def is_blob_node(node: AvroType) -> bool:
 
 
 def unknown_logical_type(node: AvroType, *, is_column: bool = True) -> str | None:
-    """A logical type somewhere in a column that its Arrow type does not tell; None for most.
+    """A logical type somewhere in a column that its Arrow type does not show; None for most.
 
     Example:
         >>> variant = AvroRecord("v", "", (), properties={"logicalType": "variant"})
@@ -209,10 +213,10 @@ def unknown_logical_type(node: AvroType, *, is_column: bool = True) -> str | Non
     if isinstance(node, AvroUnion):
         found = [unknown_logical_type(each, is_column=is_column) for each in node.branches]
         return next((each for each in found if each is not None), None)
-    told = node.properties.get("logicalType")
-    is_own = told == ("vector" if isinstance(node, AvroFixed) else "blob")
-    if told is not None and not (is_own and is_column):
-        return str(told)
+    declared = node.properties.get("logicalType")
+    is_own = declared == ("vector" if isinstance(node, AvroFixed) else "blob")
+    if declared is not None and not (is_own and is_column):
+        return str(declared)
     parts: list[AvroType] = []
     if isinstance(node, AvroRecord):
         parts = [field.type for field in node.fields]
@@ -293,10 +297,10 @@ def check_symbols(array: pa.Array, field: pa.Field) -> None:
     Raises:
         InvalidInput: naming the column, the value and the symbols.
     """
-    told = (field.metadata or {}).get(ENUM_SYMBOLS.encode())
-    if told is None or not pa.types.is_string(array.type):
+    declared = (field.metadata or {}).get(ENUM_SYMBOLS.encode())
+    if declared is None or not pa.types.is_string(array.type):
         return
-    symbols = json.loads(told)
+    symbols = json.loads(declared)
     unknown = pc.and_(array.is_valid(), pc.invert(pc.is_in(array, pa.array(symbols, pa.string()))))
     at = pc.index(unknown, value=True).as_py()
     if at >= 0:

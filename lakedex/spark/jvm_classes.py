@@ -77,8 +77,8 @@ def compile_classes(
             compiler.cook(name, source)
         except Py4JError as error:
             reason = str(error).strip().splitlines()
-            told = next((line for line in reason if "CompileException" in line), reason[0])
-            raise UnsupportedFeature(f"{name} on Spark {_release(jvm)}: {told}") from error
+            problem = next((line for line in reason if "CompileException" in line), reason[0])
+            raise UnsupportedFeature(f"{name} on Spark {_release(jvm)}: {problem}") from error
         loader = compiler.getClassLoader()
         bytecode.update({key: bytes(code) for key, code in compiler.getBytecodes().items()})
     return CompiledClasses(loader, bytecode)

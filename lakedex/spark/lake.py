@@ -76,7 +76,7 @@ def address_of(
 
 
 def warehouse_path(spark: SparkSession, name: str) -> str:
-    """Where a table lies of which only the name is said."""
+    """The path in the warehouse of a table of which only the name is given."""
     return f"{str(spark.conf.get(_WAREHOUSE)).rstrip('/')}/{name}"
 
 
@@ -156,7 +156,7 @@ class Lake:
             name: What the table is called in the session's catalog, such as `trips` or `db.trips`.
             schema: Its columns: a StructType, a DDL text such as `id int, at timestamp`, or an
                 Arrow schema.
-            path: Where it shall lie; in the session's warehouse unless told.
+            path: Its path; by default in the session's warehouse.
             record_key: The column or columns by which a record is known.
             ordering: The column or columns whose larger value wins when a record is written twice.
             partition_by: The column or columns whose values name folders.
@@ -269,7 +269,7 @@ class Lake:
         """Indexes to create and to drop, judging by the queries that were counted.
 
         Args:
-            tables: Names or paths; all tables of the session's catalog unless told.
+            tables: Names or paths; by default all tables of the session's catalog.
         """
         if tables is not None:
             names = [tables] if isinstance(tables, str) else tables
@@ -289,7 +289,7 @@ class Lake:
         return list_scans(self._server, self._spark.sparkContext._jvm, execution)
 
     def address(self, path: str) -> StorageAddress:
-        """Where a path lies, with the settings of its store."""
+        """The address of a path, with the settings of its store."""
         return address_of(self._spark, path, self._storage_options)
 
     def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:

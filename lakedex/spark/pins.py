@@ -61,7 +61,7 @@ class Pin:
         if self.spec.query_type != QueryType.INCREMENTAL.value:
             return None
         spec = self.spec
-        if spec.tells_rows:
+        if spec.is_cdc:
             return Changes(self.snapshot, tuple(each.shown for each in self.row_changes), ())
         return find_changes(self.snapshot, spec.begin or "", spec.end, at_newest=spec.at_newest)
 
@@ -105,7 +105,7 @@ class Pin:
 
     @cached_property
     def _has_roots(self) -> bool:
-        """Whether slices may lie where only our own storage finds them."""
+        """Whether slices may be where only our own storage finds them."""
         return keys.OTHER_ROOTS in self.snapshot.config.raw
 
     def is_native(self, file_slice: FileSlice) -> bool:
@@ -148,7 +148,7 @@ class Pin:
         return READERS_BOTH if self.merged_half[0] else READERS_NATIVE
 
     def planned(self, filters: str, make: Callable[[], Report]) -> Report:
-        """The plan for some filters; both readers ask for the same one."""
+        """The plan for some filters; both readers use the same one."""
         with self.lock:
             if filters not in self.plans:
                 self.plans[filters] = make()
@@ -188,12 +188,12 @@ class Pins:
         return pin
 
     def forget(self) -> None:
-        """Give all pins up; plans that hold one open it anew."""
+        """Drop all pins; plans that hold one open it again."""
         with self._lock:
             self._pins.clear()
 
     def find(self, name: str, address_of: Callable[[str], StorageAddress]) -> Pin:
-        """The pin of a plan, opened anew if it was given up."""
+        """The pin of a plan, opened again if it was dropped."""
         with self._lock:
             known = self._pins.get(name)
         if known is not None:

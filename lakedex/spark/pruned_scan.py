@@ -74,7 +74,9 @@ def prune(
     def make() -> Report:
         if pin.changes is not None:
             return _unpruned(pin)
-        told = translate_filters(filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone)
+        translated = translate_filters(
+            filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone
+        )
         without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
         options = PlanOptions(
             time_zone=time_zone,
@@ -82,14 +84,24 @@ def prune(
             reader=SPARK,
             base_files_only=pin.base_files_only,
         )
-        text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
-        return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
+        text = (
+            ""
+            if translated.predicate is None
+            else shorten(tree_text(translated.predicate), _LONGEST)
+        )
+        return plan(
+            pin.snapshot,
+            translated.predicate,
+            text=text,
+            options=options,
+            unknown=translated.unknown,
+        )
 
     return pin.planned(f"{time_zone} {asks_indexes} {filters}", make)
 
 
 def _unpruned(pin: Pin) -> Report:
-    """Changes lie in the slices that their commits wrote to; indexes are not asked."""
+    """Changes are in the slices that their commits wrote to; no index is consulted."""
     total = sum(each.size_bytes for each in pin.slices)
     return Report("", len(pin.slices), total, tuple(pin.slices), ())
 
@@ -161,7 +173,7 @@ def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> 
         columns: The wanted columns, as the JSON of a StructType.
     """
     struct = StructType.fromJson(json.loads(columns))
-    if pin.spec.tells_rows:
+    if pin.spec.is_cdc:
         wanted = struct.names or [CHANGE_COLUMNS[0]]
         found = row_changes(spark, pin.address, pin.snapshot, pin.row_changes).select(*wanted)
         return found._jdf.queryExecution().toRdd()

@@ -82,7 +82,7 @@ def hudi_options(
 
     Raises:
         InvalidInput: A name is unknown.
-        UnsupportedFeature: An option asks for something that lakedex does not have.
+        UnsupportedFeature: An option needs something that lakedex does not have.
     """
     others = {name.lower() for name in also}
     found: dict[str, str] = {}
@@ -127,8 +127,8 @@ class ReadSpec:
     """Whether changes are read as they are now, where the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
-    tells_rows: bool = False
-    """Whether an incremental query tells what happened to rows, instead of how they are now."""
+    is_cdc: bool = False
+    """Whether an incremental query returns the changes of rows (CDC), instead of the rows."""
 
     @classmethod
     def of(cls, path: str, options: Mapping[str, str]) -> ReadSpec:
@@ -146,7 +146,7 @@ class ReadSpec:
         begin, end = _first(given, _BEGIN), _first(given, _END)
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
-        tells_rows = _tells_rows(given, kind)
+        is_cdc = _is_cdc(given, kind)
         check_setting(_MERGE_TYPE, given.get(_MERGE_TYPE, ""))
         return cls(
             path=_root(path),
@@ -155,7 +155,7 @@ class ReadSpec:
             begin=begin,
             end=end,
             prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
-            tells_rows=tells_rows,
+            is_cdc=is_cdc,
         )
 
     @classmethod
@@ -184,8 +184,8 @@ def _root(path: str) -> str:
     return root
 
 
-def _tells_rows(given: Mapping[str, str], kind: str) -> bool:
-    """Whether changes of rows are asked for; what would give other rows is refused."""
+def _is_cdc(given: Mapping[str, str], kind: str) -> bool:
+    """Whether the changes of rows are requested; options that select other rows are refused."""
     wanted = given.get(_FORMAT, _LATEST).lower()
     if wanted not in (_LATEST, _ROW_CHANGES):
         raise InvalidInput(f"{_FORMAT} is {_LATEST} or {_ROW_CHANGES}, not {wanted!r}")

@@ -87,7 +87,7 @@ def save_rows(
     rows: DataFrame,
     batch: StreamBatch | None = None,
 ) -> None:
-    """What `df.write.format("hudi").options(...).mode(...).save(path)` asks for.
+    """Run `df.write.format("hudi").options(...).mode(...).save(path)`.
 
     Args:
         lake: Opens and makes tables.
@@ -135,7 +135,7 @@ def without_updates(
     """An upsert as an insert, where records that are there are to stay; as in Hudi.
 
     Args:
-        operation: What the writer or the session asks for.
+        operation: The operation of the writer or the session.
         options: The options of the write.
         kept: The properties of the table.
 
@@ -156,7 +156,7 @@ def without_updates(
 def saved_by(
     table: SparkTable, operation: str, options: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
-    """`without_updates` for a DataFrame writer, which an older option tells the same."""
+    """`without_updates` for a DataFrame writer, which has an older option for it."""
     if operation == "upsert" and DROP_DUPLICATES.value(options):
         return "insert", {}
     return without_updates(operation, options, table.properties)
@@ -196,7 +196,7 @@ def is_dynamic_mode(mode: str) -> bool:
 
 
 def _is_dynamic(given: Mapping[str, str]) -> bool:
-    """Whether the writer's own options ask for a dynamic overwrite."""
+    """Whether the writer's own options request a dynamic overwrite."""
     spark_mode = next(
         (value for name, value in given.items() if name.lower() == _SPARK_OVERWRITE_MODE), "static"
     )
@@ -242,8 +242,8 @@ def _partitions_to_delete(table: SparkTable, rows: DataFrame, named: str) -> lis
         columns = sorted({each.partition(".")[0] for each in snapshot.config.partition_fields})
         found = rows.select(*[f"`{name}`" for name in columns]).distinct()
         values = [row.asDict(recursive=True) for row in found.collect()]
-        told = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
-        return sorted({*generator.partition_paths(told).to_pylist()}.intersection(present))
+        values_table = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
+        return sorted({*generator.partition_paths(values_table).to_pylist()}.intersection(present))
     patterns = [name for name in names if "*" in name]
     matching = {path for path in present for each in patterns if matches_wildcard(path, each)}
     return sorted({name for name in names if "*" not in name} | matching)
@@ -256,7 +256,7 @@ def without_meta_columns(rows: DataFrame) -> DataFrame:
 
 
 def named_rows(table: SparkTable, rows: DataFrame) -> DataFrame:
-    """Rows to write: without Hudi's own columns, but for the key that only they can tell."""
+    """Rows to write: without Hudi's own columns, except for the key that only they have."""
     own = without_meta_columns(rows)
     if table.snapshot.config.record_key_fields or RECORD_KEY not in rows.columns:
         return own
@@ -270,8 +270,8 @@ def _created(
     partition_by: str | None,
     rows: DataFrame,
 ) -> SparkTable:
-    told = described(options)
-    folders = told.partition_by
+    declared = described(options)
+    folders = declared.partition_by
     if not folders and partition_by:
         folders = json.loads(partition_by)
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
@@ -283,10 +283,10 @@ def _created(
     spec = TableSpec(
         name=name,
         schema=arrow_schema(rows.schema),
-        record_key=told.record_key,
-        ordering=told.ordering,
+        record_key=declared.record_key,
+        ordering=declared.ordering,
         partition_by=folders,
-        table_type=told.table_type,
+        table_type=declared.table_type,
         properties=properties,
     )
     return lake.make_table(path, spec)

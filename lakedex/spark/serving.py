@@ -149,7 +149,7 @@ class SessionSettings:
 
         Raises:
             InvalidInput: A setting is a misspelled option.
-            UnsupportedFeature: A setting asks for something that lakedex does not have.
+            UnsupportedFeature: A setting needs something that lakedex does not have.
         """
         lines = str(self._read(self._session, _NAMES, _STARTS)).split(SEPARATOR)
         zone, usage, *switches = lines[: 2 + len(SWITCHES)]
@@ -216,7 +216,7 @@ class Tables(Protocol):
         """The session."""
 
     def address(self, path: str) -> StorageAddress:
-        """Where a path lies, with the settings of its store."""
+        """The address of a path, with the settings of its store."""
 
     def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:
         """INSERT of plain Spark SQL."""
@@ -277,7 +277,7 @@ class TableServer:
         """The read specification, columns and size of a table, for a relation that names it."""
         path = options.pop(PATH_OPTION, None)
         if not path and columns:
-            # CREATE TABLE asks for a table in the warehouse before it says where that is.
+            # CREATE TABLE requests a table in the warehouse before it gives its path.
             return DESCRIBE_TABLE.lines(spec=ReadSpec(""), columns=columns, size=0)
         if not path:
             raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
@@ -292,11 +292,11 @@ class TableServer:
         except TableNotFound:
             if not columns:
                 raise
-            # CREATE TABLE asks before the table is there.
+            # CREATE TABLE asks for the relation before the table exists.
             return DESCRIBE_TABLE.lines(spec=spec, columns=columns, size=0)
-        schema = CHANGE_SCHEMA if spec.tells_rows else spark_schema(pin.snapshot.schema)
+        schema = CHANGE_SCHEMA if spec.is_cdc else spark_schema(pin.snapshot.schema)
         if columns:
-            if not spec.tells_rows and not pin.snapshot.config.populate_meta_fields:
+            if not spec.is_cdc and not pin.snapshot.config.populate_meta_fields:
                 # As in Hudi a catalog shows the meta columns, without values; a path does not.
                 schema = StructType([*(_text_column(name) for name in META_COLUMNS), *schema])
             schema = with_comments(schema, columns)

@@ -25,7 +25,7 @@ from lakedex.table import Snapshot
 
 @dataclass(frozen=True)
 class SliceReading:
-    """What tasks know to read slices of a table at one instant."""
+    """What a task needs to read slices of a table at one instant."""
 
     address: StorageAddress
     config: TableConfig
@@ -93,7 +93,7 @@ _WAVES = 4
 
 @dataclass(frozen=True)
 class RowChangeReading:
-    """What tasks know to tell the changes of file groups."""
+    """What a task needs to read the changes of file groups."""
 
     address: StorageAddress
     config: TableConfig

@@ -71,7 +71,7 @@ class TableViews(ABC):
         return self._open().indexes()
 
     def usage(self) -> TableUsage:
-        """What queries asked of each index and what it saved, and how columns were compared."""
+        """How queries used each index and what it saved, and how columns were compared."""
         return self._open().usage()
 
     def explain(
@@ -140,7 +140,7 @@ class SparkTable(TableViews):
 
     @property
     def path(self) -> str:
-        """Where the table lies."""
+        """The URL of the table."""
         return self._address.url
 
     @property
@@ -231,9 +231,9 @@ class SparkTable(TableViews):
         return SparkTable(self._spark, self._address, self._engine, batch, self._catalog)
 
     def of_catalog(self, properties: Mapping[str, str]) -> SparkTable:
-        """The table under a name whose properties in the catalog ask for a bucket index, or not."""
-        asked = bucket_options(properties)
-        return SparkTable(self._spark, self._address, self._engine, self._batch, asked)
+        """The table under a name whose properties in the catalog may request a bucket index."""
+        overrides = bucket_options(properties)
+        return SparkTable(self._spark, self._address, self._engine, self._batch, overrides)
 
     def cluster(
         self,
@@ -244,13 +244,13 @@ class SparkTable(TableViews):
         options: Options = None,
         schedule_only: bool = False,
     ) -> WriteResult:
-        """Lay the rows out anew, so that filters on some columns read few files.
+        """Rewrite the rows in an order by which filters on some columns read few files.
 
         Args:
             by: The column or columns.
             strategy: `linear` sorts by the first column, then by the next; `zorder` and `hilbert`
                 leave out files for a filter on any of them.
-            where: A condition on partition columns; only these partitions are laid out anew.
+            where: A condition on partition columns; only these partitions are rewritten.
             options: Write options of this call, such as
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
             schedule_only: Plan it and answer the instant; `run_clustering` runs the plan later.
@@ -294,7 +294,7 @@ class SparkTable(TableViews):
     def savepoint(
         self, instant: str | None = None, *, user: str = "", comments: str = ""
     ) -> Savepoint:
-        """Keep the files of a commit, the newest unless told, until `delete_savepoint`."""
+        """Keep the files of a commit, by default the newest, until `delete_savepoint`."""
         return create_savepoint(self._address, instant, user=user, comments=comments)
 
     def delete_savepoint(self, instant: str) -> None:

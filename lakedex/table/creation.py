@@ -77,14 +77,14 @@ def _occupied(storage: Storage) -> InvalidInput:
 
 
 def list_roots(storage: Storage, text: str) -> None:
-    """Make some roots those of the table at the root of the storage; nobody else is writing it.
+    """Make some roots those of the table at the root of the storage, which no one else writes.
 
     Args:
         storage: The table, opened with the option that allows the roots.
         text: Addresses separated by commas.
 
     Raises:
-        InvalidInput: They are not allowed, or lie in each other or in the table.
+        InvalidInput: They are not allowed, or are inside of each other or of the table.
     """
     if not isinstance(storage, RootsStorage):
         raise InvalidInput(

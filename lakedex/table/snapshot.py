@@ -116,7 +116,7 @@ _FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
 
 
 class Snapshot:
-    """What a query sees of a table; everything is read when first asked for, then kept."""
+    """What a query sees of a table; everything is read on first use, then kept."""
 
     def __init__(self, storage: Storage, config: TableConfig, timeline: Timeline) -> None:
         """Use `open`; this only keeps what it is given."""
@@ -200,7 +200,7 @@ class Snapshot:
 
     @cached_property
     def readable_definitions(self) -> Mapping[str, IndexDefinition] | None:
-        """The same for queries: None where they cannot be read, and so no index can be asked."""
+        """The same for queries: None where they cannot be read, and no index is consulted."""
         try:
             return self.definitions
         except LakedexError as error:
@@ -209,7 +209,7 @@ class Snapshot:
 
     @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:
-        """The indexes in the making, which writers keep up to date and nobody asks yet."""
+        """The indexes in the making, which writers keep up to date and no query consults yet."""
         return active_builds(self._full_timeline, self.config)
 
     @cached_property
@@ -221,7 +221,7 @@ class Snapshot:
 
     @cached_property
     def expression_zones(self) -> Mapping[str, str]:
-        """The time zones that expression indexes are computed in, as far as the table tells."""
+        """The time zones that expression indexes are computed in, as far as the table says."""
         return expression_zones(read_own_properties(self.storage))
 
     @cached_property

@@ -178,7 +178,7 @@ def _split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], di
 
     Raises:
         InvalidInput: a name is a misspelled option.
-        UnsupportedFeature: an option asks for something that lakedex does not have.
+        UnsupportedFeature: an option needs something that lakedex does not have.
     """
     texts = option_texts(properties)
     given = {SHORT_NAMES.get(name, name): value for name, value in texts.items()}
@@ -238,8 +238,8 @@ def _spelled(partition_by: tuple[str, ...], generator: KeyGeneratorType) -> list
     return list(partition_by)
 
 
-def _asked_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
-    """How versions of a record merge: as told, as a payload class means it, or as fits."""
+def _merge_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
+    """How versions of a record merge: by the given mode, by a payload class, or by the default."""
     fitting = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     payload = next((name for name in _PAYLOAD_NAMES if given.get(name)), None)
     if payload is not None:
@@ -247,12 +247,12 @@ def _asked_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
         if meant is MergeMode.CUSTOM:
             raise UnsupportedFeature(f"{payload}={given[payload][:200]}")
         fitting = meant if ordering else fitting
-    told = next((given[name] for name in _MODE_NAMES if given.get(name)), fitting.value)
-    return told.strip().upper()
+    mode = next((given[name] for name in _MODE_NAMES if given.get(name)), fitting.value)
+    return mode.strip().upper()
 
 
 def _merging(given: Mapping[str, str], ordering: tuple[str, ...]) -> dict[str, str]:
-    mode = _asked_mode(given, ordering)
+    mode = _merge_mode(given, ordering)
     if mode not in (MergeMode.EVENT_TIME_ORDERING.value, MergeMode.COMMIT_TIME_ORDERING.value):
         raise UnsupportedFeature(f"{keys.MERGE_MODE}={mode[:80]}")
     if mode == MergeMode.EVENT_TIME_ORDERING.value and not ordering:

@@ -51,7 +51,7 @@ _SERVICES = (Action.CLEAN, Action.ROLLBACK)
 _SPARE = 2
 """Beside the commits that a clean retains Hudi keeps so many."""
 _NOT_WAITED_FOR = (Action.SAVEPOINT, Action.INDEXING)
-"""A build that nobody goes on with may pend for ever (case B44)."""
+"""A build that is never resumed may be pending for ever (case B44)."""
 
 
 def is_archive_due(timeline: Timeline, options: ArchivingOptions) -> bool:
@@ -130,7 +130,7 @@ def _before_pending(timeline: Timeline) -> str | None:
 
 
 def _cleaned_up_to(timeline: Timeline) -> str | None:
-    """The next clean asks what was written since the instant that the last one retained."""
+    """The next clean looks at what was written since the instant that the last one retained."""
     last = last_clean(timeline)
     return (clean_outcome(timeline, last).earliest or None) if last is not None else None
 
@@ -228,7 +228,7 @@ def archive_table(
     """Move the instants that are old enough into the history.
 
     Args:
-        address: Where the table lies.
+        address: The address of the table.
         options: Hudi's options, such as `hoodie.keep.max.commits`; others are those that the
             table keeps.
         patience: How long to wait for the lock.

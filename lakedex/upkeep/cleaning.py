@@ -4,8 +4,8 @@
     delete     without the lock: no reader uses these files any more, and deleting twice is harmless
     complete   under the lock: the files leave the metadata table, then T_C.clean
 
-A clean that was interrupted is pending, whoever planned it; the next clean runs it first. Of the
-files in a plan only data files of the table that no present reader needs are deleted.
+A clean that was interrupted is pending; whichever engine planned it, the next clean runs it first.
+Of the files in a plan only data files of the table that no present reader needs are deleted.
 
 A version of a file group is removed when no reader as of a retained instant needs it: all versions
 stay from the one on that was the newest just before the earliest retained instant, or, where
@@ -247,7 +247,7 @@ def clean_table(
     """Carry out cleans that pend, then plan one and carry that out.
 
     Args:
-        address: Where the table lies.
+        address: The address of the table.
         options: Hudi's options `hoodie.clean.*`; others are those that the table keeps.
         patience: How long to wait for the lock.
 
@@ -313,7 +313,7 @@ def _schedule(
 
 
 def run_pending_cleans(address: StorageAddress, patience: TransactionOptions) -> CleanResult:
-    """Carry out the cleans that somebody planned and did not finish."""
+    """Carry out the cleans that were planned and not completed."""
     snapshot = Snapshot.open(address.open())
     result = CleanResult()
     for pending in snapshot.timeline.pending_of(Action.CLEAN):
@@ -365,7 +365,7 @@ def _run(address: StorageAddress, instant: str, patience: TransactionOptions) ->
         table = locked_table(storage, lock, patience.heartbeat)
         found = table.timeline().find(instant)
         if found is None or found.is_completed:
-            return CleanResult()  # somebody else was faster
+            return CleanResult()  # another process was faster
         return _complete(address, table, instant, plan, removed, begun)
 
 
@@ -404,7 +404,7 @@ def _complete(
 def _give_up(
     address: StorageAddress, instant: str, patience: TransactionOptions, reason: str
 ) -> CleanResult:
-    """Take a clean off the timeline whose plan cannot be read: nobody can ever carry it out."""
+    """Take a clean off the timeline whose plan cannot be read, so that it can never run."""
     storage = address.open()
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
@@ -446,7 +446,7 @@ def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
 
 
 def _drop_partitions(table: LockedTable, plan: CleanPlan) -> list[str]:
-    """Remove the folders of partitions that are empty, while nobody writes."""
+    """Remove the folders of partitions that are empty, while no writer is active."""
     if any(each.action.is_write for each in table.timeline().pending()):
         return []
     gone = []

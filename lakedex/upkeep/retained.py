@@ -29,7 +29,7 @@ _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUS
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Until where somebody looked for files to remove, and which savepoints stood in the way."""
+    """Up to which instant a clean has looked for files, and which savepoints kept files from it."""
 
     earliest: str
     at: str
@@ -93,7 +93,7 @@ def needed_files(snapshot: Snapshot, files: Files) -> frozenset[Place]:
     found = set(_planned(timeline))
     for savepoint in timeline.savepoints():
         found |= set(_saved(timeline, savepoint))
-        # Other engines may name base files only; what a reader needs is told by the timeline.
+        # Other engines may name base files only; the timeline has what a reader needs.
         found |= files_kept(snapshot, savepoint, files)
     return frozenset(found)
 

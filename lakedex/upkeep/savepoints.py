@@ -33,7 +33,7 @@ log = logging.getLogger("lakedex")
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A savepoint, as its file tells."""
+    """A savepoint, as its file has it."""
 
     instant: str
     user: str = ""
@@ -61,8 +61,8 @@ def create_savepoint(
     """Keep the files of the table as of a commit until the savepoint is deleted.
 
     Args:
-        address: Where the table lies.
-        instant: The commit; the newest one unless told.
+        address: The address of the table.
+        instant: The commit; by default the newest one.
         user: Who wants it, for people to read.
         comments: Why, for people to read.
         patience: How long to wait for the lock.
@@ -128,7 +128,7 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
 
 
 def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
-    """A savepoint anew whose file is damaged: what it keeps no clean has removed."""
+    """Writes a damaged savepoint again: no clean has removed the files that it keeps."""
     return _encoded(_files_of(snapshot, instant), "", "written anew by a repair")
 
 

@@ -184,8 +184,8 @@ def cast(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
     if families in _MAY_FAIL and node.mode == "ANSI":
         lost = Call(CAST_FAILS, (child.expr, Literal(None, target)))
         return Term(result, target, (*child.failures, lost))
-    told = "" if node.mode == "LEGACY" else f" in {node.mode.lower()} mode"
-    raise NotUnderstood(f"cast {type_name(source).lower()} to {node.type_name}{told}")
+    suffix = "" if node.mode == "LEGACY" else f" in {node.mode.lower()} mode"
+    raise NotUnderstood(f"cast {type_name(source).lower()} to {node.type_name}{suffix}")
 
 
 def _text_failures(node: FilterNode, child: Expr, result: Cast) -> tuple[Expr, ...]:

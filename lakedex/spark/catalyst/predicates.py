@@ -103,7 +103,7 @@ def _in_set(node: FilterNode, children: list[Term], _around: Surroundings) -> Te
         raise NotUnderstood("IN with a value that has no text form")
     values = tuple(literal(text, kind) for text in node.values)
     if family(kind) is Family.FLOAT and any(value.value == 0 for value in values):
-        # A hashed set tells -0.0 from 0.0, which no comparison does.
+        # A hashed set distinguishes -0.0 from 0.0, which no comparison does.
         raise NotUnderstood("IN with a hashed floating-point zero")
     return _term(In(children[0].expr, values), children)
 

@@ -114,8 +114,8 @@ def with_moves(
         partition_fields: The columns that say the partition.
         old: The values before, by the names of columns.
         new: The values after.
-        goes: Whether a row is to be deleted; none is, unless told.
-        is_update: Whether a row has values before; all have, unless told.
+        goes: Whether a row is to be deleted; by default none is.
+        is_update: Whether a row has values before; by default all have.
     """
     never = fn.expr("false")
     is_gone = never if goes is None else goes
@@ -199,7 +199,7 @@ class Target:
     record_key: tuple[str, ...] = ()
     """The columns by which a record is known, none where every row has a key of its own."""
     identity: tuple[str, ...] = ()
-    """Texts that tell rows apart, in the order of the meta columns; only a MERGE needs them."""
+    """Texts that identify rows, in the order of the meta columns; only a MERGE needs them."""
 
     def default(self, name: str) -> Column:
         """What DEFAULT means for a column."""
@@ -261,7 +261,7 @@ def assigned_values(
 
 
 def _rebuilt(whole: Column, kind_of: StructType, fields: Fields) -> Column:
-    """A struct with some fields anew; of a null one all other fields are null."""
+    """A struct with some fields replaced; of a null one all other fields are null."""
     members = []
     for field in kind_of:
         value = fields.get(field.name)

@@ -100,7 +100,7 @@ def _put_anew(
 ) -> None:
     """Put rows in the place of all that is in the partitions of some changed rows.
 
-    `rows` are those of the whole table. Without meta columns they do not tell their partitions, and
+    `rows` are those of the whole table. Without meta columns they do not show their partitions, and
     take the place of all.
     """
     names = [f"`{name}`" for name in own_columns(table).names]

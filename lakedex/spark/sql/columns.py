@@ -51,7 +51,7 @@ class _Changes:
 
     steps: list[Step] = field(default_factory=list)
     needs_history: str = ""
-    """What of it only a history can tell."""
+    """The part that needs a history."""
     comments: dict[str, str] = field(default_factory=dict)
     checks: list[Callable[[], None]] = field(default_factory=list)
     """What is to be looked at before anything is changed."""
@@ -97,8 +97,10 @@ def _stepped(steps: list[Step], columns: pa.Schema) -> pa.Schema:
 
 
 def _is_switched_on(context: Context, table: SparkTable) -> bool:
-    told = context.spark.conf.get(_BY_HISTORY, None) or table.properties.get(_BY_HISTORY, "false")
-    return str(told).lower() == "true"
+    setting = context.spark.conf.get(_BY_HISTORY, None) or table.properties.get(
+        _BY_HISTORY, "false"
+    )
+    return str(setting).lower() == "true"
 
 
 def _added(_statement: Statement, table: SparkTable) -> _Changes:
@@ -291,7 +293,7 @@ def _check_key_type(table: SparkTable, path: list[str], dtype: pa.DataType) -> N
 def _tell_catalog(
     context: Context, named: NamedTable, table: SparkTable, changes: _Changes
 ) -> None:
-    """What DESCRIBE tells; queries ask the table itself."""
+    """What DESCRIBE shows; queries use the schema of the table itself."""
     if named.entry is None:
         return
     before = {each.name: each for each in _catalog_fields(named)}

@@ -46,7 +46,7 @@ def show_partition(context: Context, statement: Statement) -> Prepared | None:
     if kind(plan) == "ShowTablePartition":
         spec, parts = plan.partitionSpec(), name_parts(plan.table())
     else:
-        # Spark 3.5 has one form with a PARTITION and without, which tells the name apart.
+        # Spark 3.5 has one form with a PARTITION and without; the name distinguishes them.
         spec, parts = optional(plan.partitionSpec()), name_parts(plan.namespace())
         parts = (*parts, str(plan.pattern()))
     named = None if spec is None else context.names.find(parts)
@@ -71,20 +71,20 @@ def _described(
         ("# Detailed Partition Information", "", ""),
         ("Database", str(named.entry.database()), ""),
         ("Table", str(named.identifier.table()), ""),
-        *((what, told, "") for what, told in facts.items()),
+        *((what, text, "") for what, text in facts.items()),
     ]
     return columns.unionAll(context.spark.createDataFrame(rows, _COLUMNS))
 
 
 def _shown(context: Context, named: NamedTable, values: dict[str, str]) -> DataFrame:
     facts = _facts(context, named, values)
-    told = "".join(f"{what}: {each}\n" for what, each in facts.items()) + "\n"
-    row = (str(named.entry.database()), str(named.identifier.table()), False, told)
+    text = "".join(f"{what}: {each}\n" for what, each in facts.items()) + "\n"
+    row = (str(named.entry.database()), str(named.identifier.table()), False, text)
     return context.spark.createDataFrame([row], _SHOWN)
 
 
 def _facts(context: Context, named: NamedTable, values: dict[str, str]) -> dict[str, str]:
-    """What is told of a partition.
+    """The facts about a partition.
 
     Raises:
         InvalidInput: Not every partition column has a value, or there is no such partition.
@@ -96,13 +96,13 @@ def _facts(context: Context, named: NamedTable, values: dict[str, str]) -> dict[
         raise InvalidInput(
             f"a partition of table {named.shown} is named by all its columns: {', '.join(fields)}"
         )
-    told = ", ".join(f"{name}={value}" for name, value in values.items())
+    text = ", ".join(f"{name}={value}" for name, value in values.items())
     if not paths:
-        raise InvalidInput(f"table {named.shown} has no partition {told}")
+        raise InvalidInput(f"table {named.shown} has no partition {text}")
     slices = table.snapshot.slices
     inside = slices.where(slices.in_partitions(paths[:1]))
     return {
-        "Partition Values": f"[{told}]",
+        "Partition Values": f"[{text}]",
         "Location": f"{table.path.rstrip('/')}/{paths[0]}",
         "Partition Statistics": f"{inside.size_bytes} bytes in {len(inside)} file slices",
     }
@@ -127,12 +127,12 @@ def explain(context: Context, plan: Node, understand: Understand) -> Prepared | 
         execution = context.plans.planned(inner)
         scans = context.lake.scans(execution)
     except (PySparkException, Py4JError):
-        # Spark tells in its own words what is wrong with a query.
+        # Spark reports by itself what is wrong with a query.
         return None
     if not scans:
         return None
     text = f"{str(execution.explainString(mode)).rstrip()}\n\n{files_text(scans)}\n"
-    return Prepared(partial(_told, context, text), is_query=True)
+    return Prepared(partial(_one_text, context, text), is_query=True)
 
 
 def explained(context: Context, own: Prepared, mode: Node = None) -> Prepared:
@@ -147,8 +147,8 @@ def _own(context: Context, own: Prepared, mode: Node) -> DataFrame:
         scans = context.lake.scans(execution)
         text += f"\n{str(execution.explainString(mode)).rstrip()}\n"
         text += f"\n{files_text(scans)}\n" if scans else ""
-    return _told(context, text)
+    return _one_text(context, text)
 
 
-def _told(context: Context, text: str) -> DataFrame:
+def _one_text(context: Context, text: str) -> DataFrame:
     return context.spark.createDataFrame([(text,)], "plan string")

@@ -36,7 +36,7 @@ def prepare_extra(
         plan: What Spark's parser made of it where it took it, as Spark 4 takes CALL.
         args: The values of its parameters.
     """
-    # With values for parameters Spark is asked what is not ours.
+    # With values for parameters Spark runs what is not ours.
     is_parsed = plan is not None or args is not None
     extra = parse_extra(text, args, [] if plan is None else _filled(plan))
     if extra is None:

@@ -109,7 +109,7 @@ def _save(
     given: Mapping[str, str],
     partition_by: Sequence[str],
 ) -> None:
-    """The rows find their columns by name, and are upserted unless told, as `save` does."""
+    """As in `save`, columns are matched by name, and rows are upserted by default."""
     table = context.open(named)
     check_folders(table, partition_by, given)
     own = hudi_options(given, Use.WRITE)

@@ -95,7 +95,7 @@ class IndexNames:
     """Puts expressions in the place of names of indexes, in plans and expressions of a session."""
 
     def __init__(self, context: Context, zone: str = "", database: str | None = None) -> None:
-        """Look names up in the session's time zone and database, unless told."""
+        """Look names up in the session's time zone and database by default."""
         self._context = context
         self._zone = zone or str(context.spark.conf.get(_ZONE))
         self._database = database

@@ -66,7 +66,7 @@ _OPERATIONS = ("insert", "upsert", "bulk_insert")
 
 
 def insert_operation(
-    told: Mapping[str, str], kept: Mapping[str, str], *, has_key: bool
+    current: Mapping[str, str], kept: Mapping[str, str], *, has_key: bool
 ) -> tuple[str, dict[str, str]]:
     """What an INSERT INTO does, and the write options that belong to it.
 
@@ -74,7 +74,7 @@ def insert_operation(
     mode of earlier releases, which counts where it is all that was said.
 
     Args:
-        told: Settings of the session, or options of a writer.
+        current: Settings of the session, or options of a writer.
         kept: Properties of the table.
         has_key: Whether the table has a record key.
 
@@ -89,15 +89,15 @@ def insert_operation(
     Raises:
         InvalidInput: A setting has a value that is not for INSERT.
     """
-    for settings in (told, kept):
+    for settings in (current, kept):
         for name in (WRITE_OPERATION, INSERT_OPERATION):
             value = settings.get(name)
             if not value:
                 continue
             # A table that a DataFrame made keeps the operation of that write, whatever it was.
-            if settings is told or name != WRITE_OPERATION or value.lower() in _OPERATIONS:
+            if settings is current or name != WRITE_OPERATION or value.lower() in _OPERATIONS:
                 return _checked(name, value, _OPERATIONS), {}
-    both = {**kept, **told}
+    both = {**kept, **current}
     modes = ("upsert", "strict", "non-strict")
     mode = _checked(_INSERT_MODE, both.get(_INSERT_MODE, "non-strict"), modes)
     is_bulk = str(both.get(_BULK_INSERT, "")).lower() == "true"
@@ -314,16 +314,16 @@ def _operation(
     of_catalog = _catalog_properties(named)
     of_catalog.pop(WRITE_OPERATION, None)
     kept = {**table.properties, **of_catalog}
-    told = _settings(context, options, SETTINGS)
+    current = _settings(context, options, SETTINGS)
     has_key = bool(table.snapshot.config.record_key_fields)
-    return insert_operation(told, kept, has_key=has_key)
+    return insert_operation(current, kept, has_key=has_key)
 
 
 def _settings(context: Context, options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """The settings that the writer gives, else the session."""
-    told = {name: context.spark.conf.get(name, None) or "" for name in names}
-    told |= {name: value for name, value in options.items() if name in names}
-    return {name: value for name, value in told.items() if value}
+    current = {name: context.spark.conf.get(name, None) or "" for name in names}
+    current |= {name: value for name, value in options.items() if name in names}
+    return {name: value for name, value in current.items() if value}
 
 
 def _catalog_properties(named: NamedTable) -> dict[str, str]:
@@ -345,16 +345,16 @@ def _overwritten(
     Raises:
         InvalidInput: The overwrite mode is neither static nor dynamic.
     """
-    told = _settings(context, wanted.options, (WRITE_OPERATION, OVERWRITE_MODE))
-    if wanted.dynamic is None and told.get(WRITE_OPERATION, "").lower() in _BY_OPERATION:
-        return _BY_OPERATION[told[WRITE_OPERATION].lower()]
+    current = _settings(context, wanted.options, (WRITE_OPERATION, OVERWRITE_MODE))
+    if wanted.dynamic is None and current.get(WRITE_OPERATION, "").lower() in _BY_OPERATION:
+        return _BY_OPERATION[current[WRITE_OPERATION].lower()]
     if not table.snapshot.config.is_partitioned:
         return Overwritten.TABLE
     if wanted.dynamic is not None:
         return Overwritten.NOTHING if wanted.dynamic else Overwritten.TABLE
     session_mode = context.spark.conf.get(_SESSION_OVERWRITE_MODE, None) or "static"
     kept_mode = _catalog_properties(named).get(OVERWRITE_MODE, session_mode)
-    if is_dynamic_mode(told.get(OVERWRITE_MODE, kept_mode)):
+    if is_dynamic_mode(current.get(OVERWRITE_MODE, kept_mode)):
         return Overwritten.NOTHING
     return Overwritten.NAMED if _static_values(wanted) else Overwritten.TABLE
 
@@ -425,7 +425,7 @@ def _named_columns(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -
 
 
 def _in_catalog_order(named: NamedTable, by_case: dict[str, str]) -> dict[str, str]:
-    """The columns as DESCRIBE tells them: those of PARTITIONED BY last, also after new ones."""
+    """The columns in the order of DESCRIBE: those of PARTITIONED BY last, also after new ones."""
     parts = listed(named.entry.partitionColumnNames()) if named.entry is not None else []
     last = {str(name).lower() for name in parts}
     first = {key: name for key, name in by_case.items() if key not in last}
@@ -443,8 +443,8 @@ def _in_order(names: list[str], given: list[str], wanted: Wanted) -> list[str]:
 
 
 def _fixed(context: Context, field: StructField, value: str) -> Column:
-    told = fn.lit(None if value == DEFAULT_PARTITION else value)
-    return context.plans.strict_cast(told, field.dataType)
+    current = fn.lit(None if value == DEFAULT_PARTITION else value)
+    return context.plans.strict_cast(current, field.dataType)
 
 
 def _known(by_case: dict[str, str], name: str, table: SparkTable) -> str:

@@ -136,7 +136,7 @@ class Clauses:
 
     @property
     def all(self) -> list[Clause]:
-        """All of them, in the order in which they are asked."""
+        """All of them, in the order in which they are evaluated."""
         return [*self.updates, *self.inserts, *self.leavers]
 
     def join(self, *, keeps_all: bool) -> str:
@@ -183,8 +183,8 @@ class _Reader:
             keys = [each.partition(".")[0] for each in self.target.record_key]
             missing = [each for each in keys if each not in values]
             if missing:
-                told = f"the INSERT gives no value for {missing[0]}, the table's record key,"
-                raise self.statement.wrong(action, told)
+                message = f"the INSERT gives no value for {missing[0]}, the table's record key,"
+                raise self.statement.wrong(action, message)
         return values
 
     def _same_names(self) -> dict[str, Column]:
@@ -348,7 +348,7 @@ def _joined(
     meta = [f"{text} AS {each}" for text, each in zip(into.identity, _IDENTITY, strict=True)]
     target = target.selectExpr("*", *old, *meta, f"true AS {_IN_TARGET}")
     target = worked_out(target, clauses.leavers)
-    # A name that two columns have cannot be asked for; only a clause that needs it is wrong.
+    # A name that two columns have cannot be resolved; only a clause that needs it is wrong.
     times = Counter(name.lower() for name in source.columns)
     copies = [
         f"{quoted(name)} AS {SOURCE}{at}"
@@ -461,7 +461,7 @@ def _new_values(
         for at, field in enumerate(columns)
         if clause.values and field.name in clause.values
     ]
-    # Spark resolves a plan as a whole, so it is asked once for all types.
+    # Spark resolves a plan as a whole, so one plan has all types.
     named = [value.alias(f"value_{number}") for number, (_, _, value) in enumerate(given)]
     types = [field.dataType for field in joined.select(*named).schema] if named else []
     news = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]

@@ -128,18 +128,18 @@ class Names:
         return namespace[-1] if namespace[:1] == [_SESSION_CATALOG] else None
 
     def default_path(self, identifier: Any) -> str:  # noqa: ANN401 - a JVM object
-        """Where a table of the warehouse lies."""
+        """The path of a table of the warehouse."""
         return _path(self.catalog.defaultTablePath(identifier))
 
     def register(self, identifier: Any, path: str) -> None:  # noqa: ANN401 - a JVM object
         """Give the table at a path a name in the catalog."""
         provider = HUDI_SOURCE if HUDI_SOURCE in self._providers else DATA_SOURCE
         self._spark.catalog.createTable(str(identifier.quotedString()), path=path, source=provider)
-        # A table of the name that went by another way may still be remembered.
+        # An earlier table of the name may still be cached.
         self.catalog.refreshTable(identifier)
 
     def forget(self, identifier: Any) -> None:  # noqa: ANN401 - a JVM object
-        """Take a name out of the catalog, with the folder if it lies in the warehouse."""
+        """Take a name out of the catalog, with the folder if it is in the warehouse."""
         self.catalog.refreshTable(identifier)
         missing_is_fine, purge = True, False
         self.catalog.dropTable(identifier, missing_is_fine, purge)
@@ -168,7 +168,7 @@ class Names:
 
 
 def location(entry: Any) -> str:  # noqa: ANN401 - a JVM object
-    """Where the table of a catalog entry lies."""
+    """The path of the table of a catalog entry."""
     return _path(entry.location())
 
 

@@ -118,7 +118,7 @@ class _Wanted:
         """Whether the column has the value in a partition.
 
         Raises:
-            InvalidInput: The partition's folder does not tell.
+            InvalidInput: The partition's folder does not determine them.
         """
         texts = layout.texts(path)
         if self.name not in texts:
@@ -260,8 +260,8 @@ def _time_of(storage: Storage, path: str) -> str | None:
 
 
 def _mark(storage: Storage, path: str, time: str) -> None:
-    told = {_TIME: time, _DEPTH: str(path.count("/") + 1)}
-    data = format_properties(told, comment="partition metadata").encode("ascii")
+    properties = {_TIME: time, _DEPTH: str(path.count("/") + 1)}
+    data = format_properties(properties, comment="partition metadata").encode("ascii")
     place = f"{path}/{PARTITION_METAFILE}"
     try:
         storage.create(place, data)

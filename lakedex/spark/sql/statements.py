@@ -119,7 +119,7 @@ class Statements:
         if parsed is None:
             prepared = self._with_own_types(text) or self._prepared(text, None)
             if prepared is None:
-                # Nobody's statement: this fails, in Spark's own words.
+                # Not a statement at all: this fails with Spark's own message.
                 return self._context.plans.rows(self._package.behind(parser).parsePlan(text))
         else:
             session = self._spark._jsparkSession.sessionUUID()
@@ -163,7 +163,7 @@ class Statements:
         is_query = plan is not None and not self._package.isKnown(plan)
         prepared = None if is_query else self._prepared(text, plan)
         if prepared is None:
-            # A text that nobody can read fails here, in Spark's own words.
+            # A text that no parser accepts fails here, with Spark's own message.
             parsed = self._package.behind(parser).parsePlan(text) if plan is None else plan
             return self._context.plans.planned(parsed)
         if prepared.reads is None:

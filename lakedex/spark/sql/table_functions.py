@@ -69,7 +69,7 @@ def table_function(context: Context, node: Node) -> Any:  # noqa: ANN401 - a pla
 
 
 def constant(context: Context, expression: Node) -> str:
-    """The value of a constant expression, as text; a point in time is told with its zone."""
+    """The value of a constant expression, as text; a point in time has its zone."""
     if kind(expression) == "Literal" and str(expression.dataType().typeName()) == "string":
         return str(expression.value().toString())
     row = context.spark.range(1).select(context.plans.column(expression).alias("value"))
@@ -149,10 +149,10 @@ def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFra
     """The records of the metadata table in all its columns; the driver holds them."""
     snapshot = table.snapshot
     readable_metadata(snapshot)
-    face = Table(snapshot, ReadOptions())
+    opened = Table(snapshot, ReadOptions())
     parts = []
     for name in sorted(snapshot.config.metadata_partitions):
-        records = face.metadata(name)
+        records = opened.metadata(name)
         schema = spark_schema(records.schema)
         rows = records.to_pylist(maps_as_pydicts="strict")
         parts.append(context.spark.createDataFrame(rows, schema))

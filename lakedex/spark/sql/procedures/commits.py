@@ -204,8 +204,8 @@ def _compare(context: Context, values: Values) -> Rows:
     else:
         missing = [time for time in ours if not theirs or time > theirs[-1]]
         what = "ahead"
-    told = f"Source {source.name} is {what} by {len(missing)} commits."
-    yield (f"{told} Commits to catch up - [{', '.join(missing)}]",)
+    text = f"Source {source.name} is {what} by {len(missing)} commits."
+    yield (f"{text} Commits to catch up - [{', '.join(missing)}]",)
 
 
 def _times(table: SparkTable) -> list[str]:

@@ -224,24 +224,24 @@ def _removed(instant: Instant, data: bytes, partition: str | None, file: str) ->
 
 
 def _path_details(context: Context, values: Values) -> Rows:
-    """How many folders, files and bytes lie under a path of any store that Spark knows."""
+    """How many folders, files and bytes are under a path of any store that Spark knows."""
     place = context.spark.sparkContext._jvm.org.apache.hadoop.fs.Path(values["path"])
     store = place.getFileSystem(context.spark._jsparkSession.sessionState().newHadoopConf())
     places = [each.getPath() for each in store.listStatus(place)] if values["is_sub"] else [place]
     found = []
     for each in places:
-        told = store.getContentSummary(each)
-        size = int(told.getLength())
+        summary = store.getContentSummary(each)
+        size = int(summary.getLength())
         found.append(
             (
-                int(told.getDirectoryCount()),
-                int(told.getFileCount()),
+                int(summary.getDirectoryCount()),
+                int(summary.getFileCount()),
                 size,
                 _with_unit(size),
                 str(each.toString()),
-                int(told.getSpaceConsumed()),
-                int(told.getQuota()),
-                int(told.getSpaceQuota()),
+                int(summary.getSpaceConsumed()),
+                int(summary.getQuota()),
+                int(summary.getSpaceQuota()),
             )
         )
     # By size, or by the number of files.
@@ -297,7 +297,7 @@ def _folders_named(snapshot: Snapshot, wanted: Sequence[str]) -> list[str]:
 
 
 def _parquet_names(snapshot: Snapshot, partition: str) -> list[str]:
-    """Base files of a partition, and whatever else lies there and is called a Parquet file."""
+    """Base files of a partition, and all other files there whose name is that of a Parquet file."""
     known = {
         name
         for name, size in snapshot.listing.files[partition]

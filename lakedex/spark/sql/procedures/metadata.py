@@ -66,7 +66,7 @@ def _show_column_stats(context: Context, values: Values) -> Rows:
 
 
 def _text(value: object, *, is_single: bool) -> str:
-    """A bound as Hudi shows it; a float with the digits that tell it from its neighbours."""
+    """A bound as Hudi shows it; a float with the digits that distinguish it from its neighbours."""
     if isinstance(value, bool):
         return str(value).lower()
     if is_single and isinstance(value, float):
@@ -133,7 +133,7 @@ def _show_overlap(context: Context, values: Values) -> Rows:
 
 
 def _overlaps(files: Sequence[Range]) -> list[int]:
-    """For each value that begins or ends a range, in how many ranges it lies."""
+    """For each value that begins or ends a range, in how many ranges it is."""
     begins, ends = sorted(each[2] for each in files), sorted(each[3] for each in files)
     values = sorted({*begins, *ends})
     return [bisect_right(begins, value) - bisect_left(ends, value) for value in values]
@@ -142,16 +142,16 @@ def _overlaps(files: Sequence[Range]) -> list[int]:
 def _validate(context: Context, values: Values) -> Rows:
     """The files that the metadata table and the store do not both know, or all of them."""
     snapshot = table_of(context, values).snapshot
-    told = _sizes(list_files(snapshot.storage, readable_metadata(snapshot)).files)
+    recorded = _sizes(list_files(snapshot.storage, readable_metadata(snapshot)).files)
     seen = _sizes(list_files(snapshot.storage, None).files)
-    for place in sorted({*told, *seen}):
-        if values["verbose"] or told.get(place) != seen.get(place):
+    for place in sorted({*recorded, *seen}):
+        if values["verbose"] or recorded.get(place) != seen.get(place):
             yield (
                 *place,
                 place in seen,
-                place in told,
+                place in recorded,
                 seen.get(place, 0),
-                told.get(place, 0),
+                recorded.get(place, 0),
             )
 
 

@@ -73,8 +73,10 @@ def _add_partition_meta(context: Context, values: Values) -> Rows:
 
 def _mark(storage: Storage, place: str, partition: str, instant: str) -> None:
     depth = partition.count("/") + 1 if partition else 0
-    told = {"commitTime": instant, "partitionDepth": str(depth)}
-    storage.create(place, format_properties(told, comment="partition metadata").encode("ascii"))
+    properties = {"commitTime": instant, "partitionDepth": str(depth)}
+    storage.create(
+        place, format_properties(properties, comment="partition metadata").encode("ascii")
+    )
 
 
 def _delete_marker(context: Context, values: Values) -> Rows:

@@ -39,7 +39,7 @@ def _show_timeline(context: Context, values: Values) -> Rows:
     if values["showArchived"]:
         archived = timeline.archived.instants()
         found += [(each, "ARCHIVED") for each in archived]
-    told = _rollbacks(timeline, archived)
+    notes = _rollbacks(timeline, archived)
     begun = _begun(timeline)
     for each, kind in sorted(found, key=lambda pair: pair[0], reverse=True):
         time = each.requested_time
@@ -53,7 +53,7 @@ def _show_timeline(context: Context, values: Values) -> Rows:
             begun.get(time) if kind == "ACTIVE" else _shown(time),
             _shown(each.completion_time or (time if kind == "ARCHIVED" else None)),
             kind,
-            "; ".join(told[time]) or None,
+            "; ".join(notes[time]) or None,
         )
 
 
@@ -87,30 +87,30 @@ def _shown(instant: str | None) -> str | None:
 
 def _rollbacks(timeline: Timeline, archived: Iterable[Instant]) -> dict[str, list[str]]:
     """What rollbacks say about themselves, and about the instants that they undid."""
-    told: dict[str, list[str]] = defaultdict(list)
+    notes: dict[str, list[str]] = defaultdict(list)
     for each in timeline.instants:
         if each.action is not Action.ROLLBACK:
             continue
         time = each.requested_time
         if each.is_completed:
-            _tell(told, time, timeline.read(each))
+            _add_notes(notes, time, timeline.read(each))
         else:
             undone = _planned(timeline, time)
             if undone is not None:
-                told[time].append(f"Rolls back {undone}")
-                told[undone].append(f"Rolled back by: {time}")
+                notes[time].append(f"Rolls back {undone}")
+                notes[undone].append(f"Rolled back by: {time}")
     for each in archived:
         if each.action is Action.ROLLBACK:
             data = timeline.archived.metadata(each.requested_time)
-            _tell(told, each.requested_time, data or b"")
-    return told
+            _add_notes(notes, each.requested_time, data or b"")
+    return notes
 
 
-def _tell(told: dict[str, list[str]], time: str, data: bytes) -> None:
+def _add_notes(notes: dict[str, list[str]], time: str, data: bytes) -> None:
     record = read_plan(PlanKind.ROLLBACK_METADATA, data, path=f"rollback {time}")
-    told[time].append(f"Rolled back: {', '.join(record['commitsRollback'])}")
+    notes[time].append(f"Rolled back: {', '.join(record['commitsRollback'])}")
     for undone in record["commitsRollback"]:
-        told[undone].append(f"Rolled back by: {time}")
+        notes[undone].append(f"Rolled back by: {time}")
 
 
 def _planned(timeline: Timeline, time: str) -> str | None:
