@@ -17,7 +17,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
-from lakedex.index.file_index.definitions import file_index_definitions, index_prefix
+from lakedex.index.file_index.definitions import file_index_definitions, given_name, index_prefix
 from lakedex.index.registry import file_index_kinds
 from lakedex.schema.hudi_types import hudi_type
 from lakedex.table import Snapshot
@@ -76,10 +76,13 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     is one that is said to be in the making while nobody makes one.
     """
     config = snapshot.config
-    known = {*config.metadata_partitions, *file_index_definitions(config)}
+    beside = file_index_definitions(config)
+    known = {*config.metadata_partitions, *beside}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    return _spelled(name, known)
+    # The kind of an index may be one that is not registered here.
+    unregistered = (full for full, each in beside.items() if given_name(each) == name)
+    return _spelled(name, known) or next(unregistered, None)
 
 
 def _spelled(name: str, known: Collection[str]) -> str | None:
