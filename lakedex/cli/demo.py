@@ -61,7 +61,7 @@ def demo(
     """Show on a real table what indexes save, and that no row is lost by it.
 
     Then, where pyspark is installed, Spark jobs of this process make a table in a folder that
-    goes away, upsert, index and cluster it; plain Spark SQL asks it with indexes and without.
+    goes away, upsert, index and cluster it; plain Spark SQL queries it with indexes and without.
 
     The exit code is 1 when a query with indexes finds other rows than a full scan, when hudi-rs,
     if it is installed, reads other record keys than lakedex, or when an index is wrong.
@@ -97,7 +97,7 @@ def demo(
     elif made is not None:
         _print_made(made)
     elif missing is not None:
-        console.say(f"To see a table made, changed and asked by Spark, add {missing}")
+        console.say(f"To see a table created, changed and queried by Spark, add {missing}")
     if not is_good:
         raise typer.Exit(FOUND_PROBLEMS)
 

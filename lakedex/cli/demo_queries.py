@@ -148,7 +148,7 @@ json.dump(sorted(key for part in keys for key in part), sys.stdout)
 def ask_hudi_rs(table: Table, path: str, options: Mapping[str, str]) -> dict[str, Any]:
     """How many rows hudi-rs reads, and whether they have the record keys that lakedex reads.
 
-    `installed` says whether it could be asked; `problem` why it gave no answer. What it says
+    `installed` says whether it could be run; `problem` why it gave no result. What it says
     about its problem is not repeated: it may quote the options of the store.
     """
     if find_spec("hudi") is None or RECORD_KEY not in table.schema.names:

@@ -104,7 +104,7 @@ def what_spark_needs() -> str | None:
 
 
 def demo_on_spark(rows: int = _ROWS) -> SparkDemo:
-    """Make a table in a folder of its own that goes away, change it, index it, and ask it."""
+    """Create a table in a temporary folder, change it, index it, and query it."""
     # Not imported above: the rest of the demo works where pyspark is absent.
     lake = import_module("lakedex.spark.session").local(**_QUIET)
     with tempfile.TemporaryDirectory(prefix="lakedex-demo-") as folder:

@@ -59,7 +59,7 @@ def explain(  # noqa: PLR0913 - every one is an option of the command
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain what a query would read: each index that was asked, or why it was not."""
+    """Explain what a query would read: each index that was consulted, or why it was not."""
     table = open_table(path, storage_option, time_zone=time_zone, without=without)
     with pointing_into(predicate):
         report = table.explain(predicate, as_of, assuming=assuming or ())

@@ -220,7 +220,7 @@ def advise(
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Propose indexes to create and to drop, from what queries asked the table for."""
+    """Propose indexes to create and to drop, from the queries that were counted."""
     advice = open_table(path, storage_option).advise()
     if as_json:
         print_json(advice.as_dict())

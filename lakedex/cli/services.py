@@ -75,7 +75,7 @@ def savepoint(
     path: TablePath,
     instant: Annotated[
         str | None,
-        typer.Argument(help="The commit to keep; the newest unless told.", show_default=False),
+        typer.Argument(help="The commit to keep; by default the newest.", show_default=False),
     ] = None,
     *,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint.")] = False,
@@ -112,7 +112,7 @@ def rollback(
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the newest commit back, or an instant that pends and that nobody writes any more."""
+    """Roll back the newest commit, or a pending instant that no writer works on."""
     result = rollback_instant(_address(path, storage_option), instant)
     if as_json:
         print_json(result.as_dict())
@@ -146,7 +146,7 @@ def restore(
 
 def _say_rebuilt(indexes: Iterable[str]) -> None:
     if indexes:
-        console.say(f"indexes built anew: {', '.join(indexes)}")
+        console.say(f"indexes rebuilt: {', '.join(indexes)}")
 
 
 def _address(path: str, storage_options: Iterable[str] | None) -> StorageAddress:
@@ -207,13 +207,13 @@ def upgrade(
         bool,
         typer.Option(
             "--drop-indexes",
-            help="Leave out secondary and expression indexes, which cannot be built anew yet.",
+            help="Leave out secondary and expression indexes, which cannot be rebuilt yet.",
         ),
     ] = False,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take a table of version 6 or 8 to version 9, and build its metadata table anew.
+    """Take a table of version 6 or 8 to version 9, and rebuild its metadata table.
 
     Stop all writers first. An upgrade that was cut short goes on when it is called again; until
     then the table can be read, as one of the old version or of the new.
@@ -236,7 +236,7 @@ def _print_report(report: UpgradeReport) -> None:
         console.say(f"{report.table} is of version {report.to_version} already", console.GOOD)
         return
     facts = (
-        ("instant files written anew", report.instants),
+        ("instant files rewritten", report.instants),
         ("archived instants", report.archived),
         ("file slices compacted", report.compacted),
     )

@@ -236,7 +236,7 @@ def _merge_words(facts: dict[str, Any]) -> str:
 
 def _print_sections(answer: dict[str, Any]) -> None:
     if "schema_problem" in answer:
-        console.say(f"the columns cannot be told: {answer['schema_problem']}", console.STRONG)
+        console.say(f"the columns are unknown: {answer['schema_problem']}", console.STRONG)
     elif "schema" in answer:
         columns = [Column("column"), Column("type"), Column("nullable")]
         rows = [tuple(field.values()) for field in answer["schema"]]

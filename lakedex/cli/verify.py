@@ -82,7 +82,7 @@ def repair(
 ) -> None:
     """Compare every index with the data, and put right what is wrong; the data stays as it is.
 
-    Wrong, missing and stale entries are repaired one by one; what cannot be read is built anew.
+    Wrong, missing and stale entries are repaired one by one; what cannot be read is rebuilt.
 
     The exit code is 1 when something is left.
     """

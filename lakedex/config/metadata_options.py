@@ -158,9 +158,7 @@ def resolve_metadata(
         partitioned=record_index_partitioned,
     )
     if not enabled and (scope is not None or is_windowed):
-        raise InvalidInput(
-            f"{options.METADATA_ENABLE.name}=false leaves no room for a record index"
-        )
+        raise InvalidInput(f"{options.METADATA_ENABLE.name}=false excludes a record index")
     wanted = _partitions(config, settings, given, scope) if enabled else set()
     if scope is RecordIndexScope.PARTITIONED and not config.is_partitioned:
         raise InvalidInput(f"table {config.name} has no partitions for {index.value} to go by")
@@ -304,7 +302,7 @@ def _record_index_scope(
         stored = wanted or RecordIndexScope.GLOBAL
     if wanted is not None and wanted is not stored:
         raise InvalidInput(
-            f"the table has a {stored.value} record index, the options ask for a {wanted.value} one"
+            f"the table has a {stored.value} record index, the options request a {wanted.value} one"
         )
     own = options.PARTITIONED_RECORD_INDEX
     if stored is RecordIndexScope.GLOBAL:

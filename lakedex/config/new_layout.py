@@ -122,7 +122,7 @@ class NewLayout:
             self._check_hashed(config)
         if self.roots and not known:
             raise InvalidInput(
-                f"{keys.OTHER_ROOTS}: a partition as a whole lies below one root, and table "
+                f"{keys.OTHER_ROOTS}: a partition as a whole is below one root, and table "
                 f"{config.name} has no partition columns"
             )
 

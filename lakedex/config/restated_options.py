@@ -211,7 +211,7 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
     folder = given.get(_LOCK_FOLDER, keys.META_FOLDER).strip().rstrip("/")
     if folder.rpartition("/")[2] != keys.META_FOLDER:
         # Whoever looks for the lock elsewhere does not keep out who looks for it here.
-        raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock lies in the table)")
+        raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock is in the table)")
     _check_timebased(config, given)
 
 

@@ -184,7 +184,7 @@ def resolve_window(
     for option in (options.GLOBAL_RECORD_INDEX, options.PARTITIONED_RECORD_INDEX):
         if option.given(given) is not None and option.value(given):
             raise InvalidInput(
-                f"{option.name}=true asks for a record index of all keys, {days.name} for one of "
+                f"{option.name}=true requests a record index of all keys, {days.name} for one of "
                 "the newest; leave one of them out"
             )
     return window
@@ -194,6 +194,6 @@ def _check_new(config: TableConfig, kept: Mapping[str, str], name: str) -> None:
     whole = (options.GLOBAL_RECORD_INDEX, options.PARTITIONED_RECORD_INDEX)
     if _RECORD_INDEX in config.metadata_partitions or any(option.value(kept) for option in whole):
         raise InvalidInput(
-            f"{name} asks for a record index of the newest days, and table {config.name} has or "
+            f"{name} requests a record index of the newest days, and table {config.name} has or "
             "keeps one of all keys"
         )

@@ -104,7 +104,7 @@ class Scales:
             return None
         spare = max(self._budget, 0.0)
         return (
-            f"not worth it: asking takes about {_ms(estimate.seconds)}, reading the "
+            f"not worth it: the lookup takes about {_ms(estimate.seconds)}, reading the "
             f"{len(slices):,} file slices about {_ms(reading)}, of which it is sure to save "
             f"{_ms(sure)}; {_ms(spare)} may be spent in vain"
         )

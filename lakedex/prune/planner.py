@@ -60,7 +60,7 @@ def prune_partitions(
             found = [value[column.name] for value in values]
         bounds[column] = _bounds(column, found)
     if not any(each.known.any() for each in bounds.values()):
-        return "the partition paths do not tell the values of their columns for sure"
+        return "the partition paths do not determine the values of their columns"
     mask: Mask = may_match(predicate, bounds, len(partitions), time_zone=time_zone)
     return mask
 

@@ -173,7 +173,7 @@ class Lake:
         identifier = names.identifier(names.parts(name))
         if identifier is None or names.catalog.tableExists(identifier):
             raise InvalidInput(
-                f"the catalog has a table or view {name!r} already, or no room for it"
+                f"the catalog has a table or view {name!r} already, or cannot have one"
             )
         url = names.default_path(identifier) if path is None else _text(path)
         spec = TableSpec(

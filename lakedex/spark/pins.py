@@ -201,7 +201,7 @@ class Pins:
         text, _, state = name.rpartition("@")
         last, _, newest = state.split("-")
         if not last:
-            raise InvalidInput("the plan is of a table that had no commits; run the query anew")
+            raise InvalidInput("the plan is of a table that had no commits; run the query again")
         spec = ReadSpec.parse(text)
         address = address_of(spec.path)
         snapshot = Snapshot.open(address.open(), as_of=last)
@@ -234,5 +234,5 @@ def _check_unchanged(snapshot: Snapshot, newest: str) -> None:
             raise InvalidInput(
                 f"table {snapshot.config.name} at {snapshot.storage.root}: "
                 f"{instant.requested_time} was completed since the query was planned, and its "
-                "snapshot is no longer held; make the DataFrame anew"
+                "snapshot is no longer held; create the DataFrame again"
             )

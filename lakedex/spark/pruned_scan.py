@@ -144,7 +144,7 @@ def check_files(pin: Pin, report: Report) -> None:
                 raise InvalidInput(
                     f"table {now.config.name} at {now.storage.root}: {each.path_of(each.base.name)}"
                     f" of snapshot {seen.requested_time} was cleaned since the query was planned; "
-                    "make the DataFrame anew, or keep more versions by "
+                    "create the DataFrame again, or keep more versions by "
                     "hoodie.clean.commits.retained"
                 )
 

@@ -65,7 +65,7 @@ class SliceReading:
         except FileMissing as error:
             raise FileMissing(
                 f"table {self.config.name} at {self.address.url}: {error}; it was cleaned since "
-                "the query was planned. Make the DataFrame anew, or keep more versions by "
+                "the query was planned. Create the DataFrame again, or keep more versions by "
                 "hoodie.clean.commits.retained"
             ) from error
 
@@ -119,7 +119,7 @@ class RowChangeReading:
         except FileMissing as error:
             raise FileMissing(
                 f"table {self.config.name} at {self.address.url}: {error}; what commit "
-                f"{change.commit} changed cannot be told any more. Begin later, or keep more "
+                f"{change.commit} changed can no longer be read. Begin later, or keep more "
                 "versions by hoodie.clean.commits.retained"
             ) from error
 

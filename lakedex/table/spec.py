@@ -198,7 +198,7 @@ def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
     """One name, a comma list, or a list of names."""
     given: object = names.split(",") if isinstance(names, str) else names
     if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
-        raise InvalidInput(f"columns are told by a name or a list of names, not by {names!r}")
+        raise InvalidInput(f"columns are given by a name or a list of names, not by {names!r}")
     columns = [name.strip() for name in given]
     if columns == [""]:
         return ()

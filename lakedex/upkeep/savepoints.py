@@ -179,7 +179,7 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
 
 def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
     """Writes a damaged savepoint again: no clean has removed the files that it keeps."""
-    return _encoded(_files_of(snapshot, instant), "", "written anew by a repair")
+    return _encoded(_files_of(snapshot, instant), "", "rewritten by a repair")
 
 
 def _files_of(snapshot: Snapshot, instant: str) -> dict[str, list[str]]:

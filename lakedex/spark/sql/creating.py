@@ -189,7 +189,7 @@ def _check_empty(context: Context, path: str) -> None:
     if files.exists(place) and len(files.listStatus(place)):
         raise InvalidInput(
             f"{path} is not empty, so CREATE TABLE AS SELECT cannot make a table there (CREATE "
-            "TABLE ... LOCATION gives a table that lies there a name, INSERT INTO adds rows to it)"
+            "TABLE ... LOCATION gives a table that is there a name, INSERT INTO adds rows to it)"
         )
 
 

@@ -144,7 +144,7 @@ class _Wanted:
 
 def _untold(path: str) -> InvalidInput:
     return InvalidInput(
-        f"the folder {path!r} does not tell the values of its columns; name partitions "
+        f"the folder {path!r} does not determine the values of its columns; name partitions "
         "by their paths: table.delete_partitions([...])"
     )
 
@@ -246,7 +246,7 @@ def partition_path(table: SparkTable, values: Mapping[str, str]) -> str:
             raise InvalidInput(f"partition column {name}: {text!r} is no {kind}") from error
     generator = KeyGenerator.of(snapshot.config, snapshot.schema)
     if generator.roots:
-        raise UnsupportedFeature("ADD PARTITION of a table whose folders lie below other roots")
+        raise UnsupportedFeature("ADD PARTITION of a table whose folders are below other roots")
     (path,) = generator.partition_paths(pa.table(columns)).to_pylist()
     return str(path)
 

@@ -167,7 +167,7 @@ class Statements:
             parsed = self._package.behind(parser).parsePlan(text) if plan is None else plan
             return self._context.plans.planned(parsed)
         if prepared.reads is None:
-            raise InvalidInput(f"this reads no rows that could be told of: {prepared.title}")
+            raise InvalidInput(f"this reads no rows that could be explained: {prepared.title}")
         return prepared.reads()._jdf.queryExecution()
 
     def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
@@ -210,7 +210,7 @@ class Statements:
         with self._lock:
             prepared = self._taken.get(name)
         if prepared is None:
-            raise InvalidInput("the statement was given up; run it anew")
+            raise InvalidInput("the statement was dropped; run it again")
         rows = prepared.run()
         return None if rows is None else rows._jdf
 

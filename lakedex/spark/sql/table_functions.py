@@ -96,7 +96,7 @@ def _changes(_context: Context, table: SparkTable, given: list[str]) -> DataFram
     wanted = given[0].lower()
     if wanted not in (_LATEST, _ROW_CHANGES):
         known = f"{_LATEST!r} or {_ROW_CHANGES!r}"
-        raise InvalidInput(f"hudi_table_changes tells {known}, not {given[0]!r}")
+        raise InvalidInput(f"hudi_table_changes takes {known}, not {given[0]!r}")
     return table.changes(*given[1:], cdc=wanted == _ROW_CHANGES)
 
 

@@ -30,7 +30,7 @@ def _help(context: Context, values: Values) -> Rows:
         return [("\n".join(lines),)]
     procedure = PROCEDURES.get(str(values["cmd"]).lower())
     if procedure is None:
-        raise InvalidInput(f"there is no procedure {values['cmd']!r}; CALL help() tells all")
+        raise InvalidInput(f"there is no procedure {values['cmd']!r}; CALL help() lists all")
     lines = ["parameters:", _line("param", "type_name", "default_value", "required")]
     for name, default in procedure.parameters.items():
         kind = default if isinstance(default, type) else type(default)
