@@ -15,7 +15,7 @@ from lakedex.cli import console
 from lakedex.cli.arguments import AsJson, StorageOptions, open_table, parse_storage_options
 from lakedex.cli.console import FOUND_PROBLEMS, Column, print_json
 from lakedex.cli.demo_queries import Comparison, Query, ask_hudi_rs, compare, queries_for
-from lakedex.cli.demo_spark import Asked, SparkDemo, demo_on_spark, what_spark_needs
+from lakedex.cli.demo_spark import QueryComparison, SparkDemo, demo_on_spark, what_spark_needs
 from lakedex.cli.explain import print_report
 from lakedex.cli.indexes import print_indexes
 from lakedex.cli.show import overview, print_table
@@ -173,7 +173,7 @@ def _print_made(made: SparkDemo) -> None:
         console.say("the table that was made is not as it should be", console.BAD)
 
 
-def _print_asked(each: Asked) -> None:
+def _print_asked(each: QueryComparison) -> None:
     columns = (Column(""), Column("file slices", is_number=True), Column("ms", is_number=True))
     rows = [
         ("with indexes", f"{each.left} of {each.total}", f"{each.seconds * 1000:.0f}"),

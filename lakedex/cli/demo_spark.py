@@ -48,7 +48,7 @@ _QUIET = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "4"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryComparison:
     """One query with indexes and without: slices to read, seconds, and whether rows agree."""
 
     what: str
@@ -77,7 +77,7 @@ class SparkDemo:
 
     steps: tuple[tuple[str, str, float], ...]
     """What was done, what it came to, and its seconds."""
-    queries: tuple[Asked, ...]
+    queries: tuple[QueryComparison, ...]
     report: Report
     """What each index did for the last query."""
     is_right: bool
@@ -157,12 +157,12 @@ class _Demo:
         seconds = time.perf_counter() - began
         self._steps.append((what, _counts(outcome), seconds))
 
-    def _ask(self, what: str, condition: str) -> Asked:
+    def _ask(self, what: str, condition: str) -> QueryComparison:
         report = self._lake.explain(_query(_TABLE, condition))
         rows, seconds = self._timed(_query(_TABLE, condition))
         all_rows, seconds_without = self._timed(_query(_UNPRUNED, condition))
         left = len(report.files)
-        return Asked(
+        return QueryComparison(
             what, condition, report.total, left, seconds, seconds_without, rows == all_rows
         )
 

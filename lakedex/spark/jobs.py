@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[Answer]):
+class TaskResult(Generic[Answer]):
     """What came of a worker: an answer, or an error by its text form."""
 
     answer: Answer | None = None
@@ -55,21 +55,21 @@ class AttemptFailed(Exception):
     """An attempt that Spark may repeat; the message carries the error."""
 
 
-def outcome_of(work: Callable[[], Answer]) -> Outcome[Answer]:
+def task_result(work: Callable[[], Answer]) -> TaskResult[Answer]:
     """Do the work in a task.
 
     Raises:
         AttemptFailed: What went wrong may pass.
     """
     try:
-        return Outcome(answer=work())
+        return TaskResult(answer=work())
     except LakedexError as error:
         if type(error) is StorageError:
             raise AttemptFailed(f"{_OPENING}{_to_text(error)}{_CLOSING} {error}") from error
-        return Outcome(failure=_to_text(error))
+        return TaskResult(failure=_to_text(error))
 
 
-def carried_error(text: str) -> LakedexError | None:
+def error_in_message(text: str) -> LakedexError | None:
     """The error that the text of a failed job carries.
 
     Example:
@@ -167,7 +167,7 @@ def is_cancelled(error: Exception) -> bool:
 
 def _readable(error: Exception, label: str) -> LakedexError:
     text = str(error)
-    carried = carried_error(text)
+    carried = error_in_message(text)
     if carried is not None:
         return carried
     reason = _reason(text)

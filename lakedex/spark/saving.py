@@ -293,7 +293,7 @@ def _created(
 
 
 @dataclass(frozen=True)
-class Described:
+class TableOptions:
     """What Hudi's options say about a table that is to be made."""
 
     record_key: list[str]
@@ -302,7 +302,7 @@ class Described:
     table_type: str
 
 
-def described(options: Mapping[str, str]) -> Described:
+def described(options: Mapping[str, str]) -> TableOptions:
     """Key, ordering, partitions and type of a new table, by all names that Hudi has for them.
 
     Example:
@@ -311,7 +311,7 @@ def described(options: Mapping[str, str]) -> Described:
         >>> described({"hoodie.datasource.write.storage.type": "MERGE_ON_READ"}).table_type
         'MERGE_ON_READ'
     """
-    return Described(
+    return TableOptions(
         _named(options, _RECORD_KEY),
         _named(options, _ORDERING),
         _named(options, _PARTITION),

@@ -53,9 +53,9 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.completion_order import Place
+from lakedex.upkeep.completion_order import DataFile
 from lakedex.upkeep.retained import (
-    Look,
+    CleanScan,
     clean_outcome,
     earliest_retained,
     is_clean_due,
@@ -68,7 +68,7 @@ Listed = dict[str, list[tuple[str, int]]]
 
 
 def plan_clean(
-    snapshot: Snapshot, options: CleaningOptions, now_ms: int, seen: Look | None = None
+    snapshot: Snapshot, options: CleaningOptions, now_ms: int, seen: CleanScan | None = None
 ) -> CleanPlan:
     """The plan of a clean of the newest snapshot; an empty one when there is nothing to do.
 
@@ -114,7 +114,7 @@ class _Rules:
     options: CleaningOptions
     earliest: Instant | None
     replaced: frozenset[FileSliceId]
-    needed: frozenset[Place]
+    needed: frozenset[DataFile]
 
     def removable(self, versions: Sequence[FileSlice]) -> Iterable[str]:
         """The names of all files of a group that may go."""
@@ -143,9 +143,9 @@ def _replaced(timeline: Timeline, earliest: Instant | None) -> frozenset[FileSli
     return frozenset(found)
 
 
-def _touched(timeline: Timeline, earliest: Instant, seen: Look | None) -> set[str] | None:
+def _touched(timeline: Timeline, earliest: Instant, seen: CleanScan | None) -> set[str] | None:
     """The partitions that may have got old versions since the last look; None means all."""
-    look = _later(seen, _last_look(timeline))
+    look = _later(seen, _last_scan(timeline))
     if look is None or not look.savepoints <= set(timeline.savepoints()):
         return None
     first, done = instant_key(look.earliest), instant_key(look.at)
@@ -157,17 +157,17 @@ def _touched(timeline: Timeline, earliest: Instant, seen: Look | None) -> set[st
     return partitions
 
 
-def _last_look(timeline: Timeline) -> Look | None:
+def _last_scan(timeline: Timeline) -> CleanScan | None:
     last = last_clean(timeline)
     if last is None:
         return None
     outcome = clean_outcome(timeline, last)
     if not outcome.earliest:
         return None
-    return Look(outcome.earliest, last.requested_time, outcome.savepoints)
+    return CleanScan(outcome.earliest, last.requested_time, outcome.savepoints)
 
 
-def _later(one: Look | None, other: Look | None) -> Look | None:
+def _later(one: CleanScan | None, other: CleanScan | None) -> CleanScan | None:
     found = [each for each in (one, other) if each is not None]
     return max(found, key=lambda each: (instant_key(each.at), each.earliest), default=None)
 
@@ -214,7 +214,7 @@ _METAFILE = ".hoodie_partition_metadata"
 _META_FOLDER = ".hoodie"
 _FEW_FILES = 200
 Files = Mapping[str, Sequence[str]]
-_looks: dict[str, Look] = {}
+_last_scans: dict[str, CleanScan] = {}
 """By the root of a table: looks of this process that found nothing, and so left no instant."""
 log = logging.getLogger("lakedex")
 
@@ -303,11 +303,13 @@ def _schedule(
     table: LockedTable, snapshot: Snapshot, options: CleaningOptions
 ) -> tuple[str | None, CleanPlan]:
     storage = table.storage
-    plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _looks.get(storage.root))
+    plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _last_scans.get(storage.root))
     if plan.is_empty:
         if plan.earliest is not None:
             savepoints = frozenset(snapshot.timeline.savepoints())
-            _looks[storage.root] = Look(plan.earliest.requested_time, table.next_time(), savepoints)
+            _last_scans[storage.root] = CleanScan(
+                plan.earliest.requested_time, table.next_time(), savepoints
+            )
         return None, plan
     return put_plan(table, Action.CLEAN, plan.encode(storage.root)), plan
 
@@ -472,9 +474,9 @@ def _joined(one: CleanResult, other: CleanResult) -> CleanResult:
 
 def is_due(address: StorageAddress, timeline: Timeline, options: CleaningOptions) -> bool:
     """Whether enough was committed since the last clean, or since the last look for one."""
-    return is_clean_due(timeline, options, _looks.get(address.open().root))
+    return is_clean_due(timeline, options, _last_scans.get(address.open().root))
 
 
 def forget_looks(storage: Storage) -> None:
     """Let the next clean of a table look at all of it, as after a restore."""
-    _looks.pop(storage.root, None)
+    _last_scans.pop(storage.root, None)

@@ -16,7 +16,7 @@ from lakedex.filegroup import BaseFile, FileSliceId, Visibility, parse_data_file
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, Timeline, instant_key
 
-Place = tuple[str, str]
+DataFile = tuple[str, str]
 """Partition path and file name."""
 
 
@@ -116,14 +116,14 @@ def _may_be_missing(timeline: Timeline, write: Instant) -> str | None:
 class _Left:
     """What there is besides the files of a write."""
 
-    files: frozenset[Place]
+    files: frozenset[DataFile]
     groups: frozenset[FileSliceId]
     older: frozenset[FileSliceId]
     """The groups that have a base file of an earlier write."""
 
     @classmethod
     def load(cls, snapshot: Snapshot, write: Instant) -> _Left:
-        files: set[Place] = set()
+        files: set[DataFile] = set()
         groups: set[FileSliceId] = set()
         older: set[FileSliceId] = set()
         time = instant_key(write.requested_time)
@@ -140,7 +140,7 @@ class _Left:
         return cls(frozenset(files), frozenset(groups), frozenset(older))
 
 
-def _planned(timeline: Timeline, write: Instant) -> Iterator[Place]:
+def _planned(timeline: Timeline, write: Instant) -> Iterator[DataFile]:
     """The files that the plan of a compaction or clustering names."""
     time = write.requested_time
     action = timeline.requested_action(time)

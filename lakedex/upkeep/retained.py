@@ -21,14 +21,14 @@ from lakedex.timeline import (
     read_plan,
 )
 from lakedex.timeline.clean_plan import CleanOutcome
-from lakedex.upkeep.completion_order import Place, as_completed, is_overtaken
+from lakedex.upkeep.completion_order import DataFile, as_completed, is_overtaken
 
 _HOUR_MS = 3_600_000
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CleanScan:
     """Up to which instant a clean has looked for files, and which savepoints kept files from it."""
 
     earliest: str
@@ -67,7 +67,9 @@ def clean_outcome(timeline: Timeline, clean: Instant) -> CleanOutcome:
     return CleanOutcome.decode(timeline.read(clean), path=clean.requested_time)
 
 
-def is_clean_due(timeline: Timeline, options: CleaningOptions, seen: Look | None = None) -> bool:
+def is_clean_due(
+    timeline: Timeline, options: CleaningOptions, seen: CleanScan | None = None
+) -> bool:
     """Whether it is worth looking for files to clean; no file is read for that."""
     if timeline.pending_of(Action.CLEAN):
         return True
@@ -87,7 +89,7 @@ def is_clean_due(timeline: Timeline, options: CleaningOptions, seen: Look | None
 Files = Mapping[str, Iterable[tuple[str, int]]]
 
 
-def needed_files(snapshot: Snapshot, files: Files) -> frozenset[Place]:
+def needed_files(snapshot: Snapshot, files: Files) -> frozenset[DataFile]:
     """The files, among those of some partitions, that savepoints and pending plans name."""
     timeline = snapshot.timeline
     found = set(_planned(timeline))
@@ -98,7 +100,7 @@ def needed_files(snapshot: Snapshot, files: Files) -> frozenset[Place]:
     return frozenset(found)
 
 
-def _planned(timeline: Timeline) -> Iterable[Place]:
+def _planned(timeline: Timeline) -> Iterable[DataFile]:
     for instant in timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
         for operation in timeline.compaction_plan(instant.requested_time).operations:
             names = (operation.data_file, *operation.log_files)
@@ -111,7 +113,7 @@ def _planned(timeline: Timeline) -> Iterable[Place]:
                 yield from ((part.partition_path, name) for name in names if name)
 
 
-def _saved(timeline: Timeline, savepoint: str) -> Iterable[Place]:
+def _saved(timeline: Timeline, savepoint: str) -> Iterable[DataFile]:
     for instant in timeline.completed():
         if instant.action is Action.SAVEPOINT and instant.requested_time == savepoint:
             record = read_plan(
@@ -121,7 +123,7 @@ def _saved(timeline: Timeline, savepoint: str) -> Iterable[Place]:
                 yield from ((partition, name) for name in entry["savepointDataFile"])
 
 
-def files_kept(snapshot: Snapshot, savepoint: str, files: Files) -> set[Place]:
+def files_kept(snapshot: Snapshot, savepoint: str, files: Files) -> set[DataFile]:
     """The files, among some, of the table as of a commit, and as it was when that completed.
 
     Raises:

@@ -162,9 +162,9 @@ def test_tables_change_by_calls(lake, spark):
 
     expected = [("a", 9, "y")] * 2 + [("b", 5, "y")] * 2 + [("d", 6, "z")]
     assert rows() == expected
-    lake.sql("CALL copy_to_temp_view(table => 'freely', view_name => 'freely_view', replace => true)")
+    lake.sql("CALL copy_to_temp_view(table => 'freely', view_name => 'as_view', replace => true)")
     lake.sql("CALL copy_to_table(table => 'freely', new_table => 'freely_2', columns => 'name')")
-    assert rows("freely_view") == expected
+    assert rows("as_view") == expected
     assert spark.table("freely_2").columns == ["name"]
     lake.sql("CALL delete_metadata_table(table => 'freely')")
     lake.sql("CALL create_metadata_table(table => 'freely')")

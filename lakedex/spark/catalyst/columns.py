@@ -23,9 +23,9 @@ from lakedex.expr.tree import And, Call, Cast, Column, Expr, IsNotNull, IsNull, 
 from lakedex.schema.hudi_types import type_name
 from lakedex.spark.catalyst.terms import (
     FilterNode,
-    NotUnderstood,
-    Surroundings,
+    NotTranslatable,
     Term,
+    TranslationContext,
     arrow_type,
     plain_type,
     same_meaning,
@@ -34,31 +34,33 @@ from lakedex.spark.catalyst.terms import (
 _STRUCT = "struct"
 
 
-def column(node: FilterNode, _children: list[Term], around: Surroundings) -> Term:
+def column(node: FilterNode, _children: list[Term], context: TranslationContext) -> Term:
     """A column of the table."""
-    return _found((node.name,), node, around)
+    return _found((node.name,), node, context)
 
 
-def struct_field(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+def struct_field(node: FilterNode, children: list[Term], context: TranslationContext) -> Term:
     """A field of a struct column, however deep."""
     parent = children[0].expr
     if not isinstance(parent, Column):
-        raise NotUnderstood(f"field {node.name} of something that is no column")
-    return _found((*parent.path, node.name), node, around)
+        raise NotTranslatable(f"field {node.name} of something that is no column")
+    return _found((*parent.path, node.name), node, context)
 
 
-def _found(path: tuple[str, ...], node: FilterNode, around: Surroundings) -> Term:
+def _found(path: tuple[str, ...], node: FilterNode, context: TranslationContext) -> Term:
     name = ".".join(path)
-    resolved = _resolved(path, around.columns)
+    resolved = _resolved(path, context.columns)
     if not isinstance(resolved, Column) or resolved.type is None:
-        raise NotUnderstood(f"column {name}, which the table does not have")
+        raise NotTranslatable(f"column {name}, which the table does not have")
     if node.type_name == _STRUCT and pa.types.is_struct(resolved.type):
         return Term(resolved)
     seen = arrow_type(node.type_name)
     if seen is None:
-        raise NotUnderstood(f"column of type {node.type_name}")
+        raise NotTranslatable(f"column of type {node.type_name}")
     if not same_meaning(resolved.type, seen):
-        raise NotUnderstood(f"column {name} read as {node.type_name} but stored as {resolved.type}")
+        raise NotTranslatable(
+            f"column {name} read as {node.type_name} but stored as {resolved.type}"
+        )
     return Term(resolved, seen)
 
 
@@ -76,11 +78,11 @@ _FIRST_DAY = date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1)
 
 
-def constant(node: FilterNode, _children: list[Term], _around: Surroundings) -> Term:
+def constant(node: FilterNode, _children: list[Term], _context: TranslationContext) -> Term:
     """A literal."""
     kind = arrow_type(node.type_name)
     if kind is None or node.unreadable:
-        raise NotUnderstood(f"constant of type {node.type_name}")
+        raise NotTranslatable(f"constant of type {node.type_name}")
     return Term(literal(node.value, kind), kind)
 
 
@@ -99,7 +101,7 @@ def literal(text: str | None, kind: pa.DataType) -> Literal:
     try:
         return Literal(_READERS[family(kind)](text), kind)
     except (ValueError, OverflowError) as error:
-        raise NotUnderstood(f"{family(kind).value} outside the years 1 to 9999") from error
+        raise NotTranslatable(f"{family(kind).value} outside the years 1 to 9999") from error
 
 
 def _date(text: str) -> date:
@@ -162,17 +164,17 @@ _NULL_AS_LEGACY = {Family.BOOLEAN, Family.DATE, Family.TIMESTAMP, Family.TIMESTA
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
-def cast(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+def cast(node: FilterNode, children: list[Term], context: TranslationContext) -> Term:
     """A change of type."""
     source = plain_type(children[0], f"cast to {node.type_name}")
     target = arrow_type(node.type_name)
     if target is None:
-        raise NotUnderstood(f"cast to {node.type_name}")
+        raise NotTranslatable(f"cast to {node.type_name}")
     child = children[0]
     if source == target:
         return child
     if _needs_zone(source, target):
-        around.check_zone(node)
+        context.check_zone(node)
     result = Cast(child.expr, target)
     families = (family(source), family(target))
     if families in _NEVER_FAIL or _widens(source, target):
@@ -185,7 +187,7 @@ def cast(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
         lost = Call(CAST_FAILS, (child.expr, Literal(None, target)))
         return Term(result, target, (*child.failures, lost))
     suffix = "" if node.mode == "LEGACY" else f" in {node.mode.lower()} mode"
-    raise NotUnderstood(f"cast {type_name(source).lower()} to {node.type_name}{suffix}")
+    raise NotTranslatable(f"cast {type_name(source).lower()} to {node.type_name}{suffix}")
 
 
 def _text_failures(node: FilterNode, child: Expr, result: Cast) -> tuple[Expr, ...]:
@@ -193,7 +195,7 @@ def _text_failures(node: FilterNode, child: Expr, result: Cast) -> tuple[Expr, .
         return (fails(child, result),)
     if node.mode == "LEGACY" or family(result.type) in _NULL_AS_LEGACY:
         return ()
-    raise NotUnderstood(f"cast string to {node.type_name} in {node.mode.lower()} mode")
+    raise NotTranslatable(f"cast string to {node.type_name} in {node.mode.lower()} mode")
 
 
 def fails(child: Expr, result: Expr) -> Expr:

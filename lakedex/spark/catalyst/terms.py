@@ -158,7 +158,7 @@ def same_meaning(stored: pa.DataType, seen: pa.DataType) -> bool:
     return kind in (Family.STRING, Family.BINARY)
 
 
-class NotUnderstood(Exception):
+class NotTranslatable(Exception):
     """An expression that has no counterpart with exactly the same meaning; the text says what."""
 
 
@@ -179,7 +179,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class TranslationContext:
     """What the meaning of an expression depends on besides its children."""
 
     columns: pa.Schema
@@ -195,10 +195,10 @@ class Surroundings:
         """
         if node.zone is not None and node.zone != self.zone:
             differs = "" if self.zone else ", which the JVM and lakedex know differently,"
-            raise NotUnderstood(f"time zone {node.zone}{differs} in {node.kind}")
+            raise NotTranslatable(f"time zone {node.zone}{differs} in {node.kind}")
 
 
-Rule = Callable[[FilterNode, list[Term], Surroundings], Term]
+Rule = Callable[[FilterNode, list[Term], TranslationContext], Term]
 """How expressions of one class are translated."""
 
 
@@ -209,7 +209,7 @@ def plain_type(term: Term, what: str) -> pa.DataType:
         NotUnderstood: It has a type without predicates.
     """
     if term.type is None:
-        raise NotUnderstood(f"{what} of a type that is not compared")
+        raise NotTranslatable(f"{what} of a type that is not compared")
     return term.type
 
 

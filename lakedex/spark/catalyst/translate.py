@@ -22,10 +22,10 @@ from lakedex.spark.catalyst.functions import FUNCTIONS
 from lakedex.spark.catalyst.predicates import CONNECTIVES, PREDICATES
 from lakedex.spark.catalyst.terms import (
     FilterNode,
-    NotUnderstood,
+    NotTranslatable,
     Rule,
-    Surroundings,
     Term,
+    TranslationContext,
     read_filter_text,
 )
 
@@ -81,19 +81,19 @@ def translate_filters(
     except ValueError as error:
         return TranslatedFilters(None, (f"filters that cannot be read: {error}",))
     zone = session_zone if knows_zone and time_zone_of(session_zone) is not None else None
-    around = Surroundings(columns, zone, given.legacy_times)
+    context = TranslationContext(columns, zone, given.legacy_times)
     terms: list[Term] = []
     for node in given.nodes:
-        terms.append(_translated(node, [terms[child] for child in node.children], around))
+        terms.append(_translated(node, [terms[child] for child in node.children], context))
     parts = [
-        Unknown(root) if isinstance(root, str) else _settled(terms[root], around)
+        Unknown(root) if isinstance(root, str) else _settled(terms[root], context)
         for root in given.roots
     ]
     reasons = tuple(reason for part in parts for reason in _reasons(part))
     return _joined(parts, reasons)
 
 
-def _translated(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+def _translated(node: FilterNode, children: list[Term], context: TranslationContext) -> Term:
     if node.kind in _RUNTIME_FILTERS:
         return Term(Unknown(_RUNTIME_FILTERS[node.kind]))
     if node.kind not in CONNECTIVES:
@@ -101,25 +101,25 @@ def _translated(node: FilterNode, children: list[Term], around: Surroundings) ->
         if unknown is not None:
             return unknown
     try:
-        return _RULES.get(node.kind, _refused)(node, children, around)
-    except (NotUnderstood, LakedexError) as problem:
+        return _RULES.get(node.kind, _refused)(node, children, context)
+    except (NotTranslatable, LakedexError) as problem:
         return Term(Unknown(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a query never fails for its filters
         return Term(Unknown(f"{node.kind}: {type(problem).__name__}"))
 
 
-def _refused(node: FilterNode, _children: list[Term], _around: Surroundings) -> Term:
-    raise NotUnderstood(f"function {node.kind} {node.name}".strip())
+def _refused(node: FilterNode, _children: list[Term], _context: TranslationContext) -> Term:
+    raise NotTranslatable(f"function {node.kind} {node.name}".strip())
 
 
-def _settled(term: Term, around: Surroundings) -> Expr:
+def _settled(term: Term, context: TranslationContext) -> Expr:
     """One conjunct in its normal form; a row for which Spark raises an error satisfies it."""
     if term.unknown is not None:
         return term.unknown
     tree = any_of([term.expr, *term.failures]) if term.failures else term.expr
     try:
-        zone = around.zone or "UTC"
-        return normalise(bind_predicate(tree, around.columns, time_zone=zone, case_sensitive=True))
+        zone = context.zone or "UTC"
+        return normalise(bind_predicate(tree, context.columns, time_zone=zone, case_sensitive=True))
     except LakedexError as problem:
         return Unknown(str(problem))
     except Exception as problem:  # noqa: BLE001 - a query never fails for its filters

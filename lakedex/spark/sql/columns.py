@@ -22,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.column_changes import (
-    Place,
+    ColumnPosition,
     add_column,
     allow_null,
     drop_column,
@@ -204,11 +204,11 @@ def _told(spec: Node, *names: str) -> Node:
     return None if found is None else optional(found)
 
 
-def _place(position: Node) -> Place | None:
+def _place(position: Node) -> ColumnPosition | None:
     if position is None:
         return None
     place = position.position()
-    return Place(str(place.column()) if kind(place) == "After" else None)
+    return ColumnPosition(str(place.column()) if kind(place) == "After" else None)
 
 
 def _name(node: Node) -> list[str]:

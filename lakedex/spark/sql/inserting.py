@@ -199,7 +199,7 @@ _BY_OPERATION = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class InsertSpec:
     """What an INSERT says beside its rows."""
 
     columns: tuple[str, ...] = ()
@@ -244,7 +244,9 @@ def insert_several(context: Context, statement: Statement) -> Prepared | None:
     return Prepared(run, title="\n".join(each.title for each in own))
 
 
-def prepared_insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> Prepared:
+def prepared_insert(
+    context: Context, named: NamedTable, query: Node, wanted: InsertSpec
+) -> Prepared:
     """The INSERT of a query's rows into a table."""
     verb = "INSERT OVERWRITE" if wanted.overwrite else "INSERT INTO"
     return Prepared(
@@ -260,13 +262,13 @@ def replace_criterion(plan: Node) -> Node | None:
     return None if replaced is None else optional(replaced)
 
 
-def wanted_of(plan: Node, options: dict[str, str]) -> Wanted:
+def wanted_of(plan: Node, options: dict[str, str]) -> InsertSpec:
     """What an INSERT says beside its rows and their order."""
     if plan.ifPartitionNotExists():
         raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
     if member(plan, "withSchemaEvolution"):
         raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
-    return Wanted(
+    return InsertSpec(
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
         partition={name: _told(each) for name, each in mapped(plan.partitionSpec()).items()},
         by_name=bool(plan.byName()),
@@ -283,7 +285,7 @@ def _told(value: Node) -> str | None:
     return DEFAULT_PARTITION if value.get() is None else str(value.get())
 
 
-def _insert(context: Context, named: NamedTable, query: Node, wanted: Wanted) -> None:
+def _insert(context: Context, named: NamedTable, query: Node, wanted: InsertSpec) -> None:
     table = context.open(named)
     seen = table.writer().seen()
     rows = aligned(context, named, table, wanted, query)
@@ -334,7 +336,7 @@ def _catalog_properties(named: NamedTable) -> dict[str, str]:
 
 
 def _overwritten(
-    context: Context, named: NamedTable, table: SparkTable, wanted: Wanted
+    context: Context, named: NamedTable, table: SparkTable, wanted: InsertSpec
 ) -> Overwritten:
     """What INSERT OVERWRITE takes away, as in Hudi.
 
@@ -359,13 +361,13 @@ def _overwritten(
     return Overwritten.NAMED if _static_values(wanted) else Overwritten.TABLE
 
 
-def _static_values(wanted: Wanted) -> dict[str, str]:
+def _static_values(wanted: InsertSpec) -> dict[str, str]:
     """The columns to which PARTITION (...) gives a value."""
     return {name: value for name, value in wanted.partition.items() if value is not None}
 
 
 def aligned(
-    context: Context, named: NamedTable, table: SparkTable, wanted: Wanted, query: Node
+    context: Context, named: NamedTable, table: SparkTable, wanted: InsertSpec, query: Node
 ) -> DataFrame:
     """The rows of the query under the names and types of the table's columns."""
     defaults = column_defaults(named)
@@ -403,7 +405,7 @@ def aligned(
     return rows
 
 
-def _fixed_values(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -> dict[str, str]:
+def _fixed_values(table: SparkTable, wanted: InsertSpec, by_case: dict[str, str]) -> dict[str, str]:
     """The partition columns that PARTITION (...) gives a value."""
     fixed = {}
     for name, value in wanted.partition.items():
@@ -415,7 +417,7 @@ def _fixed_values(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) ->
     return fixed
 
 
-def _named_columns(table: SparkTable, wanted: Wanted, by_case: dict[str, str]) -> list[str]:
+def _named_columns(table: SparkTable, wanted: InsertSpec, by_case: dict[str, str]) -> list[str]:
     """The columns that the query fills by position; those of PARTITION (...) come last."""
     if wanted.columns:
         return [_known(by_case, name, table) for name in wanted.columns]
@@ -432,7 +434,7 @@ def _in_catalog_order(named: NamedTable, by_case: dict[str, str]) -> dict[str, s
     return first | by_case
 
 
-def _in_order(names: list[str], given: list[str], wanted: Wanted) -> list[str]:
+def _in_order(names: list[str], given: list[str], wanted: InsertSpec) -> list[str]:
     """The columns in the order of the rows, where these have just their names, as in Hudi."""
     if wanted.columns or not wanted.is_text:
         return names

@@ -85,7 +85,7 @@ def matching_partitions(
     known = partition_paths(table) if paths is None else paths
     patterns = {name: value for name, value in wanted.items() if wildcards and "*" in value}
     exact = [
-        _Wanted(name, value, snapshot.schema.field(name).type, table.time_zone)
+        _PartitionTarget(name, value, snapshot.schema.field(name).type, table.time_zone)
         for name, value in wanted.items()
         if name not in patterns
     ]
@@ -106,7 +106,7 @@ def _has_texts(layout: PartitionLayout, path: str, patterns: Mapping[str, str]) 
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _PartitionTarget:
     """The value that a partition column is to have."""
 
     name: str
