@@ -74,9 +74,9 @@ def error_in_message(text: str) -> LakedexError | None:
 
     Example:
         >>> try:
-        ...     outcome_of(lambda: (_ for _ in ()).throw(StorageError("s3://b is not there")))
+        ...     task_result(lambda: (_ for _ in ()).throw(StorageError("s3://b is not there")))
         ... except AttemptFailed as failed:
-        ...     carried_error(f"Job aborted: {failed}")
+        ...     error_in_message(f"Job aborted: {failed}")
         StorageError('s3://b is not there')
     """
     found = _CARRIED.search(text)

@@ -90,7 +90,7 @@ def literal(text: str | None, kind: pa.DataType) -> Literal:
     """The literal of a text.
 
     Raises:
-        NotUnderstood: The value has no counterpart, as a date before the year 1.
+        NotTranslatable: The value has no counterpart, as a date before the year 1.
 
     Example:
         >>> literal("19723", pa.date32()).value

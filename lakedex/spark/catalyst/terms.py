@@ -191,7 +191,7 @@ class TranslationContext:
         """Refuse an expression that was analysed under another time zone.
 
         Raises:
-            NotUnderstood: Its zone is not the session's, or not known here.
+            NotTranslatable: Its zone is not the session's, or not known here.
         """
         if node.zone is not None and node.zone != self.zone:
             differs = "" if self.zone else ", which the JVM and lakedex know differently,"
@@ -206,7 +206,7 @@ def plain_type(term: Term, what: str) -> pa.DataType:
     """The type of a term.
 
     Raises:
-        NotUnderstood: It has a type without predicates.
+        NotTranslatable: It has a type without predicates.
     """
     if term.type is None:
         raise NotTranslatable(f"{what} of a type that is not compared")
