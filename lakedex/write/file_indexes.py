@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakedex.config import TableConfig
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, parse_data_file
@@ -31,9 +33,11 @@ def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
 
 @dataclass(frozen=True)
 class _Merge:
-    address: StorageAddress
+    facts: TableFacts
     index: FileIndex
     oldest_pending: str
+    listed: pa.Array
+    """The paths of all files of the table: executors cannot read its metadata table."""
 
 
 def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
@@ -47,24 +51,28 @@ def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) ->
         # What a pending write has stored already stays.
         pending = (each.requested_time for each in scope.timeline.pending())
         oldest = min([facts.instant, *pending])
-        tasks = [_Merge(facts.address, each, oldest) for each in due]
+        listing = Snapshot.open(scope.storage).listing.files
+        listed = pa.array(
+            [_path(partition, name) for partition, files in listing.items() for name, _ in files],
+            pa.string(),
+        )
+        tasks = [_Merge(facts, each, oldest, listed) for each in due]
         engine.map("merge the runs of file indexes", _merge, tasks)
 
 
 def _merge(task: _Merge) -> None:
-    snapshot = Snapshot.open(task.address.open())
-    listed = {
-        (partition, name)
-        for partition, files in snapshot.listing.files.items()
-        for name, _ in files
-    }
+    listed = frozenset(task.listed.to_pylist())
 
     def is_kept(partition: str, name: str) -> bool:
         parsed = parse_data_file(name, 0)
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
-        return is_new or (partition, name) in listed
+        return is_new or _path(partition, name) in listed
 
-    merge_runs(snapshot.read_context, task.index, is_kept)
+    merge_runs(task.facts.read_context(), task.index, is_kept)
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}"
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,7 @@ class FileIndexKind(ABC):
         if problem is not None:
             return problem
         runs = list_runs(table.read.storage, definition)
+        question.found[_runs_key(name)] = runs
         size = sum(self.lookup_bytes(run) for run in runs)
         requests = len(runs) * 2 * round_trip_seconds(table.read.storage)
         heads = sum(run.size_bytes for run in runs) * _BYTE_S + len(table.slices) * _FILE_S
@@ -312,7 +313,8 @@ class FileIndexKind(ABC):
         problem = self._guarded(lambda: self._problem(definition, question))
         if problem is not None:
             return problem
-        known = self._guarded(lambda: self._coverage(table, definition))
+        runs = question.found.get(_runs_key(name))
+        known = self._guarded(lambda: self._coverage(table, definition, runs))
         if not known.covered.any():
             return f"no file slice is in it{self._versions(known)}; REFRESH INDEX builds it"
         query = FileIndexQuery(definition, question.predicate, table, known, self.read_entries)
@@ -335,9 +337,12 @@ class FileIndexKind(ABC):
     def _problem(self, definition: IndexDefinition, question: Question) -> str | None:
         return self.why_not(definition, question.table) or self.can_answer(definition, question)
 
-    def _coverage(self, table: IndexedTable, definition: IndexDefinition) -> Coverage:
+    def _coverage(
+        self, table: IndexedTable, definition: IndexDefinition, runs: list[FileInfo] | None
+    ) -> Coverage:
         """The coverage of all slices of the snapshot; the newest one is kept with it."""
-        runs = list_runs(table.read.storage, definition)
+        if runs is None:
+            runs = list_runs(table.read.storage, definition)
         cached: tuple[list[FileInfo], Coverage] | None = table.kept.get(_cache_key(definition.name))
         if cached is None or cached[0] != runs:
             cached = runs, self.coverage_of(definition, table.read, table.slices, runs)
@@ -492,6 +497,10 @@ def with_file_numbers(parts: Sequence[pa.Table]) -> pa.Table:
     """The entries of several files, with the column `file`: the position of their part."""
     numbers = np.repeat(np.arange(len(parts), dtype=np.int32), [part.num_rows for part in parts])
     return pa.concat_tables(parts).add_column(0, FILE, pa.array(numbers))
+
+
+def _runs_key(name: str) -> str:
+    return f"runs of {name}"
 
 
 def _cache_key(name: str) -> str:
