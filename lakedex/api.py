@@ -18,11 +18,14 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.secondary.composite import composites_behind
-from lakedex.index.kinds.windowed.store import list_windowed
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.placement import find_records
-from lakedex.index.registry import kinds, list_file_indexes
+from lakedex.index.registry import (
+    indexes_behind,
+    indexes_outside_metadata,
+    kinds,
+    list_file_indexes,
+)
 from lakedex.prune import (
     ANY_ENGINE,
     ARROW,
@@ -289,12 +292,12 @@ class Table:
             definitions,
             view.metadata,
             dropped=view.dropped_indexes,
-            behind=composites_behind(view.timeline, definitions),
+            behind=indexes_behind(view.timeline, definitions),
             builds=view.builds,
             storage=view.storage,
         )
         found += list_file_indexes(view.storage, view.config)
-        found += list_windowed(view.storage, view.timeline.is_committed_write)
+        found += [info for info, _ in indexes_outside_metadata(view.storage, view.timeline)]
         lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -169,6 +169,7 @@ class Stage(IntEnum):
     """Filters that have to be read file by file."""
 
 
+@runtime_checkable
 class IndexKind(Protocol):
     """One kind of index, as the planner uses it."""
 

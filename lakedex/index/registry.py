@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 
@@ -22,25 +23,32 @@ from lakedex.index.file_index import FileIndex, FileIndexKind
 from lakedex.index.file_index.definitions import file_index_definitions, readable_file_indexes
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
-from lakedex.index.kinds.bloom_filters.lookup import BloomFilterIndex
-from lakedex.index.kinds.column_stats.lookup import ColumnStatsIndex
-from lakedex.index.kinds.expression import ExpressionIndex
-from lakedex.index.kinds.partition_stats.lookup import PartitionStatsIndex
-from lakedex.index.kinds.record_index import RecordIndex
-from lakedex.index.kinds.secondary import SecondaryIndex
+from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
+from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
+from lakedex.index.kinds.expression.kind import ExpressionKind
+from lakedex.index.kinds.files.kind import FilesKind
+from lakedex.index.kinds.partition_stats.kind import PartitionStatsKind
+from lakedex.index.kinds.record_index.kind import RecordIndexKind
+from lakedex.index.kinds.secondary.kind import SecondaryKind
+from lakedex.index.kinds.windowed.kind import WindowedKind
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.index.metadata_table import metadata_partition
 from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline
 
 _ENTRY_POINTS = "lakedex.index_kinds"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 _RESERVED = frozenset({"secondary_index", "secondary", "expr", "expr_index", "files"})
 """Names that would be taken for those of metadata partitions."""
-_METADATA_KINDS: tuple[IndexKind, ...] = (
-    PartitionStatsIndex(),
-    RecordIndex(),
-    SecondaryIndex(),
-    ExpressionIndex(),
-    ColumnStatsIndex(),
-    BloomFilterIndex(),
+_METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
+    FilesKind(),
+    PartitionStatsKind(),
+    RecordIndexKind(),
+    WindowedKind(),
+    SecondaryKind(),
+    ExpressionKind(),
+    ColumnStatsKind(),
+    BloomFiltersKind(),
 )
 _BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(),)
 _LOCK = threading.RLock()
@@ -126,11 +134,48 @@ def register(kind: FileIndexKind) -> FileIndexKind:
 def kinds() -> tuple[IndexKind, ...]:
     """Every kind, in the order in which the planner consults them."""
     found: tuple[IndexKind, ...] = (
-        *_METADATA_KINDS,
+        *(kind for kind in _METADATA_KINDS if isinstance(kind, IndexKind)),
         *_REGISTRY.file_kinds().values(),
         _MissingKind(),
     )
     return tuple(sorted(found, key=lambda kind: kind.stage))
+
+
+def metadata_kinds() -> tuple[MetadataIndexKind, ...]:
+    """The kinds of index in the metadata table, and those that stand in for one."""
+    return _METADATA_KINDS
+
+
+def metadata_kind(name: str) -> MetadataIndexKind:
+    """The kind of an index, by the name of its partition of the metadata table.
+
+    Example:
+        >>> metadata_kind("secondary_index_idx_rider").kind
+        'secondary_index'
+
+    Raises:
+        InvalidInput: there is no partition of such a name.
+    """
+    partition = metadata_partition(name).kind
+    return next(kind for kind in _METADATA_KINDS if kind.partition is partition)
+
+
+def indexes_outside_metadata(
+    storage: Storage, timeline: Timeline
+) -> list[tuple[IndexInfo, MetadataIndexKind]]:
+    """The indexes of these kinds that a table has outside of its metadata table."""
+    return [
+        (info, kind)
+        for kind in _METADATA_KINDS
+        for info in kind.outside_metadata(storage, timeline)
+    ]
+
+
+def indexes_behind(
+    timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> frozenset[str]:
+    """The indexes that queries must not use, as another engine wrote to the table only."""
+    return frozenset().union(*(kind.behind(timeline, definitions) for kind in _METADATA_KINDS))
 
 
 def file_index_kinds() -> dict[str, FileIndexKind]:

@@ -20,10 +20,10 @@ from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
 from lakedex.schema.field_paths import type_at
 from lakedex.services.repairing.file_records import is_by_file, right_records
-from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata

@@ -17,8 +17,8 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.verification.findings import Problem
 from lakedex.index.written import CommitChanges
-from lakedex.services.verifying.report import Problem
 from lakedex.table import Snapshot
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.metadata_plan import plan_metadata

@@ -18,9 +18,10 @@ from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.composite import composites_behind
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.registry import indexes_behind
+from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
 from lakedex.services.index_creating import refresh_index
@@ -39,7 +40,6 @@ from lakedex.services.repairing.report import RepairReport
 from lakedex.services.repairing.timeline_files import mend_timeline
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.services.verifying.data_pass import DATA
-from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
@@ -144,7 +144,7 @@ def _check_needed(snapshot: Snapshot) -> None:
 def _behind(snapshot: Snapshot, indexes: Sequence[str] | None) -> set[str]:
     """Indexes that no query asks since another engine wrote, of those that are to be repaired."""
     try:
-        found = composites_behind(snapshot.timeline, snapshot.definitions)
+        found = indexes_behind(snapshot.timeline, snapshot.definitions)
     except LakedexError:
         return set()
     live = found.intersection(snapshot.config.metadata_partitions)

@@ -34,7 +34,7 @@ from lakedex.timeline import (
     file_name,
     load_table_config,
 )
-from lakedex.timeline.clean_plan import clean_metadata
+from lakedex.timeline.clean_plan import clean_metadata, read_clean_plan
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import history_problem
 from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
@@ -44,7 +44,6 @@ from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, forget, roll_back
 from lakedex.txn.rollback_files import remove_instant
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import read_clean_plan
 from lakedex.upkeep.savepoints import rebuilt_savepoint
 
 _LAYOUT_WITH_MANIFESTS = 2

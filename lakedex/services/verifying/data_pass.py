@@ -29,10 +29,10 @@ from lakedex.format.logfile import (
     read_blocks,
 )
 from lakedex.format.parquet.pages import check_pages
+from lakedex.index.verification.check import Check, FileRows, Subject
+from lakedex.index.verification.findings import ProblemKind
 from lakedex.schema.field_paths import type_at, values_at
-from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.progress import Progress
-from lakedex.services.verifying.report import ProblemKind
 
 DATA = "data"
 """Stands for the index in problems with the data itself."""
@@ -60,7 +60,7 @@ class _DataPass:
     def __init__(self, subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
         self._subject = subject
         self._progress = progress
-        self._context: ReadContext = subject.snapshot.read_context
+        self._context: ReadContext = subject.read
         self._file_checks = [check for check in checks if check.file_columns]
         self._row_checks = [check for check in checks if check.row_columns]
         known = {*self._context.schema.names, RECORD_KEY}

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice
+from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.format.spill import SpillWriter
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.write.facts import TableFacts
-from lakedex.write.tag.lookup import stored_keys
 
 _TASKS_A_CORE = 4
 

@@ -1,8 +1,15 @@
-"""Compares statistics entries of a column, by file or by partition, with what files hold."""
+"""Compares statistics entries of columns, by file or by partition, with what files hold.
+
+Bounds must contain the values, counts must be exact. A bound that is wider than the data is fine.
+What Hudi is known to write is taken for what it means: zeros where a column is all null, [0, 0]
+where a row group holds NaN, no bounds for long text, -1 for counts that it did not know. Bounds of
+binary columns are not judged, as writers compare bytes as signed and Parquet as unsigned; no query
+uses them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,15 +17,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.expr.arrays import valid_mask
+from lakedex.expr.bounds import ColumnBounds
+from lakedex.expr.ranges import Form, form_of, range_of_bounds
 from lakedex.filegroup import FileSliceId
-from lakedex.index.metadata_table import STATS_PAYLOAD
+from lakedex.index.metadata_table import STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.hashing import name_id
-from lakedex.services.verifying.check import Check
-from lakedex.services.verifying.containment import describe_bounds, excluded, miscounted
-from lakedex.services.verifying.report import ProblemKind
-from lakedex.services.verifying.statistics import Actual, FileStatistics
+from lakedex.index.metadata_table.keys import column_stats_prefix
+from lakedex.index.stat_values import StatValues, stat_values
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.entries import live_keys
+from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.statistics import Actual, FileStatistics
 
 _Mask = npt.NDArray[np.bool_]
+_ID_LENGTH = 12
+_RECORDS_AT_ONCE = 200_000
 _OMITTED_BEYOND_BYTES = 2_000
 """Parquet may leave out the statistics of a row group with longer texts than this.
 
@@ -55,7 +69,7 @@ class FileEntries:
         known = actual.at(rows)
         stats = records[STATS_PAYLOAD].combine_chunks().take(place.take(pa.array(rows)))
         counted = self.statistics.is_counted(known.files)
-        wrong = excluded(stats, known) | (miscounted(stats, known) & counted)
+        wrong = _excluded(stats, known) | (_miscounted(stats, known) & counted)
         excused = wrong & (known.longest > _OMITTED_BEYOND_BYTES) & self._are_bases(known.files)
         if excused.any():
             self.with_long_text.setdefault(label, []).extend(known.files[excused].tolist())
@@ -65,7 +79,7 @@ class FileEntries:
             np.flatnonzero(wrong & ~excused),
             lambda row: (
                 f"{label} in {self.paths[known.files[row]]}",
-                describe_bounds(stats, row, known),
+                _describe_bounds(stats, row, known),
                 *self._about(known.files[row], column),
             ),
         )
@@ -92,8 +106,8 @@ class FileEntries:
             ),
         )
 
-    def tell_rest(self) -> None:
-        """Tell the files, or columns of files, that have no entry, and what is excused."""
+    def report_rest(self) -> None:
+        """Report files, and columns of files, without entry; note what is excused."""
         for label, files in sorted(self.with_long_text.items()):
             self.check.note(
                 f"entries of {label} in {len(files)} files leave out long texts and count them as "
@@ -146,12 +160,12 @@ def compare_partitions(
     found = place.is_valid().to_numpy(zero_copy_only=False)
     stats = records[STATS_PAYLOAD].combine_chunks().take(place)
     judged = found & (actual.longest <= _OMITTED_BEYOND_BYTES)
-    wrong = excluded(stats, actual) & judged
-    _tell_once(
+    wrong = _excluded(stats, actual) & judged
+    _report_once(
         check, ProblemKind.WRONG, label, own, wrong, key_of, lambda row: _says(stats, row, actual)
     )
     has_rows = actual.value_count > 0
-    _tell_once(
+    _report_once(
         check,
         ProblemKind.MISSING,
         label,
@@ -163,10 +177,10 @@ def compare_partitions(
 
 
 def _says(stats: pa.StructArray, row: int, actual: Actual) -> str:
-    return f"of one of its files, {describe_bounds(stats, row, actual)}"
+    return f"of one of its files, {_describe_bounds(stats, row, actual)}"
 
 
-def _tell_once(
+def _report_once(
     check: Check,
     kind: ProblemKind,
     label: str,
@@ -190,3 +204,133 @@ def _tell_once(
             (key_of(partitions[row]),),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedColumns:
+    """The columns that an index has entries of, or should have, and the number of entries."""
+
+    names: tuple[str, ...]
+    entries: int
+
+
+def indexed_columns(name: str, subject: Subject, defined: Sequence[str]) -> IndexedColumns:
+    """The columns that entries are about, told by one entry of each, and the defined ones."""
+    keys = live_keys(subject.metadata, name).combine_chunks()
+    starts = pc.utf8_slice_codeunits(keys, 0, _ID_LENGTH)
+    distinct = pc.unique(starts)
+    samples = keys.take(pc.index_in(distinct, value_set=starts))
+    records = subject.metadata.lookup(name, samples)
+    columns = pc.struct_field(records[STATS_PAYLOAD].combine_chunks(), "columnName")
+    names = set(defined)
+    for key, column in zip(records["key"].to_pylist(), columns.to_pylist(), strict=True):
+        if column is not None and key.startswith(name_id(column)):
+            names.add(column)
+        else:
+            detail = f"its key is not that of the column {column!r}"
+            subject.findings.add(name, ProblemKind.WRONG, key, detail, None, (key,))
+    return IndexedColumns(tuple(sorted(names)), len(keys))
+
+
+def records_by_column(
+    metadata: MetadataTable, partition: str, columns: IndexedColumns
+) -> Iterator[tuple[str, pa.Table]]:
+    """The records of each column in turn."""
+    names = columns.names
+    step = max(1, len(names) * _RECORDS_AT_ONCE // max(1, columns.entries))
+    for begin in range(0, len(names), step):
+        page = names[begin : begin + step]
+        records = metadata.scan_prefixes(partition, [column_stats_prefix(name) for name in page])
+        for name in page:
+            yield name, records.filter(pc.starts_with(records["key"], name_id(name)))
+
+
+def _excluded(stats: pa.StructArray, actual: Actual) -> _Mask:
+    """Where an entry leaves out a value that the file really has; null entries do not."""
+    claimed = stat_values(stats, actual.type, as_written=True)
+    nothing_there = (claimed.value_count >= 0) & (claimed.null_count == claimed.value_count)
+    return actual.has_values & (nothing_there | _outside(claimed, actual))
+
+
+def _miscounted(stats: pa.StructArray, actual: Actual) -> _Mask:
+    """Where an entry counts other rows or nulls than the file really has."""
+    claimed = stat_values(stats, actual.type, as_written=True)
+    rows = (claimed.value_count >= 0) & (claimed.value_count != actual.value_count)
+    # A missing bound tells that some part of the file had no statistics, nulls included.
+    bounded = _has_bounds(stats) | ~actual.has_values
+    nulls = (claimed.null_count >= 0) & (claimed.null_count != actual.null_count) & bounded
+    return rows | nulls
+
+
+def _describe_bounds(stats: pa.StructArray, row: int, actual: Actual) -> str:
+    """An entry and the data in words."""
+    claimed = stat_values(stats.slice(row, 1), actual.type, as_written=True)
+    low, high = claimed.minimum[0].as_py(), claimed.maximum[0].as_py()
+    real = f"{actual.minimum[row].as_py()!r} to {actual.maximum[row].as_py()!r}"
+    return (
+        f"it says {low!r} to {high!r}, {claimed.null_count[0]} nulls in "
+        f"{claimed.value_count[0]} rows; the data has {real}, "
+        f"{actual.null_count[row]} nulls in {actual.value_count[row]} rows"
+    )
+
+
+def _outside(claimed: StatValues, actual: Actual) -> _Mask:
+    low, high = _believed(claimed, actual)
+    if low is None:
+        return np.zeros(len(actual.files), dtype=np.bool_)
+    smallest, largest = _comparable(actual)
+    below = pc.less(smallest, low)
+    above = pc.greater(largest, high)
+    return _true(below) | _true(above)
+
+
+def _believed(claimed: StatValues, actual: Actual) -> tuple[pa.Array | None, pa.Array | None]:
+    """The range that queries take an entry for, in a comparable form."""
+    count = len(actual.files)
+    bounds = ColumnBounds(
+        actual.type,
+        claimed.minimum,
+        claimed.maximum,
+        claimed.null_count,
+        claimed.value_count,
+        np.ones(count, dtype=np.bool_),
+    )
+    trusted = range_of_bounds(bounds, actual.type)
+    if trusted is None:
+        return None, None
+    if trusted.form is not Form.FLOAT:
+        return trusted.low, trusted.high
+    # Without NaN in the data nothing excuses a range that leaves values out.
+    plain = pa.array(~actual.has_nan)
+    return (
+        pc.if_else(plain, claimed.minimum.cast(pa.float64()), trusted.low),
+        pc.if_else(plain, claimed.maximum.cast(pa.float64()), trusted.high),
+    )
+
+
+def _comparable(actual: Actual) -> tuple[pa.Array, pa.Array]:
+    """The real bounds in the form that `range_of_bounds` gives."""
+    form = form_of(actual.type)
+    if form is Form.TEXT:
+        return actual.minimum.cast(pa.large_binary()), actual.maximum.cast(pa.large_binary())
+    if form is Form.FLOAT:
+        return actual.minimum.cast(pa.float64()), actual.maximum.cast(pa.float64())
+    count = len(actual.files)
+    unknown = np.full(count, -1, dtype=np.int64)
+    bounds = ColumnBounds(
+        actual.type, actual.minimum, actual.maximum, unknown, unknown, np.ones(count, np.bool_)
+    )
+    real = range_of_bounds(bounds, actual.type)
+    if real is None:
+        return pa.nulls(count), pa.nulls(count)
+    return real.low, real.high
+
+
+def _has_bounds(stats: pa.StructArray) -> _Mask:
+    low, high = (pc.struct_field(stats, name) for name in ("minValue", "maxValue"))
+    return valid_mask(low) & valid_mask(high)
+
+
+def _true(mask: pa.Array) -> _Mask:
+    found: _Mask = mask.fill_null(pa.scalar(value=False)).to_numpy(zero_copy_only=False)
+    return found.astype(np.bool_)

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config.metadata_options import zone_setting
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.kinds.expression import indexed_expression
+from lakedex.index.kinds.expression.built_zone import built_in
 from lakedex.index.kinds.expression.definition import depends_on_zone, expression_text
 from lakedex.index.kinds.expression.own import source_names
 from lakedex.index.kinds.expression.target import certain_values
@@ -21,12 +21,10 @@ from lakedex.index.metadata_table import RecordType
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
-from lakedex.services.verifying.bloom_filters import FilterCheck
-from lakedex.services.verifying.built_zone import built_in
-from lakedex.services.verifying.check import Check, FileRows, Subject
-from lakedex.services.verifying.stat_entries import FileEntries, compare_partitions
-from lakedex.services.verifying.statistics import FileStatistics
-from lakedex.table.own_properties import read_own_properties
+from lakedex.index.verification.check import Check, FileRows, Subject
+from lakedex.index.verification.filters import FilterCheck
+from lakedex.index.verification.stat_entries import FileEntries, compare_partitions
+from lakedex.index.verification.statistics import FileStatistics
 
 _BLOOM_FLAVOUR = "bloom_filters"
 _ID_LENGTH = 12
@@ -90,7 +88,7 @@ class ExpressionRangeCheck(Check):
         if self.is_own and entries.without:
             self.note(f"{len(entries.without)} {self._without_entry} have no entry: they are read")
             entries.without.clear()
-        entries.tell_rest()
+        entries.report_rest()
 
     @property
     def _without_entry(self) -> str:
@@ -134,9 +132,9 @@ def start(name: str, subject: Subject) -> Check:
     definition = subject.definitions.get(name)
     if definition is None:
         raise IndexUnusable("it has no definition")
-    kept = read_own_properties(subject.snapshot.storage).get(zone_setting(name))
+    kept = subject.table.zones().get(name)
     zone = kept or subject.time_zone
-    expression = indexed_expression(definition, subject.snapshot.schema, zone)
+    expression = indexed_expression(definition, subject.schema, zone)
     if isinstance(expression, str):
         raise IndexUnusable(expression)
     columns = frozenset(source_names(columns_of(expression)))

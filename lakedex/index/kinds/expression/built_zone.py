@@ -20,8 +20,8 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.stat_values import StatValues, stat_values
+from lakedex.index.verification.statistics import Actual
 from lakedex.schema.flat_columns import flat
-from lakedex.services.verifying.statistics import Actual
 
 _QUARTERS = range(-12 * 4, 14 * 4 + 1)
 _SAMPLE = 256

@@ -11,11 +11,11 @@ from lakedex.errors import LakedexError
 from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.format.logfile import read_blocks
 from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD, NON_PARTITIONED_KEY
-from lakedex.services.verifying.check import Check
-from lakedex.services.verifying.report import ProblemKind
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.findings import ProblemKind
 from lakedex.storage import join
 from lakedex.timeline import Action
-from lakedex.upkeep.cleaning import read_clean_plan
+from lakedex.timeline.clean_plan import read_clean_plan
 
 _META_FOLDER = ".hoodie/"
 
@@ -37,7 +37,7 @@ class FilesCheck(Check):
         """The data files on the store, with their sizes."""
         found = [
             info
-            for info in self.subject.snapshot.storage.list_recursive()
+            for info in self.subject.storage.list_recursive()
             if not info.path.startswith(_META_FOLDER)
             and parse_data_file(info.path.rpartition("/")[2], 0) is not None
         ]
@@ -88,15 +88,15 @@ class FilesCheck(Check):
         return kept
 
     def _being_cleaned(self) -> set[str]:
-        timeline = self.subject.snapshot.timeline
-        found: set[str] = set()
+        timeline = self.subject.timeline
+        planned: set[str] = set()
         for clean in timeline.pending_of(Action.CLEAN):
             try:
                 plan = read_clean_plan(timeline, clean.requested_time)
             except LakedexError:
                 continue
-            found.update(join(path, name) for path, names in plan.files.items() for name in names)
-        return found
+            planned.update(join(path, name) for path, names in plan.files.items() for name in names)
+        return planned
 
     def _judge_unlisted(self, paths: list[str]) -> None:
         """Files of completed writes must be listed; what failed writes left behind need not."""
@@ -111,28 +111,27 @@ class FilesCheck(Check):
             )
 
     def _is_written(self, path: str) -> bool:
-        snapshot = self.subject.snapshot
         partition, _, name = path.rpartition("/")
         parsed = parse_data_file(name, 0)
         if parsed is None:
             return False
-        if isinstance(parsed, LogFile) and not snapshot.visibility.logs_name_own_instant:
+        if isinstance(parsed, LogFile) and not self.subject.logs_name_own_instant:
             return self._has_committed_block(path)
-        if not snapshot.timeline.is_committed_write(parsed.instant_time):
+        if not self.subject.timeline.is_committed_write(parsed.instant_time):
             return False
         return self._is_in_commit(partition, name, parsed.instant_time)
 
     def _has_committed_block(self, path: str) -> bool:
         try:
-            blocks = read_blocks(self.subject.snapshot.storage.source(path))
+            blocks = read_blocks(self.subject.storage.source(path))
             times = [block.instant_time for block in blocks if block.kind.holds_records]
         except LakedexError:
             return False
-        return any(self.subject.snapshot.timeline.is_committed_write(time) for time in times)
+        return any(self.subject.timeline.is_committed_write(time) for time in times)
 
     def _is_in_commit(self, partition: str, name: str, instant_time: str) -> bool:
         """Whether its commit names the file; a retried task may have left another one."""
-        timeline = self.subject.snapshot.timeline
+        timeline = self.subject.timeline
         instant = timeline.find(instant_time)
         if instant is None:
             return True
@@ -156,6 +155,11 @@ class FilesCheck(Check):
         empty = named - used - _partitions(stored)
         if empty - {""}:
             self.note(f"{len(empty)} listed partitions have no files, such as {min(empty)!r}")
+
+
+def start(name: str, subject: Subject) -> Check:
+    """The check of the file listing."""
+    return FilesCheck(name, subject)
 
 
 def _entries(records: pa.Table) -> pa.Table:

@@ -20,11 +20,11 @@ _SCAN_BYTES = 32 << 20
 
 def live_keys(metadata: MetadataTable, partition: str) -> pa.ChunkedArray:
     """The keys of all entries; their payloads, which may be large, are not kept."""
-    found = []
+    parts = []
     for group in metadata.groups(partition):
         reader = metadata.group_reader(partition, group.file_id)
-        found.append(_live_keys(reader, group.file_id))
-    return pa.chunked_array(found, pa.string())
+        parts.append(_live_keys(reader, group.file_id))
+    return pa.chunked_array(parts, pa.string())
 
 
 def group_entries(metadata: MetadataTable, partition: str, group_number: int) -> pa.Table:
@@ -32,15 +32,15 @@ def group_entries(metadata: MetadataTable, partition: str, group_number: int) ->
     return metadata.scan_prefixes(partition, [""], [group_number])
 
 
-def astray_groups(metadata: MetadataTable, partition: str) -> list[str]:
+def foreign_groups(metadata: MetadataTable, partition: str) -> list[str]:
     """File ids in the folder of an index that do not belong to it."""
     prefix = metadata_partition(partition).file_id_prefix
-    found = set()
+    file_ids = set()
     for info in metadata.storage.list(partition):
         parsed = parse_data_file(info.path.rpartition("/")[2], info.size_bytes)
         if parsed is not None and not parsed.file_id.startswith(prefix):
-            found.add(parsed.file_id)
-    return sorted(found)
+            file_ids.add(parsed.file_id)
+    return sorted(file_ids)
 
 
 def _live_keys(reader: GroupReader, path: str) -> pa.Array:

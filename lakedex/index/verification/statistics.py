@@ -92,7 +92,7 @@ class FileStatistics:
         self._rows[file_number] = self._rows.get(file_number, 0) + count
 
     def do_not_count(self, file_number: int) -> None:
-        """Say that not every row of a file was seen, so that counts cannot be judged."""
+        """Note that not every row of a file was seen, so that counts cannot be compared."""
         self._uncounted.add(file_number)
 
     def row_count(self, file_number: int) -> int:
@@ -104,7 +104,7 @@ class FileStatistics:
         return np.array([number not in self._uncounted for number in files.tolist()], np.bool_)
 
     def add(self, file_number: int, column: str, values: pa.Array | pa.ChunkedArray) -> None:
-        """Take in some values of a column; types without order are passed over."""
+        """Add some values of a column; types without order are left out."""
         kind = values.type
         if form_of(kind) is None and not is_bytes(kind):
             return
@@ -117,8 +117,8 @@ class FileStatistics:
         fold = by_type.setdefault(kind, {}).setdefault(file_number, _Fold(nothing, nothing))
         fold.nulls += values.null_count
         fold.rows += len(values)
-        found = pc.min_max(values)
-        ends = pa.array([fold.minimum, fold.maximum, found["min"], found["max"]], kind)
+        limits = pc.min_max(values)
+        ends = pa.array([fold.minimum, fold.maximum, limits["min"], limits["max"]], kind)
         both = pc.min_max(ends)
         fold.minimum, fold.maximum = both["min"], both["max"]
         if pa.types.is_floating(kind) and not fold.has_nan:

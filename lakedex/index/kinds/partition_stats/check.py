@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.metadata_table.keys import column_stats_prefix, partition_id
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.column_records import (
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.stat_entries import (
     IndexedColumns,
+    compare_partitions,
     indexed_columns,
     records_by_column,
 )
-from lakedex.services.verifying.report import ProblemKind
-from lakedex.services.verifying.stat_entries import compare_partitions
 
 _ID_LENGTH = 12
 _COLUMNS_FROM = "column_stats"
@@ -32,16 +32,16 @@ class PartitionStatsCheck(Check):
 
     def finish(self) -> None:
         """Compare column by column."""
-        paths = self.subject.snapshot.listing.files
+        paths = self.subject.listed_files
         known = pa.array([partition_id(path) for path in paths], pa.string())
         for column, records in records_by_column(self.subject.metadata, self.name, self.columns):
             self.count(len(records))
             for actual in self.subject.statistics.of(column):
                 key_of = partial(column_stats_prefix, column)
                 compare_partitions(self, column, records, actual, key_of)
-            self._tell_stale(column, records, known)
+            self._report_stale(column, records, known)
 
-    def _tell_stale(self, column: str, records: pa.Table, known: pa.Array) -> None:
+    def _report_stale(self, column: str, records: pa.Table, known: pa.Array) -> None:
         ends = pc.utf8_slice_codeunits(records["key"], _ID_LENGTH)
         gone = records.filter(pc.invert(pc.is_in(ends, value_set=known)))
         names = pc.struct_field(gone[STATS_PAYLOAD].combine_chunks(), "fileName")

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import IndexUnusable
 from lakedex.index.contract import Mask
+from lakedex.index.kinds.record_index.check import entry_places, path_of, report_wrong_places
 from lakedex.index.kinds.secondary.coverage import (
     COVERAGE_START,
     covered_slices,
@@ -25,13 +26,11 @@ from lakedex.index.metadata_table.keys import (
     record_keys_of_secondary,
     secondary_keys,
 )
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.entries import group_entries
+from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.index.verification.keys import Matched, RowKeys, match
 from lakedex.schema.field_paths import column_at, type_at, values_at
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.entry_places import entry_places, path_of, tell_wrong_places
-from lakedex.services.verifying.key_sets import Matched, match
-from lakedex.services.verifying.report import Findings, ProblemKind
-from lakedex.services.verifying.row_keys import RowKeys
 
 _NOWHERE = -1
 
@@ -55,7 +54,7 @@ class SecondaryIndexCheck(Check):
         """Keep the pairs of some rows."""
         if self.covered is not None and not self.covered[slice_number]:
             return
-        keys = self.subject.snapshot.read_context.record_keys(rows)
+        keys = self.subject.read.record_keys(rows)
         if self.spelling_is_sure:
             chunked = pa.chunked_array([keys.cast(pa.string())])
             texts = [spelled(values_at(each, rows)) for each in self.columns]
@@ -91,11 +90,11 @@ class SecondaryIndexCheck(Check):
         findings.checked[self.name] += len(entries)
         stored = entries["key"].combine_chunks()
         found = match(keys, stored)
-        self._tell(findings, keys, stored, found)
+        self._report(findings, keys, stored, found)
         if self.covers and len(entries):
-            self._tell_places(findings, keys, slices, entries, found)
+            self._report_places(findings, keys, slices, entries, found)
 
-    def _tell_places(
+    def _report_places(
         self,
         findings: Findings,
         keys: pa.Array,
@@ -116,7 +115,7 @@ class SecondaryIndexCheck(Check):
         said = np.where(found.place.is_valid(), slice_of[entry], _NOWHERE)
         wrong = np.flatnonzero((said != _NOWHERE) & (said != slices) & ~found.repeated)
         groups = self.subject.slices
-        tell_wrong_places(
+        report_wrong_places(
             findings,
             self.name,
             wrong,
@@ -137,7 +136,7 @@ class SecondaryIndexCheck(Check):
         kind = _unsure(self.subject, self.columns)
         self.note(f"how it spells {kind} values is not sure; only its record keys were compared")
         record_keys = record_keys_of_secondary(stored.combine_chunks(), len(self.columns))
-        self._tell(self.subject.findings, keys, record_keys, match(keys, record_keys))
+        self._report(self.subject.findings, keys, record_keys, match(keys, record_keys))
 
     def _placed(self, keys: pa.Array) -> pa.Array:
         """What decides on the group of each key."""
@@ -145,7 +144,7 @@ class SecondaryIndexCheck(Check):
             return keys
         return placed_values_of_secondary(keys, len(self.columns))
 
-    def _tell(self, findings: Findings, keys: pa.Array, stored: pa.Array, found: Matched) -> None:
+    def _report(self, findings: Findings, keys: pa.Array, stored: pa.Array, found: Matched) -> None:
         columns = ", ".join(self.columns)
         findings.add_all(
             self.name,
@@ -169,7 +168,7 @@ class SecondaryIndexCheck(Check):
 
 def _unsure(subject: Subject, columns: tuple[str, ...]) -> pa.DataType | None:
     """The first type among some columns whose texts may differ from engine to engine."""
-    types = [type_at(column, subject.snapshot.schema) for column in columns]
+    types = [type_at(column, subject.schema) for column in columns]
     return next((kind for kind in types if kind is not None and not is_sure(kind)), None)
 
 
@@ -180,12 +179,12 @@ def start(name: str, subject: Subject) -> Check:
         raise IndexUnusable("it has no definition that names its column")
     columns = definition.source_fields
     for column in columns:
-        if type_at(column, subject.snapshot.schema) is None:
+        if type_at(column, subject.schema) is None:
             raise IndexUnusable(f"its column {column} is not in the table")
     group_count = len(subject.metadata.groups(name))
     covered = None
     if definition.is_async:
-        context = subject.snapshot.read_context
+        context = subject.read
         covered = covered_slices(subject.metadata, definition, context, subject.slices)
     return SecondaryIndexCheck(
         name,
@@ -195,7 +194,7 @@ def start(name: str, subject: Subject) -> Check:
         spelling_is_sure=_unsure(subject, columns) is None,
         by_value=definition.is_placed_by_value,
         covers=definition.is_covering
-        and name in covering_noted(subject.snapshot.timeline, subject.snapshot.definitions),
+        and name in covering_noted(subject.timeline, subject.definitions),
         group_count=group_count,
         rows=RowKeys(group_count),
         covered=covered,

@@ -1,28 +1,34 @@
-"""The keys of all rows by the file group of an index, in memory that does not grow with the table.
+"""The keys of all rows by file group of an index, and how they match the keys of its entries.
 
-Keys come slice by slice from several threads and are wanted group by group. What is more than
-fits is put into files of a temporary folder, one for each of a few buckets of groups.
+Keys come slice by slice from several threads and are needed group by group. What is more than fits
+into memory goes to files of a temporary folder, one for each of a few buckets of groups. Entries
+are read group by group and dropped. An entry in another group than the one its key belongs to is
+found by no lookup, so it counts as missing there and as stale where it is.
 """
 
 from __future__ import annotations
 
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.schema.flat_columns import flat
 
 _SCHEMA = pa.schema([("key", pa.large_string()), ("slice", pa.int32()), ("group", pa.int32())])
 _MOST_BUCKETS = 256
+Ints = npt.NDArray[np.int64]
 Ints32 = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
 
 
 class RowKeys:
-    """Keeps keys with their slice and their group, and gives them back one group at a time.
+    """Keeps keys with their slice and their group, and returns them one group at a time.
 
     Example:
         >>> keys = RowKeys(group_count=2)
@@ -32,7 +38,7 @@ class RowKeys:
     """
 
     def __init__(self, group_count: int, most_bytes: int = 64 << 20) -> None:
-        """Nothing yet; so many bytes are kept in memory."""
+        """Keep so many bytes in memory, and the rest in files."""
         self._bucket_count = max(1, min(group_count, _MOST_BUCKETS))
         self._most_bytes = most_bytes
         self._kept: list[pa.RecordBatch] = []
@@ -61,7 +67,7 @@ class RowKeys:
         return rows["key"].combine_chunks(), slices
 
     def close(self) -> None:
-        """Give memory and files back."""
+        """Release memory and files."""
         self._kept.clear()
         self._end_files()
         if self._folder is not None:
@@ -105,3 +111,68 @@ class RowKeys:
                 writer.close()
                 file.close()
             self._writers.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """How row keys and entry keys of one group go together."""
+
+    place: pa.Array
+    """The entry of each row; null where there is none."""
+    missing: Ints
+    """Rows without entry, one for each key."""
+    stale: Ints
+    """Entries without row."""
+    repeated: Mask
+    """Rows whose key another row has too."""
+    key_codes: Ints
+    """A number for each row that is the same for the same key."""
+
+
+def match(row_keys: pa.Array, entry_keys: pa.Array) -> Matched:
+    """Match the keys of rows with those of entries.
+
+    Example:
+        >>> matched = match(pa.array(["a", "b", "b"]), pa.array(["b", "c"]))
+        >>> matched.missing.tolist(), matched.stale.tolist(), matched.repeated.tolist()
+        ([0], [1], [False, True, True])
+    """
+    rows = row_keys.cast(pa.large_string())
+    entries = entry_keys.cast(pa.large_string())
+    place = pc.index_in(rows, value_set=entries)
+    codes = _codes(rows, place)
+    counts = np.bincount(codes)
+    absent = place.is_null().to_numpy(zero_copy_only=False)
+    return Matched(
+        place=place,
+        missing=_first_of_each(np.flatnonzero(absent), codes),
+        stale=_stale(rows, entries, place),
+        repeated=counts[codes] > 1,
+        key_codes=codes,
+    )
+
+
+def _codes(rows: pa.Array, place: pa.Array) -> Ints:
+    """A number for each key: that of its entry, where all have one."""
+    if not place.null_count:
+        numbers: Ints = place.to_numpy(zero_copy_only=False).astype(np.int64)
+        return numbers
+    encoded = rows.dictionary_encode()
+    codes: Ints = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _first_of_each(rows: Ints, codes: Ints) -> Ints:
+    """The first of the rows of each key."""
+    chosen: Ints = rows[np.sort(np.unique(codes[rows], return_index=True)[1])]
+    return chosen
+
+
+def _stale(rows: pa.Array, entries: pa.Array, place: pa.Array) -> Ints:
+    known = np.zeros(len(entries), dtype=np.bool_)
+    known[place.drop_null().to_numpy()] = True
+    if known.all():
+        return np.zeros(0, dtype=np.int64)
+    # Of entries that are equal only the first has rows by its place.
+    known = pc.is_in(entries, value_set=rows).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return np.flatnonzero(~known)

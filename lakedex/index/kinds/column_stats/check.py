@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.index.metadata_table import STATS_PAYLOAD
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.column_records import (
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.stat_entries import (
+    FileEntries,
     IndexedColumns,
     indexed_columns,
     records_by_column,
 )
-from lakedex.services.verifying.report import ProblemKind
-from lakedex.services.verifying.stat_entries import FileEntries
 
 _ID_LENGTH = 12
 
@@ -37,10 +37,10 @@ class ColumnStatsCheck(Check):
                 entries.compare(column, column, records, actual)
                 has.update(actual.files.tolist())
             entries.compare_absent(column, column, records, has)
-            self._tell_stale(column, records, listed)
-        entries.tell_rest()
+            self._report_stale(column, records, listed)
+        entries.report_rest()
 
-    def _tell_stale(self, column: str, records: pa.Table, listed: pa.Array) -> None:
+    def _report_stale(self, column: str, records: pa.Table, listed: pa.Array) -> None:
         tails = pc.utf8_slice_codeunits(records["key"], _ID_LENGTH)
         gone = records.filter(pc.invert(pc.is_in(tails, value_set=listed)))
         names = pc.struct_field(gone[STATS_PAYLOAD].combine_chunks(), "fileName")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakedex.filegroup import FileSliceId
+from lakedex.index.kinds.record_index.locations import PLACE_FIELDS, distinct_locations
+from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.entries import group_entries
+from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.index.verification.keys import Matched, RowKeys, match
 from lakedex.keys import escape_path_value
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.entries import group_entries
-from lakedex.services.verifying.entry_places import entry_places, path_of, tell_wrong_places
-from lakedex.services.verifying.key_sets import Matched, match
-from lakedex.services.verifying.report import Findings, ProblemKind
-from lakedex.services.verifying.row_keys import RowKeys
 
 _NOWHERE = -1
 
@@ -29,7 +32,7 @@ class RecordIndexCheck(Check):
 
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the keys of some rows."""
-        keys = self.subject.snapshot.read_context.record_keys(rows)
+        keys = self.subject.read.record_keys(rows)
         self.rows.add(keys, slice_number, self._groups_of(keys, slice_number))
 
     def finish(self) -> None:
@@ -38,7 +41,7 @@ class RecordIndexCheck(Check):
         detail = "the index has no file group for its partition"
         everyone = np.arange(len(keys))
         findings = self.subject.findings
-        self._tell(findings, ProblemKind.MISSING, everyone, keys, detail, slices)
+        self._report(findings, ProblemKind.MISSING, everyone, keys, detail, slices)
         self.by_group(self._compare, len(self.group_ids))
 
     def close(self) -> None:
@@ -61,12 +64,12 @@ class RecordIndexCheck(Check):
         if len(entries):
             right = has_entry & (numbers[targets[place]] == slices)
         kind, detail = ProblemKind.MISSING, "its row has no entry"
-        self._tell(findings, kind, found.missing, keys, detail, slices)
+        self._report(findings, kind, found.missing, keys, detail, slices)
         # Of a key that stands several times the entry can name one place only.
         right_somewhere = np.zeros(int(found.key_codes.max(initial=-1)) + 1, dtype=np.bool_)
         right_somewhere[found.key_codes[right]] = True
         wrong = np.flatnonzero(has_entry & ~right_somewhere[found.key_codes])
-        tell_wrong_places(
+        report_wrong_places(
             findings,
             self.name,
             wrong,
@@ -74,7 +77,7 @@ class RecordIndexCheck(Check):
             lambda row: self.subject.slices[slices[row]].id,
             lambda row: f"points to {path_of(locations[targets[place[row]]])}",
         )
-        self._tell_repeated(findings, keys, slices, found)
+        self._report_repeated(findings, keys, slices, found)
         unseen = np.isin(numbers[targets[found.stale]], list(self.subject.unreadable))
         findings.add_all(
             self.name,
@@ -87,7 +90,7 @@ class RecordIndexCheck(Check):
             ),
         )
 
-    def _tell_repeated(
+    def _report_repeated(
         self, findings: Findings, keys: pa.Array, slices: npt.NDArray[np.int32], found: Matched
     ) -> None:
         rows = np.flatnonzero(found.repeated)
@@ -105,7 +108,7 @@ class RecordIndexCheck(Check):
             ),
         )
 
-    def _tell(
+    def _report(
         self,
         findings: Findings,
         kind: ProblemKind,
@@ -149,4 +152,50 @@ def start(name: str, subject: Subject) -> Check:
         row_columns=frozenset(subject.key_columns),
         group_ids=groups,
         rows=RowKeys(len(groups)),
+    )
+
+
+def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSliceId]]:
+    """For each entry the number of its place, and the places."""
+    payload = entries[RECORD_INDEX_PAYLOAD].combine_chunks()
+    codes = np.zeros(len(entries), dtype=np.int64)
+    for name in PLACE_FIELDS:
+        encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
+        if len(encoded.dictionary) == 1:
+            continue  # it tells no place from another
+        own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * max(1, len(encoded.dictionary)) + own, return_inverse=True)[1]
+    _, first = np.unique(codes, return_index=True)
+    places = [next(iter(distinct_locations(entries.slice(row, 1)))) for row in first.tolist()]
+    return codes, places
+
+
+def path_of(place: FileSliceId) -> str:
+    """A place as people read it.
+
+    Example:
+        >>> path_of(FileSliceId("city=oslo", "f1")), path_of(FileSliceId("", "f1"))
+        ('city=oslo/f1', 'f1')
+    """
+    return f"{place.partition}/{place.file_id}" if place.partition else place.file_id
+
+
+def report_wrong_places(
+    findings: Findings,
+    name: str,
+    rows: npt.NDArray[np.intp],
+    keys: pa.Array,
+    actual: Callable[[int], FileSliceId],
+    stated: Callable[[int], str],
+) -> None:
+    """Report rows whose entry names another place: `stated` describes it, `actual` is right."""
+    findings.add_all(
+        name,
+        ProblemKind.WRONG,
+        rows,
+        lambda row: (
+            keys[row].as_py(),
+            f"its entry {stated(row)}, its row is in {path_of(actual(row))}",
+            actual(row),
+        ),
     )

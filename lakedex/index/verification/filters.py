@@ -1,4 +1,4 @@
-"""Verifies bloom filters: the filter of a base file contains every value of the file."""
+"""Compares bloom filters of files, of whichever values, with what the files hold."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
+from lakedex.index.verification.check import Check, FileRows
+from lakedex.index.verification.entries import live_keys
+from lakedex.index.verification.findings import ProblemKind
 from lakedex.schema.flat_columns import flat
-from lakedex.services.verifying.check import Check, FileRows, Subject
-from lakedex.services.verifying.entries import live_keys
-from lakedex.services.verifying.report import ProblemKind
 
 _LOOKUP_AT_ONCE = 64
 
 
 @dataclass(slots=True)
 class FilterCheck(Check):
-    """Asks the filter of each base file for all values of the file, as they pass by."""
+    """Looks all values of each base file up in its filter, as they are read."""
 
     values_of: Callable[[pa.Table], pa.Array | pa.ChunkedArray] = field(kw_only=True)
     """The texts that filters are about; null and empty ones are in no filter."""
@@ -34,7 +34,7 @@ class FilterCheck(Check):
     _open_filters: dict[int, tuple[int, BloomFilter | None]] = field(default_factory=dict)
     """For each thread the file that it shows, and the filter of that."""
     _without: set[int] = field(default_factory=set)
-    _untold: set[int] = field(default_factory=set)
+    _exempt: set[int] = field(default_factory=set)
     """Files that need no filter: without the column, or with values that nothing is known of."""
     _lacking: dict[int, tuple[int, str]] = field(default_factory=dict)
     """How many values the filter of a file lacks, and one of them."""
@@ -49,11 +49,11 @@ class FilterCheck(Check):
             found = self._filter_of(part.file_number)
             self._open_filters[thread] = part.file_number, found
         if not part.lacking.isdisjoint(self.file_columns):
-            self._untold.add(part.file_number)
+            self._exempt.add(part.file_number)
         try:
             values = self.values_of(part.rows)
         except UnsupportedFeature:
-            self._untold.add(part.file_number)
+            self._exempt.add(part.file_number)
             return
         if found is None:
             return
@@ -66,7 +66,7 @@ class FilterCheck(Check):
     def finish(self) -> None:
         """Tell filters that lack values, files without filter, and filters without file."""
         paths = self.subject.file_paths()
-        without = sorted(self._without - self._untold)
+        without = sorted(self._without - self._exempt)
         if self.may_lack_filters and without:
             self.note(f"{len(without)} files of other engines have no filter: they are read")
             without = []
@@ -83,9 +83,9 @@ class FilterCheck(Check):
         for begin in range(0, len(gone), _LOOKUP_AT_ONCE):
             # Marked as deleted, an entry is no entry: only the lookup tells.
             page = self.subject.metadata.lookup(self.name, gone.slice(begin, _LOOKUP_AT_ONCE))
-            self._tell_stale(page["key"].to_pylist())
+            self._report_stale(page["key"].to_pylist())
 
-    def _tell_stale(self, keys: list[str]) -> None:
+    def _report_stale(self, keys: list[str]) -> None:
         if self.stale_is_note and keys:
             self.note(f"{len(keys)} filters of files that were removed are left; none is used")
             return
@@ -106,13 +106,3 @@ class FilterCheck(Check):
         return BloomFilter.decode(
             payload["bloomFilter"].as_py(), type_code=payload["type"].as_py(), path=self.name
         )
-
-
-def start(name: str, subject: Subject) -> Check:
-    """The check of the bloom filters over record keys."""
-    return FilterCheck(
-        name,
-        subject,
-        file_columns=frozenset(subject.key_columns),
-        values_of=subject.snapshot.read_context.record_keys,
-    )

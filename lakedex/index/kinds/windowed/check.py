@@ -12,13 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
+from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.index.kinds.windowed.lookup import GROUPS, find_keys, open_run
 from lakedex.index.kinds.windowed.state import WindowState, digest_of
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.report import ProblemKind
-from lakedex.services.verifying.row_keys import RowKeys
-from lakedex.write.tag.lookup import stored_keys
+from lakedex.index.kinds.windowed.store import open_window
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.findings import ProblemKind
+from lakedex.index.verification.keys import RowKeys
 
 _Ints = npt.NDArray[np.int64]
 _KeysOfSlices = list[tuple[int, pa.Array]]
@@ -36,7 +38,7 @@ class WindowedRecordIndexCheck(Check):
     def see_rows(self, slice_number: int, rows: pa.Table) -> None:
         """Keep the keys of a covered slice."""
         if slice_number in self.covered:
-            keys = self.subject.snapshot.read_context.record_keys(rows)
+            keys = self.subject.read.record_keys(rows)
             self._rows.add(keys, slice_number, np.zeros(len(keys), dtype=np.int32))
 
     def finish(self) -> None:
@@ -50,7 +52,7 @@ class WindowedRecordIndexCheck(Check):
             [self._entry_keys(), row_keys, *(each for _, each in deleted)]
         ).unique()
         found = find_keys(
-            self.subject.snapshot.storage,
+            self.subject.storage,
             self.state.runs,
             self._groups(slices),
             keys.cast("string"),
@@ -60,18 +62,18 @@ class WindowedRecordIndexCheck(Check):
         codes = found.query * max(1, len(self.subject.slices)) + numbers[found.group]
         live = codes[found.is_live]
         rows = self._codes(keys, row_keys, row_slices)
-        self._tell(ProblemKind.MISSING, keys, rows, live, "its row has no entry")
-        self._tell(ProblemKind.STALE, keys, live, rows, "no row has the key there")
+        self._report(ProblemKind.MISSING, keys, rows, live, "its row has no entry")
+        self._report(ProblemKind.STALE, keys, live, rows, "no row has the key there")
         for number, gone in deleted:
             base = self._codes(keys, gone, np.full(len(gone), number, dtype=np.int64))
             detail = "a deleted record in the base file has no entry"
-            self._tell(ProblemKind.MISSING, keys, base, codes[~found.is_live], detail)
+            self._report(ProblemKind.MISSING, keys, base, codes[~found.is_live], detail)
 
     def close(self) -> None:
         """Forget the keys."""
         self._rows.close()
 
-    def _tell(
+    def _report(
         self, kind: ProblemKind, keys: pa.Array, ones: _Ints, others: _Ints, detail: str
     ) -> None:
         """Tell pairs of key and slice that are among the ones and not among the others."""
@@ -97,13 +99,13 @@ class WindowedRecordIndexCheck(Check):
         for number in slices:
             current = self.subject.slices[number]
             if current.base is not None and current.logs:
-                stored = stored_keys(self.subject.snapshot.read_context, current)
+                stored = stored_keys(self.subject.read, current)
                 dead = stored.keys.filter(pa.array(~stored.live)).cast(pa.large_string())
                 found.append((number, dead))
         return found
 
     def _entry_keys(self) -> pa.Array:
-        storage = self.subject.snapshot.storage
+        storage = self.subject.storage
         parts = [
             cells.keys.cast(pa.string()).cast(pa.large_string())
             for file in self.state.files()
@@ -123,8 +125,15 @@ class WindowedRecordIndexCheck(Check):
         return pa.table(arrays, schema=GROUPS)
 
 
-def start(name: str, subject: Subject, state: WindowState) -> Check:
-    """The check of the index as of the state that counts."""
+def start(name: str, subject: Subject) -> Check:
+    """The check of the index as of the state that counts.
+
+    Raises:
+        IndexUnusable: there is none any more.
+    """
+    state = open_window(subject.storage, subject.timeline.is_committed_write).state
+    if state is None:
+        raise IndexUnusable("it was removed meanwhile")
     covered = {
         number: state.groups[current.id].number
         for number, current in enumerate(subject.slices)

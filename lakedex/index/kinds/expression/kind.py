@@ -1,0 +1,13 @@
+"""Expression indexes as a kind of index."""
+
+from __future__ import annotations
+
+from lakedex.index.kinds.expression.lookup import ExpressionIndex
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.index.metadata_table import Kind
+
+
+class ExpressionKind(ExpressionIndex, MetadataIndexKind):
+    """Expression indexes as a kind of index."""
+
+    partition = Kind.EXPRESSION_INDEX

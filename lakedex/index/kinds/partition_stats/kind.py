@@ -1,0 +1,13 @@
+"""Partition stats as a kind of index."""
+
+from __future__ import annotations
+
+from lakedex.index.kinds.partition_stats.lookup import PartitionStatsIndex
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.index.metadata_table import Kind
+
+
+class PartitionStatsKind(PartitionStatsIndex, MetadataIndexKind):
+    """Partition stats as a kind of index."""
+
+    partition = Kind.PARTITION_STATS

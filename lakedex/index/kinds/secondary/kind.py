@@ -1,0 +1,24 @@
+"""Secondary indexes as a kind of index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.secondary.composite import composites_behind
+from lakedex.index.kinds.secondary.lookup import SecondaryIndex
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.index.metadata_table import Kind
+from lakedex.timeline import Timeline
+
+
+class SecondaryKind(SecondaryIndex, MetadataIndexKind):
+    """Secondary indexes as a kind of index."""
+
+    partition = Kind.SECONDARY_INDEX
+
+    def behind(
+        self, timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+    ) -> frozenset[str]:
+        """Indexes on several columns that another engine, which does not know them, left behind."""
+        return composites_behind(timeline, definitions)
