@@ -23,6 +23,7 @@ from lakedex.index.placement import find_records
 from lakedex.index.registry import (
     indexes_behind,
     indexes_outside_metadata,
+    kind_name,
     kinds,
     list_file_indexes,
 )
@@ -43,7 +44,6 @@ from lakedex.read.arguments import names_in, texts_in
 from lakedex.read.row_changes import told_changes
 from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions
-from lakedex.services.index_names import index_kind
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
@@ -75,7 +75,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
             raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
-        names = [index_kind(each) for each in names_in("without_indexes", self.without_indexes)]
+        names = [kind_name(each) for each in names_in("without_indexes", self.without_indexes)]
         switches = _SWITCHES.union(each.kind for each in kinds())
         for name in names:
             # The name of an index may be anything; what is nearly a kind is a misspelled one.
@@ -270,7 +270,7 @@ class Table:
             keys: Only these keys, a list or an Arrow column; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
-        (partition,) = map(index_kind, names_in("partition", [partition]))
+        (partition,) = map(kind_name, names_in("partition", [partition]))
         metadata_partition(partition)
         table = self._metadata_table()
         if keys is not None and prefix is not None:

@@ -28,6 +28,25 @@ class MetadataIndexKind:
     """Its name in reports of queries, and in `without_indexes`."""
     partition: ClassVar[Kind | None]
     """What the metadata table calls its partitions; None for an index outside of it."""
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    """What stands before the given name in the full names of indexes; a longer prefix before the
+    one that it begins with. Empty for a kind that a table has once, under the name of the kind."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """How RFCs and early releases of Hudi spell the kind."""
+    is_creatable: ClassVar[bool] = True
+    """Whether CREATE INDEX makes indexes of this kind."""
+    serves_queries_only: ClassVar[bool] = False
+    """Whether an index that helps no query is of no use."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether a table can have several of them, each with a name and a definition."""
+        return bool(self.prefixes)
+
+    def given_name(self, name: str) -> str:
+        """The name that an index was given, from its full name."""
+        prefix = next((each for each in self.prefixes if name.startswith(each)), "")
+        return name.removeprefix(prefix)
 
     def check(self, name: str, subject: Subject) -> Check:
         """The check by which `verify` compares an index with the data: `start` in `check.py`.

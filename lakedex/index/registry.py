@@ -20,7 +20,11 @@ from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, St
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndex, FileIndexKind
-from lakedex.index.file_index.definitions import file_index_definitions, readable_file_indexes
+from lakedex.index.file_index.definitions import (
+    file_index_definitions,
+    index_prefix,
+    readable_file_indexes,
+)
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
@@ -42,13 +46,13 @@ _RESERVED = frozenset({"secondary_index", "secondary", "expr", "expr_index", "fi
 """Names that would be taken for those of metadata partitions."""
 _METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
     FilesKind(),
-    PartitionStatsKind(),
     RecordIndexKind(),
     WindowedKind(),
+    ColumnStatsKind(),
+    PartitionStatsKind(),
+    BloomFiltersKind(),
     SecondaryKind(),
     ExpressionKind(),
-    ColumnStatsKind(),
-    BloomFiltersKind(),
 )
 _BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(),)
 _LOCK = threading.RLock()
@@ -158,6 +162,57 @@ def metadata_kind(name: str) -> MetadataIndexKind:
     """
     partition = metadata_partition(name).kind
     return next(kind for kind in _METADATA_KINDS if kind.partition is partition)
+
+
+def find_metadata_kind(name: str) -> MetadataIndexKind | None:
+    """The same, or None for a partition that this version of lakedex does not know."""
+    try:
+        return metadata_kind(name)
+    except InvalidInput:
+        return None
+
+
+def is_named_index(name: str) -> bool:
+    """Whether a partition of the metadata table is an index with a name and a definition.
+
+    Example:
+        >>> is_named_index("secondary_index_idx_rider"), is_named_index("record_index")
+        (True, False)
+    """
+    return any(name.startswith(kind.prefixes) for kind in _METADATA_KINDS)
+
+
+def kind_name(text: str) -> str:
+    """The name of a kind that RFCs and early releases of Hudi call otherwise; all else as it is.
+
+    Example:
+        >>> kind_name("RECORD_LEVEL"), kind_name("col_stats"), kind_name("idx_city")
+        ('record_index', 'column_stats', 'idx_city')
+    """
+    name = text.lower()
+    return next((kind.kind for kind in _METADATA_KINDS if name in kind.aliases), text)
+
+
+def name_prefixes() -> tuple[str, ...]:
+    """What stands before the given name in the full names of indexes, of every kind."""
+    prefixes = [prefix for kind in _METADATA_KINDS for prefix in kind.prefixes]
+    return (*prefixes, *map(index_prefix, file_index_kinds()))
+
+
+def reserved_names() -> frozenset[str]:
+    """The names of partitions of the metadata table that a table has once."""
+    parts = (kind.partition for kind in _METADATA_KINDS if not kind.is_named)
+    return frozenset(part.value for part in parts if part is not None)
+
+
+def kinds_by_name() -> tuple[str, ...]:
+    """The kinds of index that CREATE INDEX makes under the name of the kind itself.
+
+    Example:
+        >>> kinds_by_name()
+        ('record_index', 'column_stats', 'bloom_filters')
+    """
+    return tuple(kind.kind for kind in _METADATA_KINDS if kind.is_creatable and not kind.is_named)
 
 
 def indexes_outside_metadata(

@@ -22,7 +22,7 @@ from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.key_encoding import is_indexable
 from lakedex.index.kinds.secondary.pairs import PREFIX
-from lakedex.index.registry import file_index_kinds
+from lakedex.index.registry import file_index_kinds, kind_name
 from lakedex.schema.field_paths import type_at
 from lakedex.services.expression_creating import (
     EXPR,
@@ -48,7 +48,6 @@ from lakedex.services.index_names import (
     find_dropped_index,
     find_index,
     find_plan,
-    index_kind,
     indexed_path,
     require_absent,
 )
@@ -136,7 +135,7 @@ def create_index(
         CommitConflict: Another writer was first; the table is as it was.
     """
     wanted, function = read_columns(name, [str(each) for each in column_names(columns)])
-    name, using = name if using else index_kind(name), index_kind(using)
+    name, using = name if using else kind_name(name), kind_name(using)
     file_kind = file_index_kinds().get(using.lower())
     given = {**function, **_with_newer_names(name, options or {}, file_kind)}
     if MAINTENANCE in given:

@@ -12,9 +12,9 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definition_files import write_definitions
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.registry import is_named_index
 from lakedex.services.file_index_creating import drop_file_index
 from lakedex.services.index_names import (
     find_build,
@@ -100,7 +100,7 @@ def _drop_partitions(
             known = ", ".join(config.metadata_partitions) or "none"
             raise InvalidInput(f"table {config.name} has no index {name!r}; it has {known}")
         name = found
-        if name not in _FLAGS and not name.startswith((PREFIX, EXPRESSION)):
+        if name not in _FLAGS and not is_named_index(name):
             raise UnsupportedFeature(f"dropping the index {name}")
         ours = {each.instant for each in snapshot.builds}
         pending = snapshot.timeline.pending_of(Action.INDEXING)

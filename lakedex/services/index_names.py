@@ -7,52 +7,28 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import (
-    ASYNC_SECONDARY_PREFIX,
-    COMPOSITE_PREFIX,
-    OWN_EXPRESSION_PREFIX,
-)
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
-from lakedex.index.file_index.definitions import file_index_definitions, index_prefix
-from lakedex.index.registry import file_index_kinds
+from lakedex.index.file_index.definitions import file_index_definitions
+from lakedex.index.registry import (
+    find_metadata_kind,
+    kind_name,
+    kinds_by_name,
+    name_prefixes,
+    reserved_names,
+)
 from lakedex.schema.hudi_types import hudi_type
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
-SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (
-    COMPOSITE_PREFIX,
-    ASYNC_SECONDARY_PREFIX,
-    SECONDARY,
-    OWN_EXPRESSION_PREFIX,
-    "expr_index_",
-)
-"""What stands before the name that an index was given, in the name of its partition."""
-ONCE: Final = ("record_index", "column_stats", "bloom_filters")
+ONCE: Final = kinds_by_name()
 """Indexes that a table has at most once, each under its own name."""
-_OTHER_KIND_NAMES: Final = {
-    "col_stats": "column_stats",
-    "bloom_filter": "bloom_filters",
-    "record_level": "record_index",
-    "record_level_index": "record_index",
-}
-"""How RFC-8, RFC-63 and early releases of Hudi spell kinds of indexes."""
 _LONGEST_NAME = 100
-
-
-def index_kind(name: str) -> str:
-    """A kind of index by the name that the metadata table has for it.
-
-    Example:
-        >>> index_kind("RECORD_LEVEL"), index_kind("col_stats"), index_kind("idx_city")
-        ('record_index', 'column_stats', 'idx_city')
-    """
-    return _OTHER_KIND_NAMES.get(name.lower(), name)
+_SECONDARY = "secondary_index"
 
 
 def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
@@ -62,7 +38,10 @@ def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
         (
             name
             for name, each in snapshot.definitions.items()
-            if name in live and name.startswith(SECONDARY) and each.source_fields == columns
+            if name in live
+            and (kind := find_metadata_kind(name)) is not None
+            and kind.kind == _SECONDARY
+            and each.source_fields == columns
         ),
         None,
     )
@@ -89,8 +68,8 @@ def _spelled(name: str, known: Collection[str]) -> str | None:
         return exact
     wanted = {each.lower() for each in spellings(name)}
     alike = [each for each in known if each.lower() in wanted]
-    if not alike and index_kind(name) in known:
-        return index_kind(name)
+    if not alike and kind_name(name) in known:
+        return kind_name(name)
     return alike[0] if len(alike) == 1 else None
 
 
@@ -139,7 +118,7 @@ def check_index_name(name: str) -> None:
             f"{name!r} is no name for an index: letters, digits and underscores, at most "
             f"{_LONGEST_NAME} of them"
         )
-    if name.lower().startswith(prefixes()) or name.lower() in (*ONCE, "files", "partition_stats"):
+    if name.lower().startswith(name_prefixes()) or name.lower() in reserved_names():
         raise InvalidInput(f"{name!r} is no name for an index, as it means something else")
 
 
@@ -191,11 +170,6 @@ def _meant(names: Collection[str], asked: str) -> list[str]:
     return same or [name for name in names if name.lower() == asked.lower()]
 
 
-def prefixes() -> tuple[str, ...]:
-    """What stands before the given name in the full names of indexes, of every kind."""
-    return (*PREFIXES, *map(index_prefix, file_index_kinds()))
-
-
 def spellings(name: str) -> tuple[str, ...]:
     """What the metadata partition of an index may be called that goes by a name.
 
@@ -203,4 +177,4 @@ def spellings(name: str) -> tuple[str, ...]:
         >>> {"idx", "secondary_index_idx", "expr_index_idx"} <= set(spellings("idx"))
         True
     """
-    return (name, *(prefix + name for prefix in prefixes()))
+    return (name, *(prefix + name for prefix in name_prefixes()))

@@ -10,9 +10,8 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.registry import is_named_index
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -75,7 +74,7 @@ def _buildable(
     found = []
     for name in before.metadata_partitions:
         definition = snapshot.definitions.get(name)
-        if definition is None or not name.startswith((PREFIX, EXPRESSION)):
+        if definition is None or not is_named_index(name):
             continue
         if {column_at(each) for each in definition.source_fields} <= set(columns):
             found.append(definition)

@@ -7,25 +7,23 @@ from contextlib import suppress
 
 from lakedex.errors import LakedexError
 from lakedex.index.catalog import IndexInfo, list_indexes
+from lakedex.index.registry import find_metadata_kind, metadata_kind
 from lakedex.prune.usage import IndexUsage
 from lakedex.services.advising.advice import Proposal
 from lakedex.services.advising.demand import AdvisedTable
 from lakedex.services.index_estimating import estimate_index
-from lakedex.services.index_names import PREFIXES
 
 _ENOUGH_QUERIES = 10
 """An index that was there for fewer queries may still be needed."""
 
 
 def drop_proposals(table: AdvisedTable) -> Iterator[Proposal]:
-    """What to drop: secondary and expression indexes that never left out a file.
-
-    Other kinds serve writes as well, so how queries used them does not tell.
-    """
+    """What to drop: indexes that no query profited from and that serve queries only."""
     view = table.snapshot
     covered: dict[tuple[str, tuple[str, ...], str], str] = {}
     for info in list_indexes(view.config, view.definitions, view.metadata):
-        if not info.name.startswith(PREFIXES) or info.state != "live":
+        kind = find_metadata_kind(info.name)
+        if info.state != "live" or kind is None or not kind.serves_queries_only:
             continue
         same = covered.setdefault((info.kind, info.columns, info.function), info.name)
         reason = f"{same} is on the same column" if same != info.name else _why(table, info)
@@ -48,7 +46,7 @@ def _proposal(table: AdvisedTable, info: IndexInfo, reason: str) -> Proposal:
         with suppress(LakedexError):
             per_change = estimate_index(table.snapshot, info.columns).bytes_per_change
     used = table.usage.indexes.get(info.name, IndexUsage())
-    own = next(info.name.removeprefix(each) for each in PREFIXES if info.name.startswith(each))
+    own = metadata_kind(info.name).given_name(info.name)
     return Proposal(
         action="drop",
         table=table.name,

@@ -13,10 +13,9 @@ from lakedex.errors import CorruptFile, FileMissing, TableNotFound
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import saved_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.registry import is_named_index
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table.lost_instants import metadata_problem
@@ -42,7 +41,7 @@ def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
         config = table.config
         known = saved_definitions(storage, config)
         live = config.metadata_partitions
-        named = [name for name in live if name.startswith((PREFIX, EXPRESSION))]
+        named = [name for name in live if is_named_index(name)]
         lost = tuple(sorted(set(named).difference(known)))
         if _RECORD_INDEX in live and _RECORD_INDEX not in known:
             known[_RECORD_INDEX] = _of_record_index(storage)

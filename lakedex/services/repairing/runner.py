@@ -20,7 +20,7 @@ from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.index.registry import indexes_behind
+from lakedex.index.registry import indexes_behind, is_named_index
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
@@ -195,7 +195,7 @@ def _is_listing_repairable(report: VerifyReport) -> bool:
 
 def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
-    if name.startswith((PREFIX, EXPRESSION)):
+    if is_named_index(name):
         refresh_index(writer, name, rebuild=True)
         return
     if name in file_index_definitions(writer.snapshot().config):

@@ -11,3 +11,4 @@ class BloomFiltersKind(BloomFilterIndex, MetadataIndexKind):
     """Bloom filters of record keys as a kind of index."""
 
     partition = Kind.BLOOM_FILTERS
+    aliases = ("bloom_filter",)

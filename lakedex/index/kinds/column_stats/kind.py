@@ -11,3 +11,4 @@ class ColumnStatsKind(ColumnStatsIndex, MetadataIndexKind):
     """Column stats as a kind of index."""
 
     partition = Kind.COLUMN_STATS
+    aliases = ("col_stats",)

@@ -11,3 +11,4 @@ class FilesKind(MetadataIndexKind):
 
     kind = "files"
     partition = Kind.FILES
+    is_creatable = False

@@ -11,3 +11,4 @@ class PartitionStatsKind(PartitionStatsIndex, MetadataIndexKind):
     """Partition stats as a kind of index."""
 
     partition = Kind.PARTITION_STATS
+    is_creatable = False

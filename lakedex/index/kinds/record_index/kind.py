@@ -11,3 +11,4 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     """The record index as a kind of index."""
 
     partition = Kind.RECORD_INDEX
+    aliases = ("record_level", "record_level_index")

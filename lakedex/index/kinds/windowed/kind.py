@@ -14,6 +14,7 @@ class WindowedKind(MetadataIndexKind):
 
     kind = NAME
     partition = None
+    is_creatable = False
 
     def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
         """The windowed record index of a table, if it has one."""
