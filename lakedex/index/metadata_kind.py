@@ -13,9 +13,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import ClassVar
 
+from lakedex.errors import UnsupportedFeature
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind
+from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.verification.check import Check, Subject
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
@@ -35,6 +37,14 @@ class MetadataIndexKind:
     """How RFCs and early releases of Hudi spell the kind."""
     is_creatable: ClassVar[bool] = True
     """Whether CREATE INDEX makes indexes of this kind."""
+    is_default: ClassVar[bool] = False
+    """Whether CREATE INDEX without a kind makes it."""
+    indexes_expressions: ClassVar[bool] = False
+    """Whether it checks and defines expressions, for indexes of other kinds too."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """What a statement may say of the index itself, beside write options."""
+    leaves_outdated_entries: ClassVar[bool] = False
+    """Whether a refresh of an index with `maintenance=async` keeps entries of rows that changed."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -47,6 +57,51 @@ class MetadataIndexKind:
         """The name that an index was given, from its full name."""
         prefix = next((each for each in self.prefixes if name.startswith(each)), "")
         return name.removeprefix(prefix)
+
+    def accepts(self, request: CreateRequest, kind: str) -> bool:
+        """Whether a statement that names a kind, or means it by its name, is about this one."""
+        del request
+        return self.is_creatable and kind == self.kind
+
+    def define(self, request: CreateRequest) -> NewIndex:
+        """What CREATE INDEX builds, once nothing is wrong with the statement.
+
+        Raises:
+            InvalidInput: a column or an option is wrong; the message says what to do.
+            UnsupportedFeature: lakedex has no such index.
+        """
+        define: Callable[[CreateRequest], NewIndex] = self._part("define").define
+        return define(request)
+
+    def extend(self, request: CreateRequest) -> NewIndex | None:
+        """What CREATE INDEX adds to an index that the table has; None for nothing.
+
+        Raises:
+            InvalidInput: a column or an option is wrong.
+        """
+        extend: Callable[[CreateRequest], NewIndex | None] = self._part("define").extend
+        return extend(request)
+
+    def rebuild(
+        self, request: CreateRequest, name: str, definition: IndexDefinition | None
+    ) -> NewIndex | None:
+        """An index of the table as it is built again; None where there is nothing to build.
+
+        Args:
+            request: The table, and the name that the index was given.
+            name: Its full name.
+            definition: Its definition, where the table has one.
+
+        Raises:
+            InvalidInput: it cannot be built any more.
+            IndexUnusable: it cannot be built by lakedex.
+            UnsupportedFeature: there is no way to build it alone.
+        """
+        if not self.is_creatable:
+            raise UnsupportedFeature(f"building the index {name} again")
+        rebuild: Callable[[CreateRequest, str, IndexDefinition | None], NewIndex | None]
+        rebuild = self._part("define").rebuild
+        return rebuild(request, name, definition)
 
     def check(self, name: str, subject: Subject) -> Check:
         """The check by which `verify` compares an index with the data: `start` in `check.py`.

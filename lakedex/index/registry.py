@@ -14,7 +14,8 @@ from dataclasses import replace
 from importlib.metadata import entry_points
 
 from lakedex.config import TableConfig
-from lakedex.errors import InvalidInput
+from lakedex.config.option_check import did_you_mean
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
 from lakedex.index.cost import Estimate
@@ -37,6 +38,7 @@ from lakedex.index.kinds.secondary.kind import SecondaryKind
 from lakedex.index.kinds.windowed.kind import WindowedKind
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 
@@ -231,6 +233,39 @@ def indexes_behind(
 ) -> frozenset[str]:
     """The indexes that queries must not use, as another engine wrote to the table only."""
     return frozenset().union(*(kind.behind(timeline, definitions) for kind in _METADATA_KINDS))
+
+
+def meant_kind(request: CreateRequest) -> MetadataIndexKind:
+    """The kind that a CREATE INDEX statement is about, of those in the metadata table.
+
+    Raises:
+        UnsupportedFeature: there is no such kind.
+    """
+    default = next(kind.kind for kind in _METADATA_KINDS if kind.is_default)
+    by_name = kinds_by_name()
+    name = request.name.lower()
+    asked = request.using.lower() or (name if name in by_name else default)
+    # Statements about expressions name another kind, or none: that kind is asked before.
+    for kind in sorted(_METADATA_KINDS, key=lambda kind: not kind.indexes_expressions):
+        if kind.accepts(request, asked):
+            return kind
+    known = (*by_name, default, *file_index_kinds())
+    hint = did_you_mean(asked, known)
+    raise UnsupportedFeature(
+        f"CREATE INDEX {request.name} of kind {asked!r} (only {', '.join(known)}{hint})"
+    )
+
+
+def expression_kind() -> MetadataIndexKind:
+    """The kind that checks and defines expressions."""
+    return next(kind for kind in _METADATA_KINDS if kind.indexes_expressions)
+
+
+def index_options() -> tuple[str, ...]:
+    """What a CREATE INDEX statement may say of the index itself, beside write options."""
+    first = expression_kind()
+    others = (option for kind in _METADATA_KINDS for option in kind.options)
+    return tuple(dict.fromkeys([*first.options, *others]))
 
 
 def file_index_kinds() -> dict[str, FileIndexKind]:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-import pyarrow as pa
-
 from lakedex.errors import InvalidInput
-from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
@@ -20,7 +17,7 @@ from lakedex.index.registry import (
     name_prefixes,
     reserved_names,
 )
-from lakedex.schema.hudi_types import hudi_type
+from lakedex.index.request import indexed_path as path_to_index
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
@@ -122,52 +119,13 @@ def check_index_name(name: str) -> None:
         raise InvalidInput(f"{name!r} is no name for an index, as it means something else")
 
 
-def indexed_column(snapshot: Snapshot, asked: str) -> str:
-    """The column of a table that is to be indexed, as the table spells it.
-
-    Raises:
-        InvalidInput: there is no such column, or it is a VECTOR or a BLOB.
-    """
-    known = StoredSchema.of(snapshot).columns
-    found = _meant(known.names, asked)
-    table = snapshot.config.name
-    if asked in META_COLUMNS:
-        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
-    if len(found) != 1:
-        raise InvalidInput(
-            f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
-        )
-    own_type = hudi_type(known.field(found[0]))
-    if own_type is not None:
-        raise InvalidInput(
-            f"column {found[0]!r} of table {table} is {own_type}, and there is no index of such "
-            "columns yet"
-        )
-    return found[0]
-
-
 def indexed_path(snapshot: Snapshot, asked: str) -> str:
     """The column, or the field of a struct such as `home.city`, as the table spells it.
 
     Raises:
         InvalidInput: there is no such column or field.
     """
-    column, *fields = asked.split(".")
-    path = [indexed_column(snapshot, column)]
-    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(path[0]).type
-    for name in fields:
-        found = _meant([each.name for each in kind] if pa.types.is_struct(kind) else [], name)
-        if len(found) != 1:
-            raise InvalidInput(f"table {snapshot.config.name} has no field {asked!r} to index")
-        path += found
-        kind = kind.field(found[0]).type
-    return ".".join(path)
-
-
-def _meant(names: Collection[str], asked: str) -> list[str]:
-    """The names that are meant: the very same, else those that differ in case only."""
-    same = [name for name in names if name == asked]
-    return same or [name for name in names if name.lower() == asked.lower()]
+    return path_to_index(StoredSchema.of(snapshot).columns, snapshot.config.name, asked)
 
 
 def spellings(name: str) -> tuple[str, ...]:

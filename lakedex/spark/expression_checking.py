@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import OWN_EXPRESSION
-from lakedex.services.expression_creating import WHOLE_NUMBERS
+from lakedex.index.expressions import WHOLE_NUMBERS
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.table import Snapshot

@@ -17,14 +17,11 @@ from lakedex.config import keys
 from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition
 from lakedex.index.registry import indexes_behind, is_named_index
 from lakedex.index.verification.findings import Problem, ProblemKind
-from lakedex.services.expression_creating import add_expression_index, stored_expression
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
-from lakedex.services.index_creating import refresh_index
+from lakedex.services.index_creating import build_index, rebuilt_index, refresh_index
 from lakedex.services.repairing.definitions import (
     forget_unreadable_metadata,
     is_metadata_whole,
@@ -229,20 +226,17 @@ def _without_metadata(
 ) -> RepairReport:
     """Give the whole metadata table up and build it anew."""
     names = tuple(sorted(snapshot.config.metadata_partitions))
-    defined = [name for name in names if name.startswith(PREFIX)]
-    computed = [name for name in names if name.startswith(EXPRESSION)]
-    lost = set(names).difference((FILES, *_BUILT_FROM_DATA, *defined, *computed))
+    named = [name for name in names if is_named_index(name)]
+    lost = set(names).difference((FILES, *_BUILT_FROM_DATA, *named))
     if lost:
         raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
-    made = [snapshot.definitions[name] for name in defined]
-    expressions = [stored_expression(writer, snapshot, name) for name in computed]
+    again = [rebuilt_index(writer, snapshot, name) for name in named]
     forget_unreadable_metadata(writer.address)
     with locked(writer.target()) as table:
         recover(table)
         drop_metadata(table.storage)
     writer.run(kinds.INDEX, None)
-    for definition in made:
-        writer.add_index(definition)
-    for expression in expressions:
-        add_expression_index(writer, expression)
+    for new in again:
+        if new is not None:
+            build_index(writer, new)
     return RepairReport(before, verify(writer.snapshot()), rebuilt=names)

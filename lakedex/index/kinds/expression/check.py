@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
+from lakedex.index.expressions import source_names
 from lakedex.index.kinds.expression import indexed_expression
 from lakedex.index.kinds.expression.built_zone import built_in
 from lakedex.index.kinds.expression.definition import depends_on_zone, expression_text
-from lakedex.index.kinds.expression.own import source_names
 from lakedex.index.kinds.expression.target import certain_values
 from lakedex.index.metadata_table import RecordType
 from lakedex.index.metadata_table.hashing import name_id

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.index.definitions import MAINTENANCE
+from lakedex.index.expressions import EXPR, FUNCTION_OPTIONS
+from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS
 from lakedex.index.kinds.expression.lookup import ExpressionIndex
 from lakedex.index.kinds.expression.target import PREFIX
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
+from lakedex.index.request import CreateRequest
 
 
 class ExpressionKind(ExpressionIndex, MetadataIndexKind):
     """Expression indexes as a kind of index."""
 
     partition = Kind.EXPRESSION_INDEX
+    indexes_expressions = True
+    options = (EXPR, MAINTENANCE, *sorted(FUNCTION_OPTIONS), *FILTER_OPTIONS)
     prefixes = (OWN_EXPRESSION_PREFIX, PREFIX)
     serves_queries_only = True
+
+    def accepts(self, request: CreateRequest, kind: str) -> bool:
+        """Whether a statement is about an expression, or filters of values that are no keys."""
+        del kind
+        accepts: Callable[[CreateRequest], bool] = self._part("define").accepts
+        return accepts(request)
