@@ -8,17 +8,24 @@ life, such as `lookup.py` and `check.py`; those that queries do not need are imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import ClassVar
 
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.config.option_values import FlagOption, TextOption
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind
+from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.findings import Problem
+from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 
@@ -45,6 +52,16 @@ class MetadataIndexKind:
     """What a statement may say of the index itself, beside write options."""
     leaves_outdated_entries: ClassVar[bool] = False
     """Whether a refresh of an index with `maintenance=async` keeps entries of rows that changed."""
+    switches: ClassVar[tuple[FlagOption, ...]] = ()
+    """The write options by which writers keep an index that a table has once."""
+    choices: ClassVar[tuple[TextOption, ...]] = ()
+    """Write options that say how such an index is; they are forgotten with it."""
+    derived: ClassVar[tuple[str, ...]] = ()
+    """Indexes whose records are made of those of this kind: they are dropped and built with it."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Indexes without which one of this kind is of no use."""
+    describes_files: ClassVar[bool] = False
+    """Whether it has entries of files or partitions, which can be made again from those alone."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -112,6 +129,51 @@ class MetadataIndexKind:
         start: Callable[[str, Subject], Check] = self._part("check").start
         return start(name, subject)
 
+    def planned(self, definition: IndexDefinition | None) -> NewIndex | None:
+        """An index that another engine planned to build; None where lakedex cannot take over."""
+        del definition
+        return NewIndex({self.switches[0].name: "true"}) if self.switches else None
+
+    def require_unused(
+        self, config: TableConfig, kept: Mapping[str, str], definition: IndexDefinition | None
+    ) -> None:
+        """Refuse to drop an index that writes of the table need.
+
+        Args:
+            config: The properties of the table.
+            kept: What the table keeps for its writers.
+            definition: The definition of the index, where the table has one.
+
+        Raises:
+            InvalidInput: writes need it.
+        """
+
+    def recovered_definition(self, storage: Storage) -> IndexDefinition | None:
+        """What the files of an index tell of its definition, where that is lost."""
+        del storage
+        return None
+
+    def has_plain_entries(self, definition: IndexDefinition, schema: pa.Schema) -> bool:
+        """Whether the entries of an index are nothing but their keys, which `verify` reports."""
+        del definition, schema
+        return False
+
+    def can_repair(self, problem: Problem, *, is_plain: bool) -> bool:
+        """Whether an entry that is missing, wrong or stale can be repaired by itself.
+
+        Args:
+            problem: A problem with one entry, about a record key or a file.
+            is_plain: What `has_plain_entries` says of the index.
+        """
+        del problem, is_plain
+        return False
+
+    def repair(self, name: str, problems: Sequence[Problem], table: RepairedTable) -> CommitChanges:
+        """What a commit writes to repair single entries of an index."""
+        repair: Callable[[str, Sequence[Problem], RepairedTable], CommitChanges]
+        repair = self._part("repair").repair
+        return repair(name, problems, table)
+
     def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
         """The indexes of this kind that a table has outside of the metadata table."""
         del storage, timeline
@@ -123,6 +185,13 @@ class MetadataIndexKind:
         """The indexes that queries must not use, as another engine wrote to the table only."""
         del timeline, definitions
         return frozenset()
+
+    def kept_note(
+        self, timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+    ) -> dict[str, str]:
+        """What a commit that changes no rows says of the indexes that are right after it."""
+        del timeline, definitions
+        return {}
 
     def _part(self, name: str) -> ModuleType:
         """A module of the kind's package that queries do not need, imported when it is used."""

@@ -184,6 +184,17 @@ def is_named_index(name: str) -> bool:
     return any(name.startswith(kind.prefixes) for kind in _METADATA_KINDS)
 
 
+def built_together(name: str) -> tuple[str, ...]:
+    """An index that a table has once, and those that are built and dropped with it.
+
+    Example:
+        >>> built_together("partition_stats"), built_together("record_index")
+        (('column_stats', 'partition_stats'), ('record_index',))
+    """
+    whole = next((kind.kind for kind in _METADATA_KINDS if name in kind.derived), name)
+    return (whole, *metadata_kind(whole).derived)
+
+
 def kind_name(text: str) -> str:
     """The name of a kind that RFCs and early releases of Hudi call otherwise; all else as it is.
 
@@ -233,6 +244,14 @@ def indexes_behind(
 ) -> frozenset[str]:
     """The indexes that queries must not use, as another engine wrote to the table only."""
     return frozenset().union(*(kind.behind(timeline, definitions) for kind in _METADATA_KINDS))
+
+
+def kept_notes(timeline: Timeline, definitions: Mapping[str, IndexDefinition]) -> dict[str, str]:
+    """What a commit that changes no rows says of the indexes that are right after it."""
+    notes: dict[str, str] = {}
+    for kind in _METADATA_KINDS:
+        notes |= kind.kept_note(timeline, definitions)
+    return notes
 
 
 def meant_kind(request: CreateRequest) -> MetadataIndexKind:

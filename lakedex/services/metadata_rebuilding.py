@@ -11,7 +11,7 @@ from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.registry import is_named_index
+from lakedex.index.registry import find_metadata_kind, is_named_index
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -27,8 +27,6 @@ from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.scratch import Scratch
 from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
-
-_BUILT_AGAIN = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 
 log = logging.getLogger("lakedex")
 
@@ -91,7 +89,11 @@ def drop_metadata_table(writer: TableWriter) -> None:
     """
     with locked(writer.target()) as table:
         recover(table)
-        lost = [name for name in table.config.metadata_partitions if name not in _BUILT_AGAIN]
+        lost = [
+            name
+            for name in table.config.metadata_partitions
+            if (kind := find_metadata_kind(name)) is None or kind.is_named
+        ]
         if lost:
             raise UnsupportedFeature(f"to lose the index {lost[0]} (DROP INDEX first)")
         drop_metadata(table.storage)

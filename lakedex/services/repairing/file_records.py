@@ -12,9 +12,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.index.metadata_table import Kind, metadata_partition
+from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.records import RecordMaker
 from lakedex.index.verification.findings import Problem
@@ -26,13 +25,6 @@ from lakedex.write.table_facts import table_facts
 from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 
-BY_FILE = (
-    Kind.COLUMN_STATS,
-    Kind.PARTITION_STATS,
-    Kind.BLOOM_FILTERS,
-    Kind.EXPRESSION_INDEX,
-)
-"""Kinds of index that have entries of files, or of partitions."""
 _RANGES = (Kind.COLUMN_STATS.value, Kind.PARTITION_STATS.value)
 
 
@@ -81,14 +73,6 @@ def right_records(
         )
         for name in names
     }
-
-
-def is_by_file(index: str) -> bool:
-    """Whether the entries of an index of the metadata table are of files or partitions."""
-    try:
-        return metadata_partition(index).kind in BY_FILE
-    except InvalidInput:
-        return False
 
 
 def _named(snapshot: Snapshot, problems: Sequence[Problem]) -> list[FileSlice]:

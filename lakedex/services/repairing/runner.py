@@ -14,11 +14,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakedex.config import keys
-from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.index.file_index.definitions import file_index_definitions
+from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.index.registry import indexes_behind, is_named_index
+from lakedex.index.registry import (
+    built_together,
+    find_metadata_kind,
+    indexes_behind,
+    is_named_index,
+    metadata_kind,
+)
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
 from lakedex.services.index_creating import build_index, rebuilt_index, refresh_index
@@ -28,9 +34,8 @@ from lakedex.services.repairing.definitions import (
     restore_definitions,
 )
 from lakedex.services.repairing.entries import (
-    FILES,
     is_repairable,
-    plain_secondary,
+    plain_indexes,
     repair_entries,
 )
 from lakedex.services.repairing.report import RepairReport
@@ -48,9 +53,7 @@ from lakedex.write.holding import locked
 from lakedex.write.target import check_bucket_index
 from lakedex.write.verbs import TableWriter
 
-_RANGES = ("column_stats", "partition_stats")
-"""Ranges of partitions are made of those of files."""
-_BUILT_FROM_DATA = ("column_stats", "partition_stats", "bloom_filters", "record_index")
+FILES = Kind.FILES.value
 _KNOWN_TO_NOBODY = (
     "what it did cannot be told from the rest of the table: roll the commit back, or restore the "
     "table to an earlier one"
@@ -95,7 +98,7 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
         repaired.update(_put_right(writer, snapshot, before, {FILES}))
         snapshot = writer.snapshot()
         found = verify(snapshot, indexes)
-    pairs = plain_secondary(snapshot)
+    pairs = plain_indexes(snapshot)
     wrong = sorted({*_to_rebuild(found, pairs), *behind})
     others = {problem.index for problem in _of_indexes(found)}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
@@ -152,7 +155,7 @@ def _put_right(
     writer: TableWriter, snapshot: Snapshot, report: VerifyReport, names: set[str]
 ) -> Counter[str]:
     """Repair entries of these indexes, and answer how many."""
-    pairs = plain_secondary(snapshot)
+    pairs = plain_indexes(snapshot)
     single = [p for p in report.problems if p.index in names and is_repairable(p, pairs)]
     if single:
         target, newest = writer.target(), snapshot.timeline.last_completed
@@ -198,9 +201,10 @@ def _rebuild(writer: TableWriter, name: str) -> None:
     if name in file_index_definitions(writer.snapshot().config):
         rebuild_file_index(writer, name)
         return
-    if name not in _BUILT_FROM_DATA:
+    kind = find_metadata_kind(name)
+    if kind is None or not kind.switches:
         raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")
-    gone = _RANGES if name in _RANGES else (name,)
+    gone = built_together(name)
     target = writer.target()
     with locked(target) as table:
         recover(table)
@@ -212,13 +216,12 @@ def _rebuild(writer: TableWriter, name: str) -> None:
 
 
 def _wanting(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The options by which a write builds these indexes, also in a table that others wrote."""
-    flags = {
-        "column_stats": options.COLUMN_STATS,
-        "partition_stats": options.PARTITION_STATS,
-        "bloom_filters": options.BLOOM_FILTERS,
-    }
-    return {flags[name].name: "true" for name in names if name in flags and name in present}
+    """The options by which a write builds these indexes, also in a table that others wrote.
+
+    Where one of several options asks for an index, the properties of the table say which.
+    """
+    switches = [metadata_kind(name).switches for name in names if name in present]
+    return {of_kind[0].name: "true" for of_kind in switches if len(of_kind) == 1}
 
 
 def _without_metadata(
@@ -227,7 +230,7 @@ def _without_metadata(
     """Give the whole metadata table up and build it anew."""
     names = tuple(sorted(snapshot.config.metadata_partitions))
     named = [name for name in names if is_named_index(name)]
-    lost = set(names).difference((FILES, *_BUILT_FROM_DATA, *named))
+    lost = {name for name in names if find_metadata_kind(name) is None}
     if lost:
         raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
     again = [rebuilt_index(writer, snapshot, name) for name in named]

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.kinds.secondary.composite import composites_behind
+from lakedex.index.kinds.secondary.composite import composites_behind, kept_note
+from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind
+from lakedex.index.request import NewIndex
+from lakedex.index.verification.findings import Problem, ProblemKind
+from lakedex.schema.field_paths import type_at
 from lakedex.timeline import Timeline
 
 
@@ -18,6 +24,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     """Secondary indexes as a kind of index."""
 
     partition = Kind.SECONDARY_INDEX
+    needs = ("record_index",)
     is_default = True
     leaves_outdated_entries = True
     options = (COVERING, MAINTENANCE)
@@ -29,3 +36,23 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     ) -> frozenset[str]:
         """Indexes on several columns that another engine, which does not know them, left behind."""
         return composites_behind(timeline, definitions)
+
+    def planned(self, definition: IndexDefinition | None) -> NewIndex | None:
+        """The index that the definition describes."""
+        return NewIndex({}, definition)
+
+    def has_plain_entries(self, definition: IndexDefinition, schema: pa.Schema) -> bool:
+        """Whether entries name no file groups, and values have one text in every engine."""
+        types = [type_at(each, schema) for each in definition.source_fields]
+        is_spelled = all(kind is not None and is_sure(kind) for kind in types)
+        return definition.names_columns and not definition.is_covering and is_spelled
+
+    def can_repair(self, problem: Problem, *, is_plain: bool) -> bool:
+        """Where an entry is nothing but its key."""
+        return is_plain and problem.kind is not ProblemKind.WRONG
+
+    def kept_note(
+        self, timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+    ) -> dict[str, str]:
+        """The indexes on several columns that were right before the commit are so after it."""
+        return kept_note(timeline, definitions)
