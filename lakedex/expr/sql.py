@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidDefinition, LakedexError
 from lakedex.expr import sql_literal
+from lakedex.expr.functions import Arguments, function
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.expr.tree import (
@@ -254,6 +255,15 @@ def like_node(child: Expr, pattern: Expr, escape: str) -> Expr:
     return Call("like", (child, pattern, Literal(escape, pa.string())))
 
 
+def ilike_node(child: Expr, pattern: Expr, escape: str) -> Expr:
+    """`child ILIKE pattern`, which Spark defines as LIKE of both sides in lower case."""
+    lowered = Call("lower", (child,))
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        arguments = Arguments("lower", [pa.scalar(pattern.value)], 1, "UTC")
+        return Like(lowered, function("lower").evaluate(arguments)[0].as_py(), escape)
+    return like_node(lowered, Call("lower", (pattern,)), escape)
+
+
 def is_node(child: Expr, word: str, *, negative: bool) -> Expr:
     """`child IS [NOT] NULL | TRUE | FALSE | UNKNOWN`."""
     if word in ("NULL", "UNKNOWN"):
@@ -427,9 +437,10 @@ class _Parser:
         if self.now.keyword in ("ANY", "ALL", "SOME") and self.after.keyword == "(":
             raise self.refuse(self.now, f"LIKE {self.now.keyword}")
         pattern = self.expression(_COMPARE + 1)
-        if token.keyword != "LIKE":
-            return Call("ilike" if token.keyword == "ILIKE" else "rlike", (left, pattern))
-        return like_node(left, pattern, self.escape() if self.accept("ESCAPE") else "\\")
+        if token.keyword in ("RLIKE", "REGEXP"):
+            return Call("rlike", (left, pattern))
+        like = like_node if token.keyword == "LIKE" else ilike_node
+        return like(left, pattern, self.escape() if self.accept("ESCAPE") else "\\")
 
     def member_of(self, left: Expr) -> Expr:
         if self.after.keyword == ")":

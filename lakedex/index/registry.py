@@ -32,6 +32,7 @@ from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
 from lakedex.index.kinds.expression.kind import ExpressionKind
 from lakedex.index.kinds.files.kind import FilesKind
+from lakedex.index.kinds.ngram import NgramKind
 from lakedex.index.kinds.partition_stats.kind import PartitionStatsKind
 from lakedex.index.kinds.record_index.kind import RecordIndexKind
 from lakedex.index.kinds.secondary.kind import SecondaryKind
@@ -56,7 +57,7 @@ _METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
     SecondaryKind(),
     ExpressionKind(),
 )
-_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(),)
+_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(), NgramKind())
 _LOCK = threading.RLock()
 log = logging.getLogger("lakedex")
 

@@ -110,6 +110,11 @@ SHAPES = {
     "t + interval 3 days > '2024-01-01'": "date_add(t, 3) > 2024-01-01",
     "datediff(t, date'2024-01-01') > 3": "datediff(t, 2024-01-01) > 3",
     "cast(z as bigint) > 5": "cast(z, int64) > 5",
+    # patterns
+    "s rlike 'a.b'": "rlike(s, 'a.b')",
+    "not (i = 5 or s rlike '(?=a)')": "i != 5 and not (rlike(s, '(?=a)'))",
+    "s ilike 'A_b%'": "lower(s) starts 'a' and lower(s) like 'a_b%' escape '\\\\'",
+    "s ilike '%Ab%'": "contains(lower(s), 'ab')",
     # arithmetic and choice
     "i + 1 > 5": "+(i, 1) > 5",
     "i % 2 = 0": "%(i, 2) = 0",
@@ -126,10 +131,10 @@ SHAPES = {
 
 # The predicate, what is left of it, and why the rest is not understood.
 KEPT = {
-    "s rlike 'ab'": ("-", ["function RLike"]),
+    "soundex(s) = 'A100'": ("-", ["function SoundEx"]),
     "i = 5 and hash(s) = 3": ("i = 5", ["function Murmur3Hash"]),
-    "i = 5 or s rlike 'ab'": ("i = 5 or ?", ["function RLike"]),
-    "not (i = 5 or s rlike 'ab')": ("i != 5", ["function RLike"]),
+    "i = 5 or soundex(s) = 'A100'": ("i = 5 or ?", ["function SoundEx"]),
+    "not (i = 5 or soundex(s) = 'A100')": ("i != 5", ["function SoundEx"]),
     "i > rand(3)": ("-", ["function Rand"]),
     "i > (select max(i) from shapes)": (
         "-",

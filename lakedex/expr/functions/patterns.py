@@ -1,4 +1,4 @@
-"""Functions of regular expressions: regexp_extract, regexp_replace and parts of split.
+"""Functions of regular expressions: rlike, regexp_extract, regexp_replace and parts of split.
 
 Patterns are those that mean the same to Java and to RE2 (`java_regex`); others are refused.
 """
@@ -107,7 +107,23 @@ def _check_ends(text: pa.Array, pattern: Translated) -> None:
         raise UnsupportedFeature("a '$' in the pattern for a text of several lines")
 
 
+def _rlike(arguments: Arguments) -> pa.Array:
+    pattern = arguments.constant_text(1)
+    if pattern is None:
+        return pa.nulls(arguments.length, pa.bool_())
+    text = arguments.text(0).cast(pa.string())
+    translated = _translated(pattern)
+    _check_ends(text, translated)
+    return pc.match_substring_regex(text, pattern=translated.text)
+
+
+@lru_cache(maxsize=64)
+def _translated(pattern: str) -> Translated:
+    return to_re2(pattern)
+
+
 FUNCTIONS = (
+    FunctionSpec("rlike", (2, 2), always(pa.bool_()), _rlike),
     FunctionSpec("regexp_extract", (2, 3), _TEXT, _regexp_extract),
     FunctionSpec("regexp_replace", (3, 3), _TEXT, _regexp_replace),
     FunctionSpec(SPLIT_ITEM, (3, 3), _TEXT, _split_item),

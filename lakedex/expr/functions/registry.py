@@ -23,6 +23,7 @@ _FUNCTIONS: dict[str, FunctionSpec] = {
     spec.name: spec for module in _MODULES for spec in module.FUNCTIONS
 }
 _ALIASES = {
+    "regexp_like": "rlike",
     "add": "+",
     "subtract": "-",
     "multiply": "*",

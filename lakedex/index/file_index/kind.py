@@ -62,6 +62,8 @@ _BYTE_S = 1 / 100e6
 _FILE_S = 1.5e-6
 """Finding one file of the table among those of the runs."""
 _MOST_CACHED_BYTES = 64 << 20
+_SMALL_RUN_BYTES = 1 << 20
+_CACHE_KEY = "entries of file indexes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,28 @@ class FileIndexQuery:
 
     def entries(self, run: DescribedRun) -> pa.Table:
         """The entries of a run; those of small indexes are kept with the snapshot."""
-        cache: dict[str, pa.Table] = self.table.kept.setdefault("file index entries", {})
-        if run.head.path not in cache:
-            entries = self.decode(self.table.read.storage, run.head)
-            if sum(each.nbytes for each in cache.values()) + entries.nbytes > _MOST_CACHED_BYTES:
-                return entries
-            cache[run.head.path] = entries
-        return cache[run.head.path]
+        return self._cached(run, "entries", self.decode)
+
+    def stored(self, run: DescribedRun, groups: Callable[[], Sequence[int]]) -> pa.Table:
+        """The stored entries of some row groups, in their order.
+
+        Of a small run all row groups are read, and kept with the snapshot.
+        """
+        if run.head.size_bytes <= _SMALL_RUN_BYTES:
+            return self._cached(run, "stored", read_table)
+        return read_table(self.table.read.storage, run.head, groups=groups())
+
+    def _cached(
+        self, run: DescribedRun, what: str, read: Callable[[Storage, RunHead], pa.Table]
+    ) -> pa.Table:
+        cache: dict[tuple[str, str], pa.Table] = self.table.kept.setdefault(_CACHE_KEY, {})
+        key = what, run.head.path
+        if key not in cache:
+            table = read(self.table.read.storage, run.head)
+            if sum(each.nbytes for each in cache.values()) + table.nbytes > _MOST_CACHED_BYTES:
+                return table
+            cache[key] = table
+        return cache[key]
 
     def slices_of(self, run: DescribedRun, files: Ints) -> Mask:
         """The slices of the snapshot that some files of a run belong to, by file number."""
@@ -131,6 +148,8 @@ class FileIndexKind(ABC):
     """The options of the kind in `OPTIONS (...)`, with their defaults."""
     stage: ClassVar[Stage] = Stage.EXPRESSIONS
     describes_files: ClassVar[bool] = True
+    is_exact: ClassVar[bool] = True
+    """Whether `decode` gives exactly what was encoded, or else perhaps more entries."""
     indexes_expressions: ClassVar[bool] = False
     """Whether it can index an expression such as `upper(name)`, evaluated by lakedex."""
 
@@ -177,9 +196,9 @@ class FileIndexKind(ABC):
                 raise InvalidInput(f"no option of {self.kind} is called {name!r}{hint}")
         return {**self.options, **request.options}
 
-    def encode(self, entries: pa.Table, files: int) -> EncodedEntries:
-        """Entries (with the column `file`) as a run stores them."""
-        del files
+    def encode(self, definition: IndexDefinition, entries: pa.Table, files: int) -> EncodedEntries:
+        """Entries (with the column `file`) of so many files as a run stores them."""
+        del definition, files
         return EncodedEntries(entries)
 
     def decode(self, storage: Storage, head: RunHead) -> pa.Table:
@@ -226,7 +245,7 @@ class FileIndexKind(ABC):
     ) -> list[RunHead]:
         """The runs of this version of the kind, and of the types that the columns have now."""
         empty = with_file_numbers([self.entry_schema(definition, context.schema).empty_table()])
-        schema = self.encode(empty, 0).table.schema.remove_metadata()
+        schema = self.encode(definition, empty, 0).table.schema.remove_metadata()
         return [
             head for head in heads if head.version == self.version and head.schema.equals(schema)
         ]
@@ -341,7 +360,7 @@ class EntryIndexKind(FileIndexKind):
 
     def can_answer(self, definition: IndexDefinition, question: Question) -> str | None:
         """Why an index says nothing about a predicate; None if it does."""
-        if _is_answered(question.predicate, lambda leaf: self.answers(definition, leaf)):
+        if is_answered(question.predicate, lambda leaf: self.answers(definition, leaf)):
             return None
         columns = ", ".join(definition.source_fields)
         return f"the predicate has no condition on {columns} that {self.kind} answers"
@@ -403,12 +422,12 @@ def _cache_key(name: str) -> str:
     return f"coverage of {name}"
 
 
-def _is_answered(predicate: Expr, answers: Callable[[Expr], bool]) -> bool:
+def is_answered(predicate: Expr, answers: Callable[[Expr], bool]) -> bool:
     """Whether conditions on leaves say anything about a predicate in normal form."""
     if isinstance(predicate, And):
-        return any(_is_answered(each, answers) for each in predicate.children)
+        return any(is_answered(each, answers) for each in predicate.children)
     if isinstance(predicate, Or):
-        return all(_is_answered(each, answers) for each in predicate.children)
+        return all(is_answered(each, answers) for each in predicate.children)
     return answers(predicate)
 
 

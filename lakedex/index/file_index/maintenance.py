@@ -175,7 +175,7 @@ def _encoded(
 ) -> bytes:
     kind = index.kind
     return encode_run(
-        kind.encode(entries.combine_chunks(), files.num_rows),
+        kind.encode(index.definition, entries.combine_chunks(), files.num_rows),
         files,
         kind=kind.kind,
         version=kind.version,

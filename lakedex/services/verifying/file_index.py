@@ -120,7 +120,8 @@ class FileIndexCheck(Check):
             self.subject.findings.add_all(self.name, kind, range(len(wrong)), describe)
 
         report(ProblemKind.MISSING, np.setdiff1d(real, ours), "the index does not have it of")
-        report(ProblemKind.STALE, np.setdiff1d(ours, real), "no row has it in")
+        if self.index.kind.is_exact:
+            report(ProblemKind.STALE, np.setdiff1d(ours, real), "no row has it in")
 
     def _computed(self) -> pa.Table:
         """The entries that the rows of each file give, by file number."""

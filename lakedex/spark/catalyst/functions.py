@@ -214,6 +214,7 @@ _TEXTS = {
     "StringRPad": "rpad",
     "EndsWith": "endswith",
     "Contains": "contains",
+    "RLike": "rlike",
 }
 _DATES = {
     "Year": "year",

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.expr import parse_predicate
+from lakedex.expr.bind import bind_predicate
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.functions import function, function_names
 from lakedex.expr.temporal.patterns import sorts_as_time
@@ -292,3 +294,28 @@ def test_constants_alone_are_computed_once_for_all_rows():
 @pytest.mark.parametrize("name", function_names())
 def test_every_function_can_be_found_by_each_of_its_names(name):
     assert function(name).arity[0] <= function(name).arity[1]
+
+
+def test_rlike_finds_a_match_anywhere_as_java_does():
+    rows = text("xaby", "AB", "a\nb", "", None)
+    assert call("rlike", rows, "ab") == [True, False, False, False, None]
+    assert call("rlike", rows, "a.b") == [False, False, False, False, None]
+    assert call("rlike", rows, "a.?b|A") == [True, True, False, False, None]
+    assert call("rlike", rows, "") == [True, True, True, True, None]
+    assert call("rlike", rows, None) == [None] * 5
+    with pytest.raises(UnsupportedFeature, match="that begins with"):
+        call("rlike", rows, "(?i)ab")
+
+
+def test_ilike_compares_both_sides_in_lower_case():
+    rows = pa.table({"s": text("Straße", "STRASSE", "ÄB%", "xK", None)})
+    for condition, expected in {
+        "s ILIKE 'stra%'": [True, True, False, False, None],
+        "s ILIKE '%äb\\%'": [False, False, True, False, None],
+        "s ILIKE '%äb!%' ESCAPE '!'": [False, False, True, False, None],
+        "regexp_like(s, '^x|^S')": [True, True, False, True, None],
+        "s REGEXP 'B.$'": [False, False, True, False, None],
+        "s NOT ILIKE 's%'": [False, False, True, True, None],
+    }.items():
+        predicate = bind_predicate(parse_predicate(condition), rows.schema)
+        assert evaluate(predicate, rows).to_pylist() == expected, condition

@@ -13,6 +13,7 @@ import lakedex
 from lakedex import ReadOptions
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index.definitions import ROOT, file_index_definitions, folder_of
 from lakedex.index.file_index.run import FILE, FILES, encode_run, read_head
 from lakedex.index.kinds.bitmap import BitmapKind
@@ -339,7 +340,8 @@ def test_bytes_of_a_run_are_not_believed(tmp_path):
     files = pa.table([["p", "p"], ["x.parquet", "y.parquet"], [1, 2]], schema=FILES)
     numbers = pa.array([0, 0, 1, 1], pa.int32())
     kind = BitmapKind()
-    entries = kind.encode(pa.table({FILE: numbers, "value": values}), 2)
+    definition = IndexDefinition("bitmap_index_c", "bitmap", "identity", ("city",), {})
+    entries = kind.encode(definition, pa.table({FILE: numbers, "value": values}), 2)
     data = encode_run(entries, files, kind=kind.kind, version=kind.version)
     storage = StorageAddress.of(str(tmp_path)).open()
     storage.create("whole", data)

@@ -36,7 +36,7 @@ def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatc
     kind = BitmapKind()
     entries = kind.read_entries(storage, head)
     bad = pc.if_else(pc.equal(entries[FILE], 0), pa.scalar("wrong"), entries["value"])
-    changed = kind.encode(entries.set_column(1, "value", bad), head.files.num_rows)
+    changed = kind.encode(definition, entries.set_column(1, "value", bad), head.files.num_rows)
     data = encode_run(changed, head.files, kind=kind.kind, version=kind.version)
     Path(table.path, head.path).write_bytes(data)
     report = lakedex.open(table.path).verify()

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +30,7 @@ from lakedex.expr.tree import Column, Expr
 from lakedex.index.contract import FIELDS_CHANGED, IndexedTable, Mask, Question
 from lakedex.index.definitions import PINNED_ZONE, IndexDefinition
 from lakedex.index.file_index import FileIndexKind, FileIndexQuery
+from lakedex.index.file_index.postings import file_numbers, inverted
 from lakedex.index.file_index.run import (
     FILE,
     EncodedEntries,
@@ -43,7 +43,6 @@ from lakedex.index.kinds.expression.definition import is_of_fields
 from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.storage.protocol import FileInfo, Storage
 
-Ints = npt.NDArray[np.int64]
 VALUE: Final = "value"
 _FILES = "files"
 _BOUNDS_KEY = b"lakedex.bounds"
@@ -62,11 +61,11 @@ class BitmapKind(FileIndexKind):
         target = _target(definition, rows.schema)
         return pa.table({VALUE: target.values(rows).unique().cast(target.type)})
 
-    def encode(self, entries: pa.Table, files: int) -> EncodedEntries:
+    def encode(self, definition: IndexDefinition, entries: pa.Table, files: int) -> EncodedEntries:
         """Each value once, with the files that hold it."""
-        table = _inverted(
-            entries[VALUE].combine_chunks(), entries[FILE].to_numpy().astype(np.int64), files
-        )
+        del definition
+        values, lists = inverted(entries[VALUE].combine_chunks(), entries[FILE], files)
+        table = pa.table({VALUE: values, _FILES: lists})
         bounds = packed(_group_bounds(table[VALUE].combine_chunks()))
         return EncodedEntries(table, {_BOUNDS_KEY: bounds}, _VALUES_A_GROUP)
 
@@ -75,7 +74,7 @@ class BitmapKind(FileIndexKind):
         table = read_table(storage, head)
         lengths = table[_FILES].combine_chunks().value_lengths().to_numpy()
         rows = np.repeat(np.arange(table.num_rows), lengths)
-        numbers = _flat_numbers(table[_FILES]).astype(np.int32)
+        numbers = file_numbers(table[_FILES]).astype(np.int32)
         values = table[VALUE].combine_chunks().take(pa.array(rows))
         return pa.table({FILE: pa.array(numbers), VALUE: values})
 
@@ -127,7 +126,7 @@ class BitmapKind(FileIndexKind):
                 points = points.where(plain.to_numpy(zero_copy_only=False))
             is_match = match({expression: points}, len(points))
             matching += int(is_match.sum())
-            mask |= query.slices_of(run, _flat_numbers(files.filter(pa.array(is_match))))
+            mask |= query.slices_of(run, file_numbers(files.filter(pa.array(is_match))))
         return mask, f"{matching} values of it may match"
 
 
@@ -150,30 +149,10 @@ def _read_groups(
         CorruptFile: they cannot be read, or name files that there are not.
     """
     table = read_table(storage, head, groups=groups)
-    numbers = _flat_numbers(table[_FILES])
+    numbers = file_numbers(table[_FILES])
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= head.files.num_rows):
         raise CorruptFile(head.path, 0, expected="numbers of its files", actual=numbers.max())
     return table[VALUE].combine_chunks(), table[_FILES]
-
-
-def _flat_numbers(lists: pa.ChunkedArray) -> Ints:
-    """The numbers of all lists, one after the other."""
-    numbers: Ints = pc.list_flatten(lists).to_numpy().astype(np.int64)
-    return numbers
-
-
-def _inverted(values: pa.Array, numbers: Ints, files: int) -> pa.Table:
-    encoded = pc.dictionary_encode(values, null_encoding="encode")
-    distinct = encoded.dictionary
-    order = pc.sort_indices(distinct).to_numpy()  # nulls last
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    ranks = rank[encoded.indices.to_numpy().astype(np.int64)] if len(values) else rank
-    pairs = np.unique(ranks * max(1, files) + numbers)
-    owners, held = pairs // max(1, files), pairs % max(1, files)
-    offsets = np.searchsorted(owners, np.arange(len(order) + 1)).astype(np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), pa.array(held.astype(np.int32)))
-    return pa.table({VALUE: distinct.take(pa.array(order)), _FILES: lists})
 
 
 def _group_bounds(values: pa.Array) -> pa.Table:
