@@ -42,8 +42,7 @@ from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.read.arguments import names_in, texts_in
 from lakedex.read.row_changes import told_changes
-from lakedex.services import advising, verifying
-from lakedex.services import assuming as assumptions
+from lakedex.services import advising, verifying, what_if
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
@@ -238,7 +237,7 @@ class Table:
         if isinstance(assuming, str) or assuming:
             view = self._at(as_of)
             tree = self._understood(view, filter).tree
-            return assumptions.with_assumed(
+            return what_if.with_assumed(
                 view,
                 None if tree is None else normalise(tree),
                 report,

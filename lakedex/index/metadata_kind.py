@@ -25,6 +25,7 @@ from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.findings import Problem
+from lakedex.index.what_if import HypotheticalIndex
 from lakedex.index.written import CommitChanges
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
@@ -173,6 +174,33 @@ class MetadataIndexKind:
         repair: Callable[[str, Sequence[Problem], RepairedTable], CommitChanges]
         repair = self._part("repair").repair
         return repair(name, problems, table)
+
+    def live_index_on(
+        self,
+        config: TableConfig,
+        definitions: Mapping[str, IndexDefinition],
+        columns: tuple[str, ...],
+    ) -> str | None:
+        """The live index of this kind on these columns and no others, if there is one."""
+        live = config.metadata_partitions
+        return next(
+            (
+                name
+                for name, each in definitions.items()
+                if name in live and name.startswith(self.prefixes) and each.source_fields == columns
+            ),
+            None,
+        )
+
+    def what_if(self, columns: tuple[str, ...], schema: pa.Schema) -> HypotheticalIndex:
+        """An index that does not exist, on some columns of a table, or as a table has it once.
+
+        Raises:
+            InvalidInput: a column cannot be indexed.
+        """
+        what_if: Callable[[MetadataIndexKind, tuple[str, ...], pa.Schema], HypotheticalIndex]
+        what_if = self._part("what_if").what_if
+        return what_if(self, columns, schema)
 
     def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
         """The indexes of this kind that a table has outside of the metadata table."""

@@ -261,7 +261,7 @@ def meant_kind(request: CreateRequest) -> MetadataIndexKind:
     Raises:
         UnsupportedFeature: there is no such kind.
     """
-    default = next(kind.kind for kind in _METADATA_KINDS if kind.is_default)
+    default = default_kind().kind
     by_name = kinds_by_name()
     name = request.name.lower()
     asked = request.using.lower() or (name if name in by_name else default)
@@ -274,6 +274,11 @@ def meant_kind(request: CreateRequest) -> MetadataIndexKind:
     raise UnsupportedFeature(
         f"CREATE INDEX {request.name} of kind {asked!r} (only {', '.join(known)}{hint})"
     )
+
+
+def default_kind() -> MetadataIndexKind:
+    """The kind of an index on columns for which a statement names none."""
+    return next(kind for kind in _METADATA_KINDS if kind.is_default)
 
 
 def expression_kind() -> MetadataIndexKind:

@@ -18,14 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config.metadata_options import IndexRoom, record_index_bounds
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput
-from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
+from lakedex.filegroup import RECORD_KEY, read_slice
 from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.hfile import write_hfile
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
@@ -35,6 +34,7 @@ from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
+from lakedex.index.sampling import Ints, files_per_value, files_with_any, spread_slices
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.schema.flat_columns import flat
 from lakedex.services.index_names import indexed_path
@@ -44,7 +44,6 @@ from lakedex.timeline import load_table_config
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
-Ints = npt.NDArray[np.int64]
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 _TOMBSTONES = 2_000
@@ -236,57 +235,6 @@ def _values(target: SecondaryTarget, rows: pa.Table) -> pa.Array:
     if len(target.columns) == 1:
         return flat(values_at(target.columns[0], rows))
     return secondary_values([spelled(values_at(column, rows)) for column in target.columns])
-
-
-def spread_slices(slices: tuple[FileSlice, ...], most: int) -> list[FileSlice]:
-    """Some slices, evenly from first to last."""
-    count = min(len(slices), most)
-    return [slices[at * len(slices) // count] for at in range(count)]
-
-
-def files_per_value(seen: Ints, slices: int, files: int) -> float:
-    """How many of all files hold a value, in the mean over the values.
-
-    The values that no sampled slice has are estimated from those that one or two of them have, by
-    Chao's lower bound for sampling without replacement; so the mean is rather too high where
-    some values are much rarer than others. Never more than there are files.
-
-    Args:
-        seen: In how many of the sampled slices each value is.
-        slices: How many were sampled.
-        files: How many there are.
-
-    Example:
-        >>> round(files_per_value(np.full(500, 1), slices=10, files=100), 1)
-        1.0
-        >>> round(files_per_value(np.full(50, 10), slices=10, files=100))
-        100
-    """
-    if not len(seen):
-        return 1.0
-    share = slices / files
-    unseen = 0.0
-    once, twice = int((seen == 1).sum()), int((seen == 2).sum())
-    if slices < files and once:
-        again = 2 * twice * slices / max(1, slices - 1)
-        unseen = once**2 / (again + once * share / (1 - share))
-    mean = float(seen.sum()) / share / (len(seen) + unseen)
-    return round(min(max(1.0, mean), float(files)), 6)
-
-
-def files_with_any(values: float, per_value: float, files: float) -> float:
-    """How many of some files hold at least one of so many values that are spread independently.
-
-    Example:
-        >>> files_with_any(1, 3.0, 12), round(files_with_any(2, 3.0, 12), 2)
-        (3.0, 5.25)
-        >>> files_with_any(1_000, 3.0, 12) <= 12
-        True
-    """
-    if files <= 0:
-        return 0.0
-    share = min(1.0, per_value / files)
-    return files * (1 - (1 - share) ** values)
 
 
 def _used_groups(sample: _Sample, groups: int, values: float) -> float:

@@ -11,7 +11,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.registry import (
-    find_metadata_kind,
+    default_kind,
     kind_name,
     kinds_by_name,
     name_prefixes,
@@ -25,23 +25,11 @@ from lakedex.write.target import StoredSchema
 ONCE: Final = kinds_by_name()
 """Indexes that a table has at most once, each under its own name."""
 _LONGEST_NAME = 100
-_SECONDARY = "secondary_index"
 
 
 def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
-    """The live secondary index on these columns and no others, if there is one."""
-    live = snapshot.config.metadata_partitions
-    return next(
-        (
-            name
-            for name, each in snapshot.definitions.items()
-            if name in live
-            and (kind := find_metadata_kind(name)) is not None
-            and kind.kind == _SECONDARY
-            and each.source_fields == columns
-        ),
-        None,
-    )
+    """The live index of the default kind on these columns and no others, if there is one."""
+    return default_kind().live_index_on(snapshot.config, snapshot.definitions, columns)
 
 
 def find_index(snapshot: Snapshot, name: str) -> str | None:

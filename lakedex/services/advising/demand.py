@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakedex.filegroup import RECORD_KEY
+from lakedex.index.sampling import files_with_any
 from lakedex.prune.usage import TableUsage
-from lakedex.services.index_estimating import files_with_any
 from lakedex.table import Snapshot
 
 POINTS: Final = frozenset({"equal", "in", "null"})

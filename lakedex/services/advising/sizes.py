@@ -14,12 +14,8 @@ from lakedex.filegroup import RECORD_KEY, FileSlice, read_slice
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.metadata_table.stat_records import column_stats_change
-from lakedex.services.index_estimating import (
-    files_with_any,
-    groups_for,
-    spread_slices,
-    stored_bytes,
-)
+from lakedex.index.sampling import files_with_any, spread_slices
+from lakedex.services.index_estimating import groups_for, stored_bytes
 from lakedex.table import Snapshot
 from lakedex.write.build_ranges import StoredRanges
 

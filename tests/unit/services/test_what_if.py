@@ -14,9 +14,9 @@ import lakedex
 from lakedex.errors import InvalidInput
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.slices import FileSlice
-from lakedex.services.assuming import report as assuming_report
-from lakedex.services.assuming.kinds import Sight
+from lakedex.index.what_if import Sampled
 from lakedex.services.index_creating import create_index
+from lakedex.services.what_if import report as what_if_report
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import RECORD_INDEX, Trips
 
@@ -127,8 +127,8 @@ def test_assumed_key_indexes_find_the_keys(tmp_path):
 
 
 def test_of_a_large_table_a_part_is_looked_into(tmp_path, monkeypatch):
-    monkeypatch.setattr(assuming_report, "_MOST_SLICES", 4)
-    monkeypatch.setattr(assuming_report, "_SAMPLED_SLICES", 4)
+    monkeypatch.setattr(what_if_report, "_MOST_SLICES", 4)
+    monkeypatch.setattr(what_if_report, "_SAMPLED_SLICES", 4)
     table = made(tmp_path / "t").table()
     everywhere = table.explain("rider = 'common'", assuming=["rider"])
     assert everywhere.expected == CITIES
@@ -220,13 +220,14 @@ class DrawnIndex:
     typical: float | None
     name: str = "drawn"
     kind: str = "secondary_index"
+    lookups: int = 2
 
-    def why_not(self, asked):
+    def why_not(self, query):
         return None
 
-    def look(self, asked, slices, share):
+    def sample(self, query, slices, share):
         keep = np.random.default_rng(self.seed).random(len(slices)) < self.share
-        return Sight(keep, self.typical if share < 1 else None, "drawn")
+        return Sampled(keep, self.typical if share < 1 else None, "drawn")
 
 
 @given(
@@ -244,7 +245,7 @@ class DrawnIndex:
 def test_no_figure_of_assumed_indexes_is_more_than_there_is(sizes, drawn):
     # case B85: impossible figures of the advisor
     files = tuple(sized_slice(number, size) for number, size in enumerate(sizes))
-    view = assuming_report._View.of(files)
+    view = what_if_report._View.of(files)
     before, saved = len(files), 0
     for index in drawn:
         step = view.take(index, None)

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import Expr, Unknown
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.index.cost import LEAST_S
-from lakedex.index.kinds.secondary.key_encoding import is_indexable
+from lakedex.index.registry import default_kind, kinds_by_name, metadata_kind
+from lakedex.index.sampling import spread_slices
+from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
 from lakedex.prune import Report, Step
-from lakedex.schema.field_paths import type_at
-from lakedex.services.assuming.kinds import (
-    Asked,
-    AssumedIndex,
-    AssumedKeys,
-    AssumedSecondary,
-    AssumedStats,
-    Sight,
-)
-from lakedex.services.index_estimating import spread_slices
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
+from lakedex.write.build_ranges import StoredRanges
 
-_KINDS: Final = ("record_index", "column_stats", "bloom_filters")
 _MOST_SLICES = 256
 _MOST_BYTES = 512 << 20
 """Up to so many slices and bytes are all looked into; of more, some."""
 _SAMPLED_SLICES = 48
 _ENOUGH_HITS = 3
 """From so many sampled slices on, their share is that of all."""
-_LOOKUPS: Final = {"secondary_index": 2}
-"""A secondary index is read, and then the record index."""
 
 
 def with_assumed(
@@ -67,7 +57,8 @@ def with_assumed(
         note = "indexes are assumed, but there is no predicate that they could answer"
         return replace(report, expected=len(report.files), notes=(*report.notes, note))
     view = _View.of(report.files)
-    steps = [view.take(each, Asked(snapshot, predicate, time_zone)) for each in indexes]
+    query = _query(snapshot, predicate, time_zone)
+    steps = [view.take(index, query) for index in indexes]
     notes = [*report.notes]
     if view.share < 1 and any(step.used for step in steps):
         notes.append(
@@ -99,23 +90,23 @@ class _View:
         chosen = spread_slices(files, _SAMPLED_SLICES)
         return cls(chosen, len(chosen) / len(files), len(chosen), len(files), stored)
 
-    def take(self, index: AssumedIndex, asked: Asked) -> Step:
+    def take(self, index: HypotheticalIndex, query: WhatIfQuery) -> Step:
         """What an index would leave of what is left."""
         started = time.perf_counter()
         before = round(self.left)
         try:
-            why_not = index.why_not(asked)
-            sight = None if why_not else index.look(asked, self.slices, self.share)
+            why_not = index.why_not(query)
+            sampled = None if why_not else index.sample(query, self.slices, self.share)
         except LakedexError as error:
-            why_not, sight = f"the data could not be read: {error}", None
+            why_not, sampled = f"the data could not be read: {error}", None
         seconds = time.perf_counter() - started
         name = f"{index.name} (assumed)"
-        if sight is None:
+        if sampled is None:
             reason = f"assumed, but would not be asked: {why_not}"
             return Step(
                 name, index.kind, before, before, 0, seconds, reason, used=False, assumed=True
             )
-        saved = self._narrow(sight)
+        saved = self._narrow(sampled)
         return Step(
             name,
             index.kind,
@@ -123,21 +114,21 @@ class _View:
             round(self.left),
             saved,
             seconds,
-            f"assumed: {sight.reason}",
-            estimated_seconds=LEAST_S * _LOOKUPS.get(index.kind, 1),
+            f"assumed: {sampled.reason}",
+            estimated_seconds=LEAST_S * index.lookups,
             assumed=True,
         )
 
-    def _narrow(self, sight: Sight) -> int:
+    def _narrow(self, sampled: Sampled) -> int:
         """Leave what an index would, and tell the bytes that it saves: no more than are left."""
         before = self.left
-        hits = int(sight.keep.sum())
+        hits = int(sampled.keep.sum())
         expected = hits / self.share
-        if sight.typical is not None and hits < _ENOUGH_HITS:
-            expected = sight.typical
+        if sampled.typical is not None and hits < _ENOUGH_HITS:
+            expected = sampled.typical
         if self.slices or self.share == 1:
             self.left = min(self.left, expected)
-        kept = [self.slices[number] for number in np.flatnonzero(sight.keep).tolist()]
+        kept = [self.slices[number] for number in np.flatnonzero(sampled.keep).tolist()]
         if self.share == 1:
             saved = _bytes_of(self.slices) - _bytes_of(kept)
         else:
@@ -151,22 +142,35 @@ def _bytes_of(slices: Sequence[FileSlice]) -> int:
     return sum(each.size_bytes for each in slices)
 
 
-def _index(snapshot: Snapshot, name: str) -> AssumedIndex:
-    found = _columns(snapshot, name)
-    if found:
-        for column in found:
-            kind = type_at(column, snapshot.schema)
-            if not is_indexable(kind):
-                raise InvalidInput(f"column {column} ({kind}) cannot have a secondary index")
-        return AssumedSecondary(found)
-    if name == "column_stats":
-        return AssumedStats()
-    if name in _KINDS:
-        return AssumedKeys(name)
-    columns = ", ".join(each for each in snapshot.schema.names if each not in META_COLUMNS)
+def _query(snapshot: Snapshot, predicate: Expr, time_zone: str) -> WhatIfQuery:
+    def ranges(columns: Sequence[str], slices: Sequence[FileSlice]) -> Mapping[str, pa.Table]:
+        stored = StoredRanges(snapshot.read_context, columns)
+        for each in slices:
+            stored.add(each)
+        return stored.tables()
+
+    return WhatIfQuery(
+        read=snapshot.read_context,
+        predicate=predicate,
+        is_latest=snapshot.is_latest,
+        read_definitions=lambda: snapshot.definitions,
+        ranges=ranges,
+        time_zone=time_zone,
+    )
+
+
+def _index(snapshot: Snapshot, name: str) -> HypotheticalIndex:
+    """The index that a name stands for: columns, or a kind that a table has once."""
+    columns = _columns(snapshot, name)
+    kind = default_kind() if columns else None
+    if name in kinds_by_name() and not columns:
+        kind = metadata_kind(name)
+    if kind is not None:
+        return kind.what_if(columns, snapshot.schema)
+    known = ", ".join(each for each in snapshot.schema.names if each not in META_COLUMNS)
     raise InvalidInput(
         f"table {snapshot.config.name} has no column {name!r} to assume an index on; it has "
-        f"{columns}, and {', '.join(_KINDS)} can be assumed too"
+        f"{known}, and {', '.join(kinds_by_name())} can be assumed too"
     )
 
 
