@@ -23,6 +23,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind
 from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
+from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.findings import Problem
 from lakedex.index.what_if import HypotheticalIndex
@@ -191,6 +192,16 @@ class MetadataIndexKind:
             ),
             None,
         )
+
+    def estimate_size(self, table: SampledTable, columns: tuple[str, ...]) -> SizeEstimate | None:
+        """What an index on some columns would take and bring; None where nothing can be said.
+
+        Raises:
+            InvalidInput: a column cannot be indexed.
+        """
+        estimate: Callable[[SampledTable, tuple[str, ...]], SizeEstimate | None]
+        estimate = self._part("estimate").estimate
+        return estimate(table, columns)
 
     def what_if(self, columns: tuple[str, ...], schema: pa.Schema) -> HypotheticalIndex:
         """An index that does not exist, on some columns of a table, or as a table has it once.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.kinds.secondary.key_encoding import is_sure
+from lakedex.index.registry import metadata_kind
 from lakedex.services.advising.advice import Proposal
 from lakedex.services.advising.demand import (
     POINTS,
@@ -18,8 +19,7 @@ from lakedex.services.advising.demand import (
     demands,
     key_demand,
 )
-from lakedex.services.advising.sizes import Cost, column_stats_cost, record_index_cost
-from lakedex.services.index_estimating import estimate_index
+from lakedex.services.index_estimating import estimate_index, sampled_table
 from lakedex.services.index_names import existing_index, find_index
 
 _MOST_COLUMNS = 8
@@ -29,6 +29,17 @@ _LEAST_SHARE = 0.2
 _POINTS_OF_RANGES = frozenset({"equal", "in"})
 """Comparisons of which every constant is a value of its own."""
 _Told = TypeVar("_Told")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What an index takes."""
+
+    size_bytes: int
+    bytes_per_change: float
+    build_seconds: float
+
+
 _WITH_RECORD_INDEX = " OPTIONS ('hoodie.metadata.global.record.level.index.enable'='true')"
 
 
@@ -75,13 +86,11 @@ def _secondary(table: AdvisedTable, demand: Demand) -> Proposal | str:
     left = demand.left(demand.values_a_scan, told.files_per_value, told.files)
     if not _pays(demand, left):
         return _too_little(table, demand, left, "a secondary index")
-    cost = Cost(told.size_bytes, told.bytes_per_change, told.build_seconds)
+    cost = _Cost(told.size_bytes, told.bytes_per_change, told.build_seconds)
     name, more, why = _free_name(table, demand.column), "", ""
     if not table.has("record_index"):
-        needed = record_index_cost(table.snapshot)
-        if needed is None:
-            raise InvalidInput(f"table {table.name} has no rows")
-        cost = Cost(
+        needed = _record_index_cost(table)
+        cost = _Cost(
             cost.size_bytes + needed.size_bytes,
             cost.bytes_per_change + needed.bytes_per_change,
             cost.build_seconds + needed.build_seconds,
@@ -104,9 +113,7 @@ def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
     left = demand.left(demand.values_a_scan, 1.0, len(table.snapshot.slices))
     if not _pays(demand, left):
         return _too_little(table, demand, left, "the record index")
-    cost = record_index_cost(table.snapshot)
-    if cost is None:
-        raise InvalidInput(f"table {table.name} has no rows")
+    cost = _record_index_cost(table)
     keys = ", ".join(table.key_columns)
     return _proposal(
         table,
@@ -118,6 +125,13 @@ def _record_index(table: AdvisedTable, demand: Demand) -> Proposal | str:
         statement=f"CREATE INDEX record_index ON {table.name} ({keys})",
         reason=f"{demand}; a key is in one file",
     )
+
+
+def _record_index_cost(table: AdvisedTable) -> _Cost:
+    estimate = metadata_kind("record_index").estimate_size(sampled_table(table.snapshot), ())
+    if estimate is None:
+        raise InvalidInput(f"table {table.name} has no rows")
+    return _Cost(estimate.size_bytes, estimate.bytes_per_change, estimate.seconds)
 
 
 def _all_ranges(table: AdvisedTable, answered: set[str]) -> Iterator[Proposal | str]:
@@ -163,22 +177,23 @@ def _stats_statement(table: AdvisedTable, columns: Sequence[str]) -> str:
 
 
 def _column_stats(table: AdvisedTable, demand: Demand) -> Proposal | str:
-    told = column_stats_cost(table.snapshot, demand.column)
+    kind = metadata_kind("column_stats")
+    told = kind.estimate_size(sampled_table(table.snapshot), (demand.column,))
     if told is None:
         return f"{table.name}.{demand.column}: files have no ranges of it"
     asked = demand.values_a_scan if demand.operators <= _POINTS_OF_RANGES else 1.0
-    left = demand.left(asked, told.files_a_value, len(table.snapshot.slices))
+    left = demand.left(asked, told.files_per_value, len(table.snapshot.slices))
     if not _pays(demand, left):
         return _too_little(table, demand, left, "column stats")
     return _proposal(
         table,
         demand,
         left,
-        told.cost,
+        _Cost(told.size_bytes, told.bytes_per_change, told.seconds),
         index="column_stats",
         kind="column_stats",
         statement=_stats_statement(table, [demand.column]),
-        reason=f"{demand}; a value lies in the ranges of about {told.files_a_value:,.1f} of "
+        reason=f"{demand}; a value lies in the ranges of about {told.files_per_value:,.1f} of "
         f"{len(table.snapshot.slices):,} files, a range of values in more",
     )
 
@@ -187,7 +202,7 @@ def _proposal(
     table: AdvisedTable,
     demand: Demand,
     left: float,
-    cost: Cost,
+    cost: _Cost,
     *,
     index: str,
     kind: str,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
 from lakedex.errors import InvalidInput, LakedexError
 from lakedex.expr.tree import Expr, Unknown
@@ -17,9 +16,9 @@ from lakedex.index.registry import default_kind, kinds_by_name, metadata_kind
 from lakedex.index.sampling import spread_slices
 from lakedex.index.what_if import HypotheticalIndex, Sampled, WhatIfQuery
 from lakedex.prune import Report, Step
+from lakedex.services.index_estimating import stored_ranges
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
-from lakedex.write.build_ranges import StoredRanges
 
 _MOST_SLICES = 256
 _MOST_BYTES = 512 << 20
@@ -143,18 +142,12 @@ def _bytes_of(slices: Sequence[FileSlice]) -> int:
 
 
 def _query(snapshot: Snapshot, predicate: Expr, time_zone: str) -> WhatIfQuery:
-    def ranges(columns: Sequence[str], slices: Sequence[FileSlice]) -> Mapping[str, pa.Table]:
-        stored = StoredRanges(snapshot.read_context, columns)
-        for each in slices:
-            stored.add(each)
-        return stored.tables()
-
     return WhatIfQuery(
         read=snapshot.read_context,
         predicate=predicate,
         is_latest=snapshot.is_latest,
         read_definitions=lambda: snapshot.definitions,
-        ranges=ranges,
+        ranges=lambda columns, slices: stored_ranges(snapshot, columns, slices),
         time_zone=time_zone,
     )
 
