@@ -8,7 +8,7 @@ life, such as `lookup.py` and `check.py`; those that queries do not need are imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import ClassVar
@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.config.option_values import FlagOption, TextOption
 from lakedex.errors import UnsupportedFeature
+from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind
@@ -64,6 +65,8 @@ class MetadataIndexKind:
     """Indexes without which one of this kind is of no use."""
     describes_files: ClassVar[bool] = False
     """Whether it has entries of files or partitions, which can be made again from those alone."""
+    is_suggested: ClassVar[bool] = False
+    """Whether `advise` suggests indexes of this kind."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -192,6 +195,11 @@ class MetadataIndexKind:
             ),
             None,
         )
+
+    def advise(self, workload: Workload) -> Iterator[Suggestion | str]:
+        """Indexes of this kind that would have helped queries; a text says why not, and of what."""
+        advise: Callable[[Workload], Iterator[Suggestion | str]] = self._part("advise").advise
+        return advise(workload)
 
     def estimate_size(self, table: SampledTable, columns: tuple[str, ...]) -> SizeEstimate | None:
         """What an index on some columns would take and bring; None where nothing can be said.

@@ -276,6 +276,11 @@ def meant_kind(request: CreateRequest) -> MetadataIndexKind:
     )
 
 
+def advising_kinds() -> list[MetadataIndexKind]:
+    """The kinds that suggest indexes, in the order in which the planner consults them."""
+    return [kind for kind in kinds() if isinstance(kind, MetadataIndexKind) and kind.is_suggested]
+
+
 def default_kind() -> MetadataIndexKind:
     """The kind of an index on columns for which a statement names none."""
     return next(kind for kind in _METADATA_KINDS if kind.is_default)

@@ -14,7 +14,7 @@ from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS
 from lakedex.index.registry import default_kind
-from lakedex.index.size_estimate import SampledTable
+from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
@@ -57,6 +57,16 @@ class IndexEstimate:
     files_per_value: float
     """How many of them a lookup of one value reads, about."""
     sampled_rows: int
+
+    def as_size(self) -> SizeEstimate:
+        """The same as kinds of index estimate it; the commit is part of the build."""
+        return SizeEstimate(
+            rows=self.rows,
+            size_bytes=self.size_bytes,
+            bytes_per_change=self.bytes_per_change,
+            seconds=self.build_seconds,
+            files_per_value=self.files_per_value,
+        )
 
 
 def estimate_index(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakedex.prune.usage import TableUsage
-from lakedex.services.advising.advice import Advice, Proposal, ranked
+from lakedex.services.advising.advice import Advice, AdvisedTable, Proposal, ranked
 from lakedex.services.advising.creating import create_proposals
-from lakedex.services.advising.demand import AdvisedTable
 from lakedex.services.advising.dropping import drop_proposals
 from lakedex.table import Snapshot
 

@@ -9,8 +9,7 @@ from lakedex.errors import LakedexError
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.registry import find_metadata_kind, metadata_kind
 from lakedex.prune.usage import IndexUsage
-from lakedex.services.advising.advice import Proposal
-from lakedex.services.advising.demand import AdvisedTable
+from lakedex.services.advising.advice import AdvisedTable, Proposal
 from lakedex.services.index_estimating import estimate_index
 
 _ENOUGH_QUERIES = 10

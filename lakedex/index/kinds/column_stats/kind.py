@@ -14,6 +14,7 @@ class ColumnStatsKind(ColumnStatsIndex, MetadataIndexKind):
     """Column stats as a kind of index."""
 
     partition = Kind.COLUMN_STATS
+    is_suggested = True
     switches = (options_of.COLUMN_STATS,)
     choices = (options_of.COLUMN_STATS_COLUMNS, options_of.COLUMN_STATS_MOST_COLUMNS)
     derived = ("partition_stats",)

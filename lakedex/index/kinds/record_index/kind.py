@@ -25,6 +25,7 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     """The record index as a kind of index."""
 
     partition = Kind.RECORD_INDEX
+    is_suggested = True
     switches = (options_of.GLOBAL_RECORD_INDEX, options_of.PARTITIONED_RECORD_INDEX)
     options = (PARTITIONED,)
     aliases = ("record_level", "record_level_index")

@@ -24,6 +24,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     """Secondary indexes as a kind of index."""
 
     partition = Kind.SECONDARY_INDEX
+    is_suggested = True
     needs = ("record_index",)
     is_default = True
     leaves_outdated_entries = True
