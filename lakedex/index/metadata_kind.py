@@ -13,15 +13,18 @@ from importlib import import_module
 from types import ModuleType
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.option_values import FlagOption, TextOption
 from lakedex.errors import UnsupportedFeature
+from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
+from lakedex.index.contract import Mask
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
@@ -200,6 +203,26 @@ class MetadataIndexKind:
         """Indexes of this kind that would have helped queries; a text says why not, and of what."""
         advise: Callable[[Workload], Iterator[Suggestion | str]] = self._part("advise").advise
         return advise(workload)
+
+    def covered(
+        self,
+        metadata: MetadataTable,
+        definition: IndexDefinition,
+        context: ReadContext,
+        slices: Sequence[FileSlice],
+    ) -> Mask:
+        """The file slices that an index covers which writers do not maintain."""
+        del metadata, definition, context
+        return np.ones(len(slices), dtype=np.bool_)
+
+    def live_file_groups(self, metadata: MetadataTable) -> frozenset[FileSliceId] | None:
+        """The file groups that have rows, as the entries of a live index say; None if they do not.
+
+        Raises:
+            CorruptFile: the index cannot be read.
+        """
+        del metadata
+        return None
 
     def estimate_size(self, table: SampledTable, columns: tuple[str, ...]) -> SizeEstimate | None:
         """What an index on some columns would take and bring; None where nothing can be said.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 
 from lakedex.config import TableConfig
 from lakedex.config.option_check import did_you_mean
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
 from lakedex.index.cost import Estimate
@@ -38,7 +39,7 @@ from lakedex.index.kinds.record_index.kind import RecordIndexKind
 from lakedex.index.kinds.secondary.kind import SecondaryKind
 from lakedex.index.kinds.windowed.kind import WindowedKind
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
@@ -238,6 +239,17 @@ def indexes_outside_metadata(
         for kind in _METADATA_KINDS
         for info in kind.outside_metadata(storage, timeline)
     ]
+
+
+def live_file_groups(
+    metadata: MetadataTable, live: Collection[str]
+) -> frozenset[FileSliceId] | None:
+    """The file groups that have rows, as one of the live indexes says; None if none does."""
+    for kind in _METADATA_KINDS:
+        groups = kind.live_file_groups(metadata) if kind.kind in live else None
+        if groups is not None:
+            return groups
+    return None
 
 
 def indexes_behind(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
-from lakedex.index.definitions import MAINTENANCE
+from lakedex.filegroup import FileSlice, ReadContext
+from lakedex.index.contract import Mask
+from lakedex.index.definitions import MAINTENANCE, IndexDefinition
 from lakedex.index.expressions import EXPR, FUNCTION_OPTIONS
+from lakedex.index.file_bounds import slices_with_entries
 from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS
 from lakedex.index.kinds.expression.lookup import ExpressionIndex
 from lakedex.index.kinds.expression.target import PREFIX
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.request import CreateRequest
 
 
@@ -29,3 +32,14 @@ class ExpressionKind(ExpressionIndex, MetadataIndexKind):
         del kind
         accepts: Callable[[CreateRequest], bool] = self._part("define").accepts
         return accepts(request)
+
+    def covered(
+        self,
+        metadata: MetadataTable,
+        definition: IndexDefinition,
+        context: ReadContext,
+        slices: Sequence[FileSlice],
+    ) -> Mask:
+        """Those of which it has the entries of all files."""
+        del context
+        return slices_with_entries(metadata, definition, slices)

@@ -8,11 +8,12 @@ from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options_of
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
-from lakedex.filegroup import parse_data_file
+from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.kinds.record_index.lookup import RecordIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.request import PARTITIONED, NewIndex
 from lakedex.index.verification.findings import Problem
 from lakedex.storage import Storage, split
@@ -63,3 +64,7 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
         """Where the place of the row is known."""
         del is_plain
         return problem.place is not None
+
+    def live_file_groups(self, metadata: MetadataTable) -> frozenset[FileSliceId]:
+        """The file groups that record keys are in."""
+        return frozenset(distinct_locations(metadata.scan(self.kind)))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
+from lakedex.filegroup import FileSlice, ReadContext
+from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.kinds.secondary.composite import composites_behind, kept_note
+from lakedex.index.kinds.secondary.coverage import covered_slices
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.request import NewIndex
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.schema.field_paths import type_at
@@ -57,3 +60,13 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     ) -> dict[str, str]:
         """The indexes on several columns that were right before the commit are so after it."""
         return kept_note(timeline, definitions)
+
+    def covered(
+        self,
+        metadata: MetadataTable,
+        definition: IndexDefinition,
+        context: ReadContext,
+        slices: Sequence[FileSlice],
+    ) -> Mask:
+        """Those that the index names as read."""
+        return covered_slices(metadata, definition, context, slices)
