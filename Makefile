@@ -29,10 +29,10 @@ INSTALL_SELF := pip install --quiet --disable-pip-version-check --no-deps --no-b
 ##@ Use
 
 .PHONY: demo
-demo: java $(READY) ## Show on a real table what lakedex does
+demo: java $(READY) ## Run the same queries with and without indexes
 	@$(BIN)/lakedex demo
 
-##@ Judge
+##@ Test
 
 .PHONY: test
 test: java $(READY) $(EXECUTOR_READY) ## Run the whole suite and the doctests
@@ -47,7 +47,7 @@ coverage: java $(READY) $(EXECUTOR_READY) ## The same suite with the coverage fl
 check: check-style check-types check-layers check-lock check-tree docs ## Check style, types, layers, locks, tree and docs
 
 .PHONY: interop
-interop: java $(INTEROP_READY) $(EXECUTOR_READY) ## Let real Hudi on Spark 3.5 judge, and write on Spark 3.5
+interop: java $(INTEROP_READY) $(EXECUTOR_READY) ## Test against Hudi on Spark 3.5, and write on Spark 3.5
 	@$(INTEROP_VENV)/bin/python scripts/fetch_jars.py peers
 	@# One after the other: some tests kill processes in the middle of what these do.
 	@$(MAKE) interop-hudi
@@ -111,7 +111,7 @@ java:
 ##@ Write
 
 .PHONY: format
-format: $(READY) ## Format the code and mend what ruff can
+format: $(READY) ## Format the code and apply ruff's fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -123,13 +123,13 @@ docs: $(READY) ## Build the documentation into site/, strictly
 hooks: $(READY) ## Install the git hooks: format on commit, types and tests on push
 	@$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-##@ House
+##@ Environment
 
 .PHONY: venv
 venv: $(READY) ## Only make the environment
 
 .PHONY: lock
-lock: $(BIN)/uv ## Write requirements/*.lock anew (UPGRADE=1 takes the newest of everything)
+lock: $(BIN)/uv ## Resolve requirements/*.lock again (UPGRADE=1 takes the newest versions)
 	@scripts/lock.sh
 
 .PHONY: clean

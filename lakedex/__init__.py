@@ -9,7 +9,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-__all__ = ["LakedexError", "ReadOptions", "Table", "attach", "local", "open"]
+__all__ = ["LakedexError", "ReadOptions", "Table", "attach", "indexes", "local", "open"]
 
 _HOMES = {
     "LakedexError": "lakedex.errors",
@@ -29,6 +29,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> object:
     """Bring a public name when it is first used, so that workers load only what they need."""
+    if name == "indexes":
+        return import_module("lakedex.indexes")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakedex' has no attribute {name!r}")
     try:

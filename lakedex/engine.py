@@ -1,7 +1,7 @@
-"""Where work runs: the same workers in threads of this process, or as tasks of a Spark job.
+"""The interface that runs workers: in threads of this process, or as tasks of a Spark job.
 
-A worker is a function of one task; function and tasks can be pickled, and a task may run more than
-once, also twice at the same time. What it answers is small: rows travel in files.
+A worker is a function of one task. Both can be pickled. A task may run more than once, even
+concurrently. Its result is small, because rows are passed in files.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ class Engine(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
 
     def map(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:
-        """The worker's answers in the order of the tasks; the first error of a task is raised.
+        """Return the worker's results in the order of the tasks; raise the first error of a task.
 
         Args:
-            label: What the work is, for people who watch it.
+            label: A description of the work, for a user interface.
             worker: A function of a module, or a `functools.partial` of one.
-            tasks: What to work on; each can be pickled.
+            tasks: The arguments of the worker; each can be pickled.
         """
 
     def map_small(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:
-        """As `map`, for tasks that are less work all together than to start a job for them."""
+        """Like `map`, for tasks that together take less time than starting a job."""
 
 
 class LocalEngine:
@@ -48,18 +48,18 @@ class LocalEngine:
     """
 
     def __init__(self, parallelism: int | None = None) -> None:
-        """Use as many threads as there are cores, unless told otherwise."""
+        """Use `parallelism` threads; the default is the number of cores."""
         self._parallelism = parallelism or os.cpu_count() or 1
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
         return self._parallelism
 
     def map(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:
-        """The worker's answers in the order of the tasks."""
+        """Return the worker's results in the order of the tasks."""
         del label
         if len(tasks) < 2 or self._parallelism < 2:
             return [worker(task) for task in tasks]
@@ -69,5 +69,5 @@ class LocalEngine:
     def map_small(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:
-        """As `map`: here all work is near."""
+        """Like `map`, because threads start without a job."""
         return self.map(label, worker, tasks)

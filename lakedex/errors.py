@@ -1,7 +1,7 @@
-"""What can go wrong, by what the caller can do about it.
+"""The exceptions of lakedex, grouped by what the caller can do about them.
 
-Every error that lakedex raises on purpose is a `LakedexError`. The children differ by what
-the caller can do next, and every message names the offending thing.
+Every error that lakedex raises on purpose is a `LakedexError`. Its subclasses differ in what the
+caller can do next, and every message names the offending value.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ class LakedexError(Exception):
 
 
 class TableNotFound(LakedexError):
-    """There is no Hudi table at the given place; check the path."""
+    """There is no Hudi table at the given path; check the path."""
 
 
 class CorruptFile(LakedexError):
-    """A file does not hold what its format promises; restore it or repair the table.
+    """The content of a file violates its format; restore the file or repair the table.
 
     Example:
         >>> raise CorruptFile("t/a.hfile", 16, expected="magic DATABLK*", actual="XXXXXXXX")
@@ -25,7 +25,7 @@ class CorruptFile(LakedexError):
     """
 
     def __init__(self, path: str, offset: int, *, expected: str, actual: object) -> None:
-        """Name the file, the byte offset, what should stand there and what does."""
+        """Name the file, the byte offset, the expected content and the actual one."""
         self.path = path
         self.offset = offset
         self.expected = expected
@@ -34,7 +34,7 @@ class CorruptFile(LakedexError):
 
 
 class TimelineDamaged(LakedexError):
-    """Instants of the table are lost; `lakedex verify` names them, `lakedex repair` rebuilds them.
+    """Instants of the table are lost; `lakedex verify` lists them, `lakedex repair` rebuilds them.
 
     Example:
         >>> raise TimelineDamaged(".hoodie/timeline", "20261115183005287 is missing")
@@ -44,7 +44,7 @@ put the files back, or let `lakedex repair` rebuild them from the data files
     """
 
     def __init__(self, path: str, problem: str, *, can_be_rebuilt: bool = True) -> None:
-        """Name the folder of the timeline, what it lacks, and whether a repair may help."""
+        """Name the folder of the timeline, what is missing, and whether a repair may help."""
         self.path = path
         self.problem = problem
         rest = "put the files back from a copy of the table"
@@ -58,7 +58,7 @@ class UnsafePath(LakedexError):
 
 
 class UnsupportedFeature(LakedexError):
-    """The table uses something that lakedex refuses to guess at; the message names it."""
+    """The table or the call uses a feature that lakedex does not support; the message names it."""
 
     def __init__(
         self, feature: str, *, table_version: int | None = None, instead: str | None = None
@@ -76,37 +76,37 @@ class InvalidInput(LakedexError):
 
 
 class InvalidDefinition(LakedexError):
-    """A statement or predicate cannot be understood; `position` points into its text."""
+    """A statement or predicate is not valid; `position` is an offset in its text."""
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
-        """Say what is wrong and, where known, at which character of the text."""
+        """Give the reason and, if known, the character of the text at which it occurs."""
         self.position = position
         super().__init__(message)
 
 
 class IndexUnusable(LakedexError):
-    """An index cannot answer; queries run without it, only a direct question to it fails."""
+    """An index cannot be used; queries run without it, only a direct lookup in it fails."""
 
 
 class StorageError(LakedexError):
-    """The store could not do what was asked; the message names path and reason."""
+    """A request to the store failed; the message names the path and the reason."""
 
 
 class FileMissing(StorageError):
-    """A file that was asked for is not there."""
+    """A requested file does not exist."""
 
 
 class AlreadyExists(StorageError):
-    """A create-if-absent lost: somebody else made the file first."""
+    """A create-if-absent failed: another writer created the file first."""
 
 
 class VersionMismatch(StorageError):
-    """A replace-if-unchanged lost: the file changed since it was read."""
+    """A replace-if-unchanged failed: the file changed since it was read."""
 
 
 class CommitConflict(LakedexError):
-    """Another writer changed the same things first; nothing was changed, retry."""
+    """Another writer changed the same data first; nothing was written, retry."""
 
 
 class ServicePends(CommitConflict):
-    """A planned service has what a write would change; nothing was changed, let it end first."""
+    """A pending service covers the data of a write; nothing was written, let it finish first."""

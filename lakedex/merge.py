@@ -23,24 +23,24 @@ _Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries of log blocks in the order in which they arrived; all members are equally long."""
+    """Entries of log blocks in the order of arrival; all arrays have the same length."""
 
     keys: pa.Array
     ordering: tuple[pa.Array, ...]
     """One array for each ordering field, without nulls; empty for commit-time ordering."""
     is_delete: Mask
     is_unconditional: Mask
-    """Deletes that carry no ordering value."""
+    """Deletes without an ordering value."""
     is_tombstone: Mask
     """Deletes that come from a delete block, not from a data record that is marked deleted."""
     has_column: Mapping[str, Mask] = field(default_factory=dict)
-    """For columns that partial updates leave out: the entries that have them."""
+    """For columns that partial updates omit: the entries that have them."""
 
 
 def column_winners(
     entries: Entries, codes: Positions, arrival: Positions, counted: Mask
 ) -> dict[str, Positions]:
-    """For each column that some entry lacks: the entry of every key that gives it, or -1."""
+    """For each column that some entry lacks: the entry that provides it for every key, or -1."""
     if not entries.has_column:
         return {}
     key_count = int(codes.max()) + 1 if len(codes) else 0
@@ -66,7 +66,7 @@ def _wins(entries: Entries, codes: Positions, arrival: Positions, counted: Mask)
         return np.ones(len(codes), dtype=np.bool_)
     ranks = np.where(counted, _ranks(entries.ordering), -1)
     order = np.lexsort((arrival, codes))
-    # Later keys have higher codes, so a running maximum over both starts anew at each key.
+    # Later keys have higher codes, so a running maximum over both restarts at each key.
     scaled = codes[order] * (len(codes) + 1) + ranks[order] + 1
     wins = np.empty(len(codes), dtype=np.bool_)
     wins[order] = scaled == np.maximum.accumulate(scaled)
@@ -74,7 +74,7 @@ def _wins(entries: Entries, codes: Positions, arrival: Positions, counted: Mask)
 
 
 def _ranks(ordering: tuple[pa.Array, ...]) -> Positions:
-    """Numbers that compare as the ordering values do; equal values have equal numbers."""
+    """Numbers that compare like the ordering values; equal values have equal numbers."""
     names = [str(number) for number in range(len(ordering))]
     table = pa.table(list(ordering), names=names)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
@@ -96,9 +96,9 @@ class Newest:
     positions: Positions
     """Positions in the entries."""
     beats_base: Mask
-    """Where the winner replaces a base row whatever that row's ordering value is."""
+    """Winners that replace a base row regardless of its ordering value."""
     column_positions: Mapping[str, Positions] = field(default_factory=dict)
-    """For columns that partial updates leave out: the entry that gives the value, or -1."""
+    """For columns that partial updates omit: the entry that provides the value, or -1."""
 
 
 def newest_per_key(entries: Entries) -> Newest:
@@ -142,7 +142,7 @@ def _after_cut(entries: Entries, codes: Positions, arrival: Positions, cut: Posi
     after = arrival > cut_of_entry
     if not entries.is_unconditional.any():
         return np.ones_like(after)
-    # An unconditional delete outlives further tombstones until a data record arrives.
+    # An unconditional delete stays in effect after further tombstones, until a data record arrives.
     first_data = np.full(len(cut), len(codes), dtype=np.int64)
     data = np.flatnonzero(after & ~entries.is_tombstone)[::-1]
     first_data[codes[data]] = data
@@ -197,9 +197,9 @@ class ChangeSet:
         Args:
             entries: The changes.
             newest: Which of them win.
-            rows: The rows of changes that are no deletes.
-            row_of_entry: Where the row of an entry lies in `rows`.
-            every_copy: Whether a change meets all base rows of its key, not only the first one.
+            rows: The rows of changes that are not deletes.
+            row_of_entry: The position of the row of an entry in `rows`.
+            every_copy: Whether a change applies to all base rows of its key, not only the first.
         """
         taken = pa.array(newest.positions)
         self._keys = entries.keys.take(taken)
@@ -210,7 +210,7 @@ class ChangeSet:
         self._rows = rows
         self._unused = np.ones(len(self._keys), dtype=np.bool_)
         self._every_copy = every_copy
-        # Where each partly missing column of a change has its value; -1 where it has none.
+        # The position of the value of each partly missing column of a change; -1 without value.
         self._column_row = {
             name: np.where(positions >= 0, row_of_entry[positions], -1)
             for name, positions in newest.column_positions.items()
@@ -219,7 +219,7 @@ class ChangeSet:
     def apply(
         self, batch: pa.Table, keys: pa.ChunkedArray, ordering: Sequence[pa.ChunkedArray]
     ) -> pa.Table:
-        """The batch with updated rows replaced and deleted rows left out."""
+        """Return the batch with updated rows replaced and deleted rows removed."""
         found = pc.index_in(keys, value_set=self._keys)
         change = found.fill_null(-1).to_numpy().astype(np.int64)
         matched = np.flatnonzero(change >= 0)
@@ -233,8 +233,8 @@ class ChangeSet:
         changes = self._rows.select(batch.column_names)
         if not self._column_row:
             both = pa.concat_tables([batch, changes])
-            # Arrow's own allocator hands such blocks back to the system after every slice, and to
-            # get them anew costs more than the copy does.
+            # Arrow's own allocator returns such blocks to the system after every slice, and
+            # allocating them again costs more than the copy.
             memory = pa.system_memory_pool()
             return pc.take(both, pa.array(source[keep]), boundscheck=False, memory_pool=memory)
         columns = {}
@@ -248,7 +248,7 @@ class ChangeSet:
         return pa.table(columns, schema=batch.schema)
 
     def inserts(self) -> pa.Table:
-        """The rows whose keys no base row had."""
+        """Return the rows whose keys no base row had."""
         left = self._unused & ~self._is_delete
         rows = self._rows.take(pa.array(self._row[left]))
         for name, of_column in self._column_row.items():
@@ -261,7 +261,7 @@ class ChangeSet:
     def _used(
         self, change: npt.NDArray[np.int64], matched: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """The base rows that changes meet, which are used up then."""
+        """The base rows to which changes apply; each change is then marked as applied."""
         if self._every_copy:
             self._unused[change[matched]] = False
             return matched
@@ -277,7 +277,7 @@ class ChangeSet:
         matched: npt.NDArray[np.int64],
         ordering: Sequence[pa.ChunkedArray],
     ) -> _Mask:
-        """Where the change is at least as new as the base row."""
+        """Whether the change is at least as new as the base row."""
         wins = np.ones(len(change), dtype=np.bool_)
         undecided = ~self._beats_base[change]
         newer, older = pa.array(change), pa.array(matched)
@@ -291,14 +291,14 @@ class ChangeSet:
 def _replaced(
     count: int, matched: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Row numbers over a batch followed by the changes, with the matched rows changed."""
+    """Row numbers in a batch followed by the changes, with the matched rows replaced."""
     source = np.arange(count, dtype=np.int64)
     source[matched] = count + rows
     return source
 
 
 def _is_less(left: pa.Array, right: pa.Array) -> _Mask:
-    """Where left < right, with NaN above every other value."""
+    """Whether left < right, with NaN above every other value."""
     less = pc.less(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
     if pa.types.is_floating(left.type):
         nan_left = pc.is_nan(left).to_numpy(zero_copy_only=False)

@@ -1,9 +1,9 @@
 """The engine-free expression tree: functions, binding, normal form, evaluation on rows and bounds.
 
 A predicate comes from SQL text (`parse_predicate`), from Arrow (`from_arrow`) or from JSON
-(`from_json`), is bound to a schema (`bind_predicate`) and brought into its normal form
-(`normalise`); then it filters rows, prunes files by bounds, or gives the values to look up in an
-index (`points`, `key_points`).
+(`from_json`), is bound to a schema (`bind_predicate`) and converted into its normal form
+(`normalise`). It then filters rows, prunes files by bounds, or provides the values to look up in
+an index (`points`, `key_points`).
 """
 
 from __future__ import annotations

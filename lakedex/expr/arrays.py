@@ -1,7 +1,7 @@
-"""Between Arrow arrays and numpy: values, validity and constants.
+"""Conversion between Arrow arrays and numpy: values, validity and constants.
 
-A `Datum` is an Arrow array, or an Arrow scalar that stands for the same value in every row.
-Kernels that Arrow lacks are written over the numpy values; what lies under a null is zero there.
+A `Datum` is an Arrow array, or an Arrow scalar that represents the same value in every row.
+Kernels that Arrow lacks operate on the numpy values, which are zero where the array is null.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ def as_array(datum: Datum, length: int) -> pa.Array:
 
 
 def valid_mask(array: pa.Array) -> np.ndarray:
-    """Where the array is not null."""
+    """A mask of the rows that are not null."""
     mask: np.ndarray = pc.is_valid(array).to_numpy(zero_copy_only=False)
     return mask
 
 
 def numpy_values(array: pa.Array) -> np.ndarray:
-    """The values of a flat array of fixed width, zeros under nulls.
+    """The values of a flat array of fixed width, zero where the array is null.
 
-    Dates give days, timestamps and times their count of units, booleans numpy booleans.
+    Dates become days, timestamps and times become counts of their unit, booleans become numpy
+    booleans.
     """
     plain = array
     if pa.types.is_date32(array.type) or pa.types.is_time32(array.type):
@@ -58,7 +59,7 @@ def numpy_values(array: pa.Array) -> np.ndarray:
 
 
 def numpy_type(kind: pa.DataType) -> np.dtype:
-    """The numpy type of a numeric Arrow type; Arrow's own way asks for pandas in older releases.
+    """The numpy type of a numeric Arrow type; Arrow's own method needs pandas in older releases.
 
     Example:
         >>> numpy_type(pa.int16())
@@ -101,14 +102,14 @@ def constant(datum: Datum, what: str) -> object:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether the type holds character strings."""
+    """Whether the type is a string type."""
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether the type holds byte strings."""
+    """Whether the type is a binary type."""
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)

@@ -1,17 +1,17 @@
-"""`pyarrow.compute` expressions to the tree, for pruning only.
+"""Translation of `pyarrow.compute` expressions into the tree, for pruning only.
 
-The rows are filtered with the Arrow expression itself; the tree must be true for every row for
-which the Arrow expression is true, and may be true for more. Arrow and Spark differ:
+The Arrow expression itself filters the rows. The tree must be true for every row for which the
+Arrow expression is true, and may be true for more. Arrow and Spark differ:
 
 * Arrow's NaN compares false with everything (`!=` true), Spark's NaN is the greatest value:
   NOT(x > 5) keeps NaN in Arrow, so the tree adds NaN there;
-* Arrow's `is_in` is never null: NOT(x is_in ..) keeps null rows, and it tells -0.0 from 0.0;
-* Arrow converts between types by rules of its own: what the two do not share is `Unknown`.
+* Arrow's `is_in` is never null: NOT(x is_in ..) keeps null rows, and -0.0 differs from 0.0;
+* Arrow has its own rules for type conversion: comparisons without a common rule are `Unknown`.
 
-Only a schema tells the types of the columns. Without one a comparison is translated under the
-condition that the column has exactly the constant's type; binding checks that.
+The types of the columns come from a schema. Without one, a comparison is translated under the
+assumption that the column has exactly the constant's type; binding checks that.
 
-pyarrow has no way to look into an expression, but it can serialise one: an Arrow IPC file with a
+pyarrow cannot inspect an expression, but it can serialise one: an Arrow IPC file with a
 single row. The schema's metadata is the tree in prefix order, as pairs of key and value:
 `call`/name opens a call and `end`/name closes it, `field_ref`/name is a column,
 `nested_field_ref`/n announces that the next n field_refs are one path, `literal`/i is the constant
@@ -115,7 +115,7 @@ Node = Field | Constant | Function
 
 
 def read_expression(expression: pc.Expression) -> Node | None:
-    """The parts of an expression; None when this version of Arrow cannot serialise it.
+    """Parse an expression; None if this version of Arrow cannot serialise it.
 
     Example:
         >>> read_expression(pc.field("a") > 5).name
@@ -130,7 +130,7 @@ def read_expression(expression: pc.Expression) -> Node | None:
 
 
 def columns_in(expression: pc.Expression) -> frozenset[str] | None:
-    """The top-level columns that an expression names; None when that cannot be told.
+    """The top-level columns that an expression names; None if they cannot be determined.
 
     Example:
         >>> sorted(columns_in((pc.field("a") > 5) | pc.field("b", "x").is_null()))
@@ -208,9 +208,9 @@ def _bytes_at(place: int) -> tuple[bytes, int]:
 
 
 def shared_meaning(column: pa.DataType, literal: pa.DataType) -> bool:
-    """Whether Arrow and Spark compare these types alike, or Arrow refuses to.
+    """Whether Arrow and Spark compare these types in the same way, or Arrow raises an error.
 
-    Arrow casts safely: a whole number that a float cannot hold is an error, not a rounding.
+    Arrow casts safely: an integer that a float cannot represent is an error, not a rounding.
 
     Example:
         >>> shared_meaning(pa.int32(), pa.float64()), shared_meaning(pa.int32(), pa.string())
@@ -220,7 +220,7 @@ def shared_meaning(column: pa.DataType, literal: pa.DataType) -> bool:
 
 
 def constant(scalar: pa.Scalar) -> Literal | None:
-    """The literal of an Arrow scalar, or None for a type or value that has none."""
+    """The literal of an Arrow scalar, or None if its type or value has none."""
     kind = scalar.type
     if pa.types.is_null(kind):
         return Literal(None, kind)
@@ -237,7 +237,7 @@ def constant(scalar: pa.Scalar) -> Literal | None:
 
 
 def constants(values: pa.Array, column: pa.DataType | None) -> list[Literal] | None:
-    """The non-null members of a value set in the column's type; None where that is uncertain."""
+    """The non-null members of a value set in the column's type; None if that is uncertain."""
     if column is None or family(column) is Family.OTHER:
         return None
     literals = [constant(value) for value in values if value.is_valid]
@@ -258,7 +258,7 @@ def from_arrow(expression: pc.Expression, schema: pa.Schema | None = None) -> Ex
     """The tree of an Arrow expression: true wherever the expression is true.
 
     Args:
-        expression: Any expression; what is not understood becomes `Unknown`.
+        expression: Any expression; parts that cannot be translated become `Unknown`.
         schema: The schema that the expression will be applied to.
 
     Example:
@@ -324,7 +324,7 @@ class _Translator:
         return Unknown(f"Arrow's {node.name}")
 
     def column(self, field: Field, assumed: pa.DataType | None) -> Column | None:
-        """The column with its type, or with the assumed one where there is no schema."""
+        """The column with its type, or with the assumed one if there is no schema."""
         if self.schema is None:
             return Column(field.path, assumed)
         kind: pa.DataType = pa.struct(list(self.schema))
@@ -413,7 +413,7 @@ class _Translator:
 
 
 def _compare(op: Op, column: Column | Cast, literal: Literal, *, negated: bool) -> Expr:
-    """`op` is already the negated operator where `negated` is set."""
+    """Translate a comparison; `op` is already the negated operator if `negated` is set."""
     if _is_nan(literal):
         # Arrow: only != is true, and NOT of everything else.
         asked = NEGATED[op] if negated else op

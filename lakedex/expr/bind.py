@@ -1,12 +1,12 @@
 """Binding: names become columns of a schema, and both sides of every comparison get one type.
 
-The rules are Spark 3.5's without ANSI mode: names match without regard to case, and types meet as
-`coercion` says. Constants are converted while binding and stand on the right; a cast that Spark
-puts on the column stays visible as a `Cast`, unless it can be undone exactly (`unwrap_cast`), so
+The rules are those of Spark 3.5 without ANSI mode: names are case-insensitive, and `coercion`
+defines the common type. Constants are converted while binding and moved to the right side. A cast
+that Spark adds to the column becomes a `Cast`, unless it can be removed exactly (`unwrap_cast`), so
 that statistics on the raw column apply.
 
-A bound tree is what both pruning and exact filtering use. `Unknown` passes through: whatever is
-built on it becomes `Unknown` up to the nearest AND, OR or NOT.
+Both pruning and exact filtering use bound trees. `Unknown` propagates: every node that contains it
+becomes `Unknown` up to the nearest AND, OR or NOT.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}
 
 
 def resolve_column(column: Column, schema: pa.Schema, *, case_sensitive: bool) -> Expr:
-    """The column under its true name, with its type.
+    """Resolve a column to its name in the schema, with its type.
 
-    A column that a translator already typed otherwise than the schema is `Unknown`: its meaning
-    was settled for another type.
+    A column to which a translator gave another type than the schema is `Unknown`, because it was
+    translated for that type.
 
     Raises:
         InvalidInput: No column has that name, or several do.
@@ -83,7 +83,7 @@ def resolve_column(column: Column, schema: pa.Schema, *, case_sensitive: bool) -
     if not path:
         raise InvalidInput("a column needs a name")
     if column.type is not None and column.type != kind:
-        return Unknown(f"{column.name} was taken for {column.type} but is {kind}")
+        return Unknown(f"{column.name} was translated as {column.type} but is {kind}")
     return Column(tuple(path), kind)
 
 
@@ -113,8 +113,8 @@ def bind(
     Args:
         expr: A tree from any translator.
         schema: The table's schema.
-        time_zone: The session's time zone, for text and dates that become timestamps.
-        case_sensitive: Whether names must match in case too.
+        time_zone: The session's time zone, for strings and dates that become timestamps.
+        case_sensitive: Whether names are case-sensitive.
 
     Raises:
         InvalidInput: A name is unknown or ambiguous, or two types cannot be compared.
@@ -135,7 +135,7 @@ def bind(
 def bind_predicate(
     expr: Expr, schema: pa.Schema, *, time_zone: str = "UTC", case_sensitive: bool = False
 ) -> Expr:
-    """As `bind`, for a condition: anything but a boolean is refused."""
+    """Like `bind`, for a condition, which must be boolean."""
     bound = bind(expr, schema, time_zone=time_zone, case_sensitive=case_sensitive)
     return _condition(bound)
 
@@ -162,7 +162,7 @@ def bound_type(expr: Expr) -> pa.DataType:
 
 
 def unknown_in(expr: Expr) -> Unknown | None:
-    """The first `Unknown` of a tree: with one the tree can prune, but not filter exactly."""
+    """The first `Unknown` of a tree; a tree that has one can prune, but not filter exactly."""
     pending: list[Expr] = [expr]
     while pending:
         node = pending.pop()
@@ -273,7 +273,7 @@ class _Binder:
         return Compare(op, one, other)
 
     def unwrapped(self, op: Op, cast: Cast, literal: Literal, source: pa.DataType) -> Expr:
-        """Undo one cast after the other, as long as each step is exact."""
+        """Remove one cast after the other, as long as each step is exact."""
         result = unwrap_compare(op, cast, literal, source, self.time_zone)
         while isinstance(result, Compare) and isinstance(result.left, Cast):
             inner, right = result.left, result.right
@@ -289,7 +289,7 @@ class _Binder:
         values = [_narrow(value, own) for value in given]
         kind = membership_type([own, *(bound_type(value) for value in values)])
         if family(kind) is Family.OTHER:
-            raise InvalidInput(f"{type_name(kind)} cannot stand in IN; compare its fields")
+            raise InvalidInput(f"{type_name(kind)} cannot be used with IN; compare its fields")
         if family(kind) is Family.STRING and family(own) not in (Family.STRING, Family.NULL):
             return self.member_as_text(child, values)
         cast = self.cast(child, kind)
@@ -299,7 +299,7 @@ class _Binder:
         return In(cast, converted)
 
     def member_as_text(self, child: Expr, values: list[Literal]) -> Expr:
-        """`child IN ('..')` compares texts: keep the values whose text is exactly that."""
+        """`child IN ('..')` compares strings: keep the values with exactly that text."""
         own = bound_type(child)
         if family(own) is Family.FLOAT:
             raise InvalidInput("write the numbers of the IN list without quotes")
@@ -316,14 +316,14 @@ class _Binder:
         return In(child, tuple(kept)) if kept else never(child)
 
     def has_one_text(self, kind: pa.DataType) -> bool:
-        """Whether no two values of the type are written alike in the session's zone."""
+        """Whether no two values of the type have the same text in the session's time zone."""
         if family(kind) is Family.TIMESTAMP:
             return zone_of(self.time_zone) is UTC and kind.unit != "ns"
         return family(kind) in _ONE_TEXT
 
 
 def _narrow(literal: Literal, other: pa.DataType) -> Literal:
-    """A whole number against a decimal takes as few digits as it has, as Spark does."""
+    """Give an integer that is compared with a decimal the fewest possible digits, as Spark does."""
     value = literal.value
     if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_decimal(other):
         return decimal_literal(Decimal(value), str(value))

@@ -1,12 +1,12 @@
-"""What is known of one column (or expression) in each of many files: the input of pruning.
+"""The statistics of one column (or expression) in each of many files: the input of pruning.
 
-Every array has one entry per file. Hudi's own statistics have quirks, which readers of bounds
-must respect (`ranges` does):
+Every array has one entry per file. Hudi's own statistics have special cases, which users of bounds
+must handle (as `ranges` does):
 
-* a column that is all null in a base file has min = max = 0, so null count is looked at first;
-* bounds of floats never cover NaN, and a row group that holds one is written as [0, 0], unless
-  the writer noted that it looked for one;
-* bounds of strings are merged in UTF-16 order by the writer, in UTF-8 order by Parquet.
+* a column that is entirely null in a base file has min = max = 0, so null counts come first;
+* floating-point bounds never include NaN, and a row group that contains one has bounds [0, 0],
+  unless the writer recorded that there is none;
+* the writer merges bounds of strings in UTF-16 order, Parquet in UTF-8 order.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class ColumnBounds:
 
     Attributes:
         type: The type of `minimum` and `maximum`.
-        minimum: Null where it is unknown.
-        maximum: Null where it is unknown.
-        null_count: Rows that are null; negative where it is unknown.
-        value_count: Rows, nulls included; negative where it is unknown.
-        known: Where there is an entry for the file at all.
-        exact: Whether `minimum` = `maximum` is the one value of every row, as a partition value
-            is; a null value then has null count = value count.
-        no_nan: Files of which it is known that no row is NaN; None when nothing is known.
+        minimum: Null if unknown.
+        maximum: Null if unknown.
+        null_count: The number of nulls; negative if unknown.
+        value_count: The number of rows, nulls included; negative if unknown.
+        known: Whether there is an entry for the file.
+        exact: Whether `minimum` = `maximum` is the value of every row, as for a partition value;
+            a null value then has null count = value count.
+        no_nan: Whether it is known that no row of the file is NaN; None if nothing is known.
     """
 
     type: pa.DataType
@@ -60,7 +60,7 @@ class ColumnBounds:
 
     @property
     def all_null(self) -> np.ndarray:
-        """Files in which no row has a value, for certain; files without rows among them."""
+        """Files in which certainly no row has a value, including files without rows."""
         mask: np.ndarray = (
             self.known & (self.value_count >= 0) & (self.null_count == self.value_count)
         )
@@ -68,23 +68,23 @@ class ColumnBounds:
 
     @property
     def no_rows(self) -> np.ndarray:
-        """Files without any row, for certain: logs that only delete."""
+        """Files that certainly have no rows, such as log files that only delete."""
         mask: np.ndarray = self.known & (self.value_count == 0)
         return mask
 
     @property
     def no_nulls(self) -> np.ndarray:
-        """Files without a null, for certain.
+        """Files that certainly have no nulls.
 
-        Where a bound is missing although there are values, the statistics of some part of the
-        file were missing, and its nulls may not have been counted.
+        If a bound is missing although there are values, the statistics of some part of the file
+        were missing, and its nulls may not have been counted.
         """
         bounded = valid_mask(self.minimum) & valid_mask(self.maximum)
         mask: np.ndarray = self.no_rows | (self.known & (self.null_count == 0) & bounded)
         return mask
 
     def where(self, trusted: np.ndarray) -> ColumnBounds:
-        """The same bounds, unknown where they are not trusted."""
+        """The same bounds, unknown for the files that are not trusted."""
         return replace(self, known=self.known & trusted)
 
     def take(self, rows: np.ndarray) -> ColumnBounds:
@@ -119,8 +119,8 @@ def exact_bounds(values: pa.Array) -> ColumnBounds:
 def merge_by_group(bounds: ColumnBounds, groups: np.ndarray, count: int) -> ColumnBounds:
     """Widen the bounds of files to bounds of groups of files, such as file slices.
 
-    A group is unknown when one of its files is, or when it has none. Files without rows and
-    files that are all null do not widen the range.
+    A group is unknown if one of its files is, or if it has none. Files without rows and files
+    that are entirely null do not widen the range.
 
     Args:
         bounds: The bounds of the files.
@@ -133,19 +133,19 @@ def merge_by_group(bounds: ColumnBounds, groups: np.ndarray, count: int) -> Colu
         [5, 9]
     """
     known = _every(bounds.known, groups, count)
-    silent = bounds.all_null
+    ignored = bounds.all_null
     minimum, maximum = _safe_to_merge(bounds)
     if len(groups) == count and np.array_equal(groups, np.arange(count)):
-        # Slices without log files: there is nothing to widen.
+        # Slices without log files need no widening.
         return replace(
             bounds,
-            minimum=masked(minimum, known & ~silent),
-            maximum=masked(maximum, known & ~silent),
+            minimum=masked(minimum, known & ~ignored),
+            maximum=masked(maximum, known & ~ignored),
             exact=False,
-            no_nan=None if bounds.no_nan is None else bounds.no_nan | silent,
+            no_nan=None if bounds.no_nan is None else bounds.no_nan | ignored,
         )
-    lowest = _first_by_group(minimum, groups, count, "ascending", silent)
-    highest = _first_by_group(maximum, groups, count, "descending", silent)
+    lowest = _first_by_group(minimum, groups, count, "ascending", ignored)
+    highest = _first_by_group(maximum, groups, count, "descending", ignored)
     return ColumnBounds(
         bounds.type,
         masked(lowest, known),
@@ -153,16 +153,16 @@ def merge_by_group(bounds: ColumnBounds, groups: np.ndarray, count: int) -> Colu
         _sum(bounds.null_count, groups, count),
         _sum(bounds.value_count, groups, count),
         known,
-        no_nan=None if bounds.no_nan is None else _every(bounds.no_nan | silent, groups, count),
+        no_nan=None if bounds.no_nan is None else _every(bounds.no_nan | ignored, groups, count),
     )
 
 
 def plain_minimum(text: pa.Array) -> pa.Array:
-    """A lower bound in every order of characters, from a minimum in any of them.
+    """A lower bound in UTF-8 and in UTF-16 order, from a minimum in either of them.
 
-    UTF-16 and UTF-8 order agree but for characters from U+E000 on, which surrogates precede in
-    the one and follow in the other. What comes before the first such character is a bound in
-    both, whichever order the statistics were made in, or even both in turn.
+    The two orders agree except for characters from U+E000 on, which surrogates precede in one
+    order and follow in the other. The part before the first such character is a bound in both
+    orders, in whichever order, or mixture of orders, the statistics were computed.
     """
     if is_plain(text):
         return text
@@ -170,14 +170,14 @@ def plain_minimum(text: pa.Array) -> pa.Array:
 
 
 def plain_maximum(text: pa.Array) -> pa.Array:
-    """As `plain_minimum`, an upper bound: the part before, then the highest character."""
+    """Like `plain_minimum`, an upper bound: the part before, then the highest character."""
     if is_plain(text):
         return text
     return pc.replace_substring_regex(text, pattern=_BEYOND_PLAIN, replacement=_HIGHEST)
 
 
 def is_plain(text: pa.Array) -> bool:
-    """Whether no character from U+E000 on occurs: none of their first bytes is in the data."""
+    """Whether no character from U+E000 on occurs, as none of their first bytes is in the data."""
     if not (pa.types.is_string(text.type) or pa.types.is_large_string(text.type)):
         return False
     data = text.buffers()[2]
@@ -193,7 +193,7 @@ def _safe_to_merge(bounds: ColumnBounds) -> tuple[pa.Array, pa.Array]:
     if pa.types.is_floating(bounds.type):
         return _without_nan(minimum), _without_nan(maximum)
     if is_bytes(bounds.type):
-        # Writers compare bytes as signed, Parquet as unsigned: no common bound is left.
+        # Writers compare bytes as signed, Parquet as unsigned, so there is no common bound.
         nothing = pa.nulls(len(bounds), bounds.type)
         return nothing, nothing
     return minimum, maximum
@@ -205,15 +205,15 @@ def _without_nan(values: pa.Array) -> pa.Array:
 
 
 def _first_by_group(
-    values: pa.Array, groups: np.ndarray, count: int, order: str, silent: np.ndarray
+    values: pa.Array, groups: np.ndarray, count: int, order: str, ignored: np.ndarray
 ) -> pa.Array:
-    """The first value of every group in the given order; null when a speaking file has none."""
-    speaking = np.flatnonzero(~silent)
-    table = pa.table({"group": groups[speaking], "value": values.take(pa.array(speaking))})
+    """The first value of every group in the given order; null if a relevant file has none."""
+    relevant = np.flatnonzero(~ignored)
+    table = pa.table({"group": groups[relevant], "value": values.take(pa.array(relevant))})
     ordered = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("value", order)])
-    rows = speaking[ordered.to_numpy()]
+    rows = relevant[ordered.to_numpy()]
     found, first = np.unique(groups[rows], return_index=True)
-    complete = _every(valid_mask(values) | silent, groups, count)
+    complete = _every(valid_mask(values) | ignored, groups, count)
     source = np.full(count, -1, np.int64)
     source[found] = rows[first]
     usable = complete & (source >= 0)

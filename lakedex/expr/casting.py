@@ -1,7 +1,7 @@
-"""Spark's CAST without ANSI mode, over whole columns: what cannot be converted is null.
+"""Spark's CAST without ANSI mode, over whole columns: values that cannot be converted become null.
 
-`cast` converts; `lost_in_cast` says for which values the same cast fails in ANSI mode, because it
-gives a changed number or null without it.
+`cast` converts; `lost_in_cast` marks the values for which the same cast fails in ANSI mode, because
+without it the result is a changed number or null.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def integer_to_decimal(value: pa.Array, target: pa.DataType, zone: str) -> pa.Ar
 
 
 def float_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Towards zero, within the bounds; bytes and shorts go through int.
+    """Round towards zero, within the bounds; bytes and shorts are converted to int first.
 
     Example:
         >>> float_to_integer(pa.array([-1.9, 1e300, float("nan")]), pa.int32(), "UTC").to_pylist()
@@ -167,7 +167,7 @@ def float_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Arra
     limits = np.iinfo(width)
     numbers = np.nan_to_num(numpy_values(value).astype(np.float64), nan=0.0)
     whole = np.trunc(numbers)
-    # The largest long is no double: from 2**63 on the value is out of range.
+    # The largest long is not a double: values from 2**63 on are out of range.
     above, below = whole >= float(limits.max) + (width is np.int32), whole < float(limits.min)
     inside = np.where(above | below, 0.0, whole).astype(width)
     bounded = np.where(above, limits.max, np.where(below, limits.min, inside)).astype(width)
@@ -187,7 +187,7 @@ def decimal_to_boolean(value: pa.Array, target: pa.DataType, zone: str) -> pa.Ar
 
 
 def decimal_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Towards zero, then the low bits."""
+    """Round towards zero, then take the low bits."""
     whole = pc.round(value, ndigits=0, round_mode="towards_zero")
     wide = whole.cast(pa.decimal128(38, 0), safe=False)
     low = np.frombuffer(wide.buffers()[1], np.int64)[2 * wide.offset :: 2][: len(wide)]
@@ -195,7 +195,7 @@ def decimal_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Ar
 
 
 def decimal_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """The nearest float: the text form is read back, since Arrow's own cast rounds twice."""
+    """The nearest float; the text form is parsed, because Arrow's own cast rounds twice."""
     return value.cast(pa.string()).cast(target)
 
 
@@ -257,7 +257,7 @@ def text_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array
 
 
 def text_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Decimal notation, NaN and the infinities; hexadecimal notation is refused."""
+    """Decimal notation, NaN and the infinities; hexadecimal notation is rejected."""
     text = _trimmed(value)
     if pc.any(pc.match_substring_regex(text, pattern=r"(?i)\A[+-]?0x[0-9a-f.]*p")).as_py():
         raise UnsupportedFeature("cast of hexadecimal floating-point text")
@@ -269,7 +269,7 @@ def text_to_float(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
 
 
 def text_to_decimal(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Rounded half up; null when it does not fit. Exponents are refused."""
+    """Rounded half up; null if it does not fit. Exponents are rejected."""
     text = _trimmed(value)
     if pc.any(pc.match_substring_regex(text, pattern=_EXPONENT)).as_py():
         raise UnsupportedFeature("cast of text with an exponent to a decimal")
@@ -291,7 +291,7 @@ def text_to_date(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
 
 
 def text_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Times in ISO form; without an offset they are wall-clock times of the session zone."""
+    """Times in ISO form; without an offset they are wall-clock times in the session time zone."""
     parsed = cast_to_time(value.cast(pa.string()))
     micros = parsed.local if target.tz is None else parsed.instants(zone)
     return array_of(micros, parsed.valid, pa.timestamp("us", target.tz)).cast(target, safe=False)
@@ -307,12 +307,12 @@ def date_to_text(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
 
 
 def timestamp_to_text(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """`yyyy-MM-dd HH:mm:ss` and the fraction without trailing zeros, in the session zone."""
+    """`yyyy-MM-dd HH:mm:ss` and the fraction without trailing zeros, in the session time zone."""
     return iso_timestamp_text(local_time(value, zone)).cast(target)
 
 
 def integer_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Seconds since 1970 in UTC; out of range they stop at the bounds."""
+    """Seconds since 1970 in UTC; values out of range become the bounds."""
     seconds = numpy_values(value).astype(np.int64)
     limit = _INT64.max // MICROS_PER_SECOND
     inside = np.clip(seconds, -limit, limit) * MICROS_PER_SECOND
@@ -321,7 +321,7 @@ def integer_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.
 
 
 def date_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Midnight, in the session zone for a zoned target."""
+    """Midnight, in the session time zone for a zoned target."""
     local = date_days(value) * MICROS_PER_DAY
     micros = local if target.tz is None else from_local(local, zone)
     return _times(micros, valid_mask(value), target)
@@ -346,7 +346,7 @@ def timestamp_to_integer(value: pa.Array, target: pa.DataType, zone: str) -> pa.
 
 
 def timestamp_to_timestamp(value: pa.Array, target: pa.DataType, zone: str) -> pa.Array:
-    """Between zoned and unzoned by the session zone; finer units are cut off."""
+    """Convert between zoned and unzoned in the session time zone; finer units are cut off."""
     micros = timestamp_micros(value)
     if value.type.tz is not None and target.tz is None:
         micros = to_local(micros, zone)
@@ -365,9 +365,9 @@ def _times(micros: np.ndarray, valid: np.ndarray, target: pa.DataType) -> pa.Arr
 
 
 def lost_in_cast(value: pa.Array, target: pa.DataType) -> np.ndarray:
-    """Where a number or a time is not in the range of the type that it is cast to.
+    """Whether a number or a time is outside the range of the type to which it is cast.
 
-    Nothing is said of texts and of casts that never fail: of these none is lost.
+    For strings and for casts that never fail the result is false.
 
     Example:
         >>> lost_in_cast(pa.array([1.9, 3e9, float("nan"), None]), pa.int32()).tolist()
@@ -383,7 +383,7 @@ def lost_in_cast(value: pa.Array, target: pa.DataType) -> np.ndarray:
         if pa.types.is_decimal(value.type):
             return valid_mask(value) & ~valid_mask(decimal_to_decimal(value, target, _ANY_ZONE))
     if pa.types.is_timestamp(target) and pa.types.is_integer(value.type):
-        # It stops at the last moment, of which the wall clock may not be known.
+        # The result is the last instant, whose wall-clock time may not be known.
         return valid_mask(value) & (np.abs(numpy_values(value).astype(np.float64)) >= _LAST_SECOND)
     return np.zeros(len(value), dtype=np.bool_)
 
@@ -403,7 +403,7 @@ def _inside(numbers: np.ndarray, target: pa.DataType) -> np.ndarray:
 
 
 def _floats(value: pa.Array, target: pa.DataType) -> np.ndarray:
-    """The largest long is no double: 2**63, the next one, is out of range. NaN is in none."""
+    """Whether floats are in range; NaN is not, nor is 2**63, the double above the largest long."""
     limits = _limits(target)
     whole = np.trunc(numpy_values(value).astype(np.float64))
     found: np.ndarray = (whole >= float(limits.min)) & (whole < float(int(limits.max) + 1))

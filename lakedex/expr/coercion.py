@@ -1,12 +1,13 @@
-"""The types in which values are compared and calculated, by Spark 3.5's rules without ANSI mode.
+"""The types in which values are compared and computed, by Spark 3.5's rules without ANSI mode.
 
-A string against anything else takes the other's type (a decimal's becomes DOUBLE); numbers take
-the wider type, where FLOAT is wider than BIGINT and decimals meet in a decimal that holds both;
-a date meets a timestamp as a timestamp. In IN lists a string makes everything a string instead.
+A string that is compared with another type takes that type (DOUBLE for a decimal). Numbers take
+the wider type, where FLOAT is wider than BIGINT, and two decimals take a decimal that holds both. A
+date compared with a timestamp becomes a timestamp. In an IN list a string makes all members
+strings.
 
-In arithmetic whole numbers meet in the wider type, except that `/` is always a DOUBLE or a
-decimal; strings become DOUBLE; decimals keep their own types and the result has room for every
-digit up to 38, giving up digits after the point first but never below six.
+In arithmetic, integers take the wider type, except that the result of `/` is always a DOUBLE or a
+decimal; strings become DOUBLE; decimals keep their own types, and the result holds every digit up
+to 38 digits, dropping digits after the point first, but never below six.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _BITWISE = frozenset("&|^~")
 
 
 class Family(Enum):
-    """The kinds of type between which the rules differ."""
+    """The families of types that the rules distinguish."""
 
     NULL = "null"
     BOOLEAN = "boolean"
@@ -60,8 +61,8 @@ def family(arrow_type: pa.DataType) -> Family:
 def comparison_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     """The type in which `left` and `right` are compared.
 
-    Where both sides are of one family but stored differently (string and large_string), the
-    left type is taken.
+    If both sides are of one family but stored differently (string and large_string), it is the
+    left type.
 
     Raises:
         InvalidInput: Spark cannot compare them either.
@@ -90,12 +91,12 @@ def membership_type(types: Sequence[pa.DataType]) -> pa.DataType:
         >>> membership_type([pa.int32(), pa.string()])
         DataType(string)
     """
-    # Long lists are mostly of one type, which has its say once.
+    # Long lists mostly have one type, which needs to be considered only once.
     return reduce(_list_type, [kind for kind, _ in groupby(types)])
 
 
 def decimal_of(arrow_type: pa.DataType) -> pa.DataType:
-    """The decimal type that holds an integer or decimal type entirely."""
+    """The decimal type that holds all values of an integer or decimal type."""
     if family(arrow_type) is Family.INTEGER:
         return pa.decimal128(_INTEGER_DIGITS[arrow_type.bit_width], 0)
     return arrow_type
@@ -130,7 +131,7 @@ def _with_string(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
         case Family.OTHER:
             return None
         case Family.TIMESTAMP | Family.TIMESTAMP_NTZ:
-            # Text holds microseconds, which a coarser column must not cut off.
+            # A string has microseconds, which a coarser column must not cut off.
             return _time_type(other, pa.date32())
         case _:
             return other
@@ -189,12 +190,13 @@ def arithmetic_arguments(name: str, given: Sequence[pa.DataType]) -> list[pa.Dat
         >>> arithmetic_arguments("/", [pa.int32(), pa.int64()])
         [DataType(double), DataType(double)]
     """
-    if len(given) != (1 if name == "~" else 2):
-        raise InvalidInput(f"{name} was given {len(given)} arguments")
+    arity = 1 if name == "~" else 2
+    if len(given) != arity:
+        raise InvalidInput(f"{name} takes {arity} arguments, not {len(given)}")
     kinds = [_as_number(name, kind) for kind in given]
     families = {family(kind) for kind in kinds}
     if name in _BITWISE and families != {Family.INTEGER}:
-        raise InvalidInput(f"{name} takes whole numbers only")
+        raise InvalidInput(f"{name} takes integers only")
     if len(kinds) == 1:
         return kinds
     if Family.DECIMAL in families and Family.FLOAT not in families:

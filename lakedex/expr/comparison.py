@@ -1,8 +1,8 @@
 """Comparison of Arrow values as Spark SQL compares them.
 
-Arrow already compares strings and binary by unsigned bytes, decimals by value and timestamps by
-instant. What is added here: NaN equals NaN and is greater than every other float, null-safe
-equality, and membership in a list under three-valued logic.
+Arrow compares strings and binary by unsigned bytes, decimals by value and timestamps by instant.
+This module adds: NaN equals NaN and is greater than every other float, null-safe equality, and
+membership in a list under three-valued logic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FLIPPED = {
 
 
 def compare(op: Op, left: Datum, right: Datum) -> Datum:
-    """Booleans, null where a side is null (never null for `<=>`).
+    """Compare two values; null if a side is null (never null for `<=>`).
 
     Example:
         >>> nan = float("nan")
@@ -61,7 +61,7 @@ def compare(op: Op, left: Datum, right: Datum) -> Datum:
 
 
 def contains(child: Datum, values: pa.Array) -> Datum:
-    """SQL's IN: null for a null child, and for a miss when the list holds a null.
+    """SQL's IN: null for a null child, and for a child without match if the list contains a null.
 
     Example:
         >>> contains(pa.array([1, 2, None]), pa.array([1, None])).to_pylist()
@@ -112,13 +112,13 @@ def _float_less(left: Datum, right: Datum) -> Datum:
 
 
 def _normal_float(values: Datum) -> Datum:
-    # Hashing tells -0.0 from 0.0 and one NaN from another, SQL does not.
+    # Hashing distinguishes -0.0 from 0.0 and between NaNs, SQL does not.
     canonical = pa.scalar(float("nan"), values.type)
     return pc.if_else(pc.is_nan(values), canonical, pc.add(values, pa.scalar(0.0, values.type)))
 
 
 def _aligned(left: Datum, right: Datum) -> tuple[Datum, Datum]:
-    """Both sides in one type; binding has made them equal but for units and encodings."""
+    """Convert both sides to one type; after binding they differ in units and encodings only."""
     if pa.types.is_float16(left.type):
         left = left.cast(pa.float32())
     if left.type == right.type:

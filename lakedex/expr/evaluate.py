@@ -1,7 +1,7 @@
-"""Exact evaluation of a bound expression on Arrow data, with Spark SQL's meaning.
+"""Exact evaluation of a bound expression on Arrow data, with the semantics of Spark SQL.
 
 The tree is walked with an explicit stack: every node is computed once, after its children, by
-kernels over whole columns. Nothing here recurses, so depth costs no interpreter stack.
+kernels over whole columns. There is no recursion, so deep trees need no interpreter stack.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def evaluate(
 
     Args:
         expr: The bound tree.
-        table: The rows; struct fields are reached through their column.
+        table: The rows, with struct fields in their column.
         time_zone: The session time zone, for zoned timestamps.
-        certain: Whether to refuse arithmetic and casts of numbers that fail in ANSI mode and give
-            something else without it, such as a sum that is too large.
+        certain: Whether to reject arithmetic and casts of numbers that fail in ANSI mode and have
+            another result without it, such as an overflowing sum.
 
     Raises:
-        InvalidInput: For an unknown column or function, or a part that was not understood.
-        UnsupportedFeature: For a cast or pattern that is not implemented exactly, or a value of
-            which it is not certain what Spark gives.
+        InvalidInput: For an unknown column or function, or an `Unknown` node.
+        UnsupportedFeature: For a cast or pattern that is not implemented exactly, or a value for
+            which Spark's result is not certain.
 
     Example:
         >>> from lakedex.expr.tree import Op
@@ -80,7 +80,7 @@ def evaluate(
 def filter_table(
     table: pa.Table | pa.RecordBatch, predicate: Expr, *, time_zone: str = "UTC"
 ) -> pa.Table | pa.RecordBatch:
-    """The rows for which the predicate is true; null counts as not true.
+    """Return the rows for which the predicate is true; null counts as not true.
 
     Example:
         >>> rows = pa.table({"a": ["x", None]})
@@ -99,7 +99,7 @@ def literal_scalar(literal: Literal) -> pa.Scalar:
     """The Arrow scalar of a bound literal.
 
     Raises:
-        InvalidInput: when the value does not belong to the type.
+        InvalidInput: The value does not belong to the type.
     """
     try:
         return pa.scalar(literal.value, literal.type)
@@ -116,7 +116,7 @@ class _Evaluation:
 
     def run(self, expr: Expr) -> pa.Array:
         results: list[Datum] = []
-        # A node is met twice: first to put its children on the stack, then to combine them.
+        # A node is visited twice: first to push its children on the stack, then to combine them.
         pending: list[tuple[Expr, bool]] = [(expr, False)]
         while pending:
             node, ready = pending.pop()
@@ -155,7 +155,7 @@ class _Evaluation:
             if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
                 raise InvalidInput(f"there is no field {column.name!r} in the data")
             values = pc.struct_field(values, name)
-        # An empty batch may stand for rows without columns.
+        # An empty batch may represent rows without columns.
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         if column.type is None or values.type == column.type:
@@ -186,7 +186,7 @@ class _Evaluation:
 
 
 def _inner(node: Expr) -> tuple[Expr, ...]:
-    # The constants of IN go into one array instead of one evaluation each.
+    # The constants of IN become one array instead of one evaluation each.
     return (node.child,) if isinstance(node, In) else children_of(node)
 
 
@@ -239,6 +239,6 @@ def _literals(values: tuple[Literal, ...], kind: pa.DataType) -> pa.Array:
 
 
 def true_rows(mask: pa.Array) -> np.ndarray:
-    """Where a boolean column is true, as numpy booleans."""
+    """A mask of the rows in which a boolean column is true."""
     rows: np.ndarray = pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False)
     return rows

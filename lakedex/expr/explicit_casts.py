@@ -1,7 +1,7 @@
-"""Calls as Spark's analyser writes them: with every change of type of an argument spelled out.
+"""Calls with explicit casts of their arguments, as in plans of Spark's analyser.
 
-`price * qty` of a double and a whole number is a product of two doubles, `hour(day)` the hour of a
-timestamp. Somebody who types leaves that out, and a plan has it; written out, both are the same.
+`price * qty` of a double and an integer is a product of two doubles, `hour(day)` the hour of a
+timestamp. SQL text omits these casts and a plan contains them; with explicit casts both are equal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Arguments = Sequence[Expr]
 
 
 def with_casts(expr: Expr) -> Expr:
-    """A bound scalar expression with the casts of all its calls spelled out.
+    """Add the implicit casts of all calls to a bound scalar expression.
 
     Example:
         >>> total = Call("*", (Column(("p",), pa.float64()), Column(("q",), pa.int32())))
@@ -53,7 +53,7 @@ def with_casts(expr: Expr) -> Expr:
 
 
 def with_casts_of_call(call: Call) -> Call:
-    """One call with the casts of its arguments, as they are, spelled out.
+    """Add the implicit casts of the arguments of one call.
 
     Example:
         >>> with_casts_of_call(Call("floor", (Column(("n",), pa.int32()),))).arguments[0].type
@@ -66,7 +66,7 @@ def with_casts_of_call(call: Call) -> Call:
     try:
         return rule(name, call.arguments)
     except LakedexError:
-        # What cannot be typed stands for itself only.
+        # A call without known types stays as it is.
         return call
 
 
@@ -83,7 +83,7 @@ def _joined(name: str, arguments: Arguments) -> Call:
 
 
 def _chosen(name: str, arguments: Arguments) -> Call:
-    """Constants take the type of the columns beside them, where that is one and not narrower."""
+    """Give constants the type of the columns in the same call, if that is one and not narrower."""
     kinds = {bound_type(each) for each in arguments if not isinstance(each, Literal)}
     if len(kinds) != 1:
         return Call(name, tuple(arguments))
@@ -109,7 +109,7 @@ def _of_time(name: str, arguments: Arguments) -> Call:
 
 
 def _of_moment(name: str, arguments: Arguments) -> Call:
-    """Of moments only: a date or a wall-clock time becomes one first."""
+    """Cast dates and wall-clock times to instants, which the function takes."""
     time, *rest = arguments
     return Call(name, (_as(time, _MOMENT) if _is_no_moment(time) else time, *rest))
 
@@ -129,7 +129,7 @@ def _from_seconds(name: str, arguments: Arguments) -> Call:
 
 
 def _to_seconds(name: str, arguments: Arguments) -> Call:
-    """The pattern is for texts only, and has a default."""
+    """Remove the pattern of an argument that is not a string; add the default one to a string."""
     time, *rest = arguments
     is_text = family(bound_type(time)) is Family.STRING
     return Call(name, (time, *((rest or [_PATTERN]) if is_text else ())))
@@ -141,13 +141,13 @@ def _start_of_text(_name: str, arguments: Arguments) -> Call:
 
 
 def _rounded(name: str, arguments: Arguments) -> Call:
-    """No digits after the point is what is rounded to if nothing is said."""
+    """Remove the number of digits if it is 0, which is the default."""
     is_plain = len(arguments) == 2 and isinstance(arguments[1], Literal) and arguments[1].value == 0
     return Call(name, tuple(arguments[:1] if is_plain else arguments))
 
 
 def _whole(name: str, arguments: Arguments) -> Call:
-    """Numbers smaller than BIGINT and DOUBLE become doubles first, which hold all of them."""
+    """Cast numbers narrower than BIGINT and DOUBLE to doubles, which hold all of them."""
     number, *rest = arguments
     kind = bound_type(number)
     is_small = family(kind) in (Family.INTEGER, Family.FLOAT) and kind.bit_width < _LARGE
@@ -155,7 +155,7 @@ def _whole(name: str, arguments: Arguments) -> Call:
 
 
 def _without_date_cast(expr: Expr) -> Expr:
-    """`CAST(ts AS DATE)` and `to_date(ts)` as `ts`, of which functions take the day themselves."""
+    """Replace `CAST(ts AS DATE)` and `to_date(ts)` by `ts`, of which functions take the day."""
     match expr:
         case Cast(Column(_, source) as child, kind) if kind == pa.date32():
             return child if source is not None and family(source) in _TIMES else expr

@@ -1,10 +1,10 @@
-r"""Regular expressions of Java that mean the same to RE2, in RE2's spelling.
+r"""Translation of Java's regular expressions to RE2.
 
 Spark matches with Java's engine, Arrow with RE2. Both take the leftmost match and try alternatives
-in order, and most of what people write means the same to them. The parts are read one by one: what
-is understood is written out (`.` and `\s` as the very characters that they are in Java), everything
-else is refused by its name: look-around, back references, possessive quantifiers, word boundaries,
-classes of Unicode, flags, and repetitions of what may be empty.
+in order, and most patterns have the same meaning in both. The translator reads a pattern part by
+part. Supported parts are written out (`.` and `\s` as the characters that they match in Java). All
+others are rejected by name: look-around, back references, possessive quantifiers, word boundaries,
+Unicode classes, flags, and repetitions of something that may be empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from lakedex.errors import UnsupportedFeature
 
 LINE_ENDS: Final = r"\n\r\x{85}\x{2028}\x{2029}"
-"""What ends a line in Java, inside of brackets."""
+"""The line terminators of Java, for use inside brackets."""
 _CLASSES = {"d": "0-9", "w": "a-zA-Z_0-9", "s": r" \t\n\x{b}\f\r"}
 _CONTROLS = {"t": r"\t", "n": r"\n", "r": r"\r", "f": r"\f"}
 _SPECIAL = frozenset("\\^$.|?*+()[]{}")
@@ -32,24 +32,24 @@ class Translated:
 
     text: str
     groups: int
-    """How many groups it captures."""
+    """The number of capturing groups."""
     may_be_empty: bool
-    """Whether it matches nothing at all somewhere."""
+    """Whether it matches the empty string."""
     asks_for_end: bool
-    """Whether `$` stands in it, which Java also finds before a line end that is the last."""
+    """Whether it contains `$`, which in Java also matches before a final line terminator."""
     repeated: frozenset[int]
-    """The groups that stand within a repetition."""
+    """The groups inside a repetition."""
 
 
 def to_re2(pattern: str, opening: Callable[[int], str] = lambda _: "(") -> Translated:
     r"""Translate a pattern.
 
     Args:
-        pattern: A pattern of Java.
-        opening: How the group of a number begins in the result.
+        pattern: A Java pattern.
+        opening: From the number of a group to its opening in the result.
 
     Raises:
-        UnsupportedFeature: A part of the pattern may mean something else in RE2.
+        UnsupportedFeature: A part of the pattern may have another meaning in RE2.
 
     Example:
         >>> to_re2(r"(\d+)-x").text
@@ -113,7 +113,7 @@ class _Reader:
         return text, may_be_empty
 
     def atom(self) -> tuple[str, bool, bool]:
-        """A part, whether it may be empty, and whether it is a place rather than characters."""
+        """A part, whether it may be empty, and whether it matches a position, not characters."""
         sign = self.take()
         match sign:
             case "(":
@@ -166,7 +166,7 @@ class _Reader:
         return _literal(sign)
 
     def bracket(self) -> str:
-        """What stands between brackets: characters, ranges, and the small classes."""
+        """The content of brackets: characters, ranges, and predefined classes."""
         text = "["
         if self.now == "^":
             self.at += 1
@@ -204,7 +204,7 @@ class _Reader:
         return f"{low}-{_literal(high)}"
 
     def quantifier(self) -> tuple[str, int, int | None]:
-        """A repetition as it is written, and how often it repeats at least and at most."""
+        """A repetition in the pattern's notation, with its least and greatest number of repeats."""
         sign = self.now
         if not sign or sign not in "*+?{":
             return "", 1, 1

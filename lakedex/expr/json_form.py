@@ -1,4 +1,4 @@
-r"""The tree as JSON, for engines that are not Python.
+r"""The tree as JSON, for engines that are not written in Python.
 
 Every node is an object with a `kind` and the node's parts:
 
@@ -14,9 +14,9 @@ Every node is an object with a `kind` and the node's parts:
 * `{"kind": "and" | "or", "children": [..]}`
 * `{"kind": "unknown", "reason": ".."}`
 
-`is` says how `value` is written: `null`; `bool`; `int` (a number, or its digits as text beyond
+`is` defines the form of `value`: `null`; `bool`; `int` (a number, or its digits as a string beyond
 2^53, which other JSON readers would round); `float` (a number, or `"NaN"`, `"Infinity"`,
-`"-Infinity"`); `decimal` (digits as text); `string`; `binary` (base64); `date` (`2024-02-29`);
+`"-Infinity"`); `decimal` (digits as a string); `string`; `binary` (base64); `date` (`2024-02-29`);
 `timestamp` (`2024-02-29T12:00:00.123456+00:00`, with an offset exactly if the type has a zone).
 
 Types are `null`, `bool`, `int8` to `int64`, `float`, `double`, `string`, `large_string`, `binary`,
@@ -121,7 +121,7 @@ def type_from_json(name: object) -> pa.DataType:
         InvalidDefinition: There is no such type.
     """
     if not isinstance(name, str):
-        raise InvalidDefinition("a type must be a text")
+        raise InvalidDefinition("a type must be a string")
     if name in _PLAIN:
         return _PLAIN[name]
     shape = _SHAPED.fullmatch(name)
@@ -149,7 +149,7 @@ def literal_from_json(data: dict[str, object]) -> Literal:
     """The constant of a JSON object.
 
     Raises:
-        InvalidDefinition: The value is not of the form that `is` promises, or not of its type.
+        InvalidDefinition: The value does not have the form that `is` names, or not its type.
     """
     kind, value = data.get("is"), data.get("value")
     read = _LITERAL_READERS.get(kind) if isinstance(kind, str) else None
@@ -353,12 +353,12 @@ def _object_with_child(
 
 
 def _column_type(kind: pa.DataType | None) -> str | None:
-    """Nested types have no name in JSON; whoever reads the tree binds it again."""
+    """The name of a type; nested types have none in JSON, and the reader binds the tree again."""
     return None if kind is None or pa.types.is_nested(kind) else type_to_json(kind)
 
 
 class _Reader:
-    """One object under reading: typed access to its parts, with errors that name the part."""
+    """Typed access to the parts of one object, with errors that name the part."""
 
     def __init__(self, data: Json, depth: int) -> None:
         self.data = data
@@ -367,7 +367,7 @@ class _Reader:
     def text(self, name: str) -> str:
         value = self.data.get(name)
         if not isinstance(value, str) or (not value.isascii() and not _is_text(value)):
-            raise InvalidDefinition(f"{name!r} must be a text in {_shown(self.data)}")
+            raise InvalidDefinition(f"{name!r} must be a string in {_shown(self.data)}")
         return value
 
     def items(self, name: str) -> list[object]:
@@ -462,7 +462,7 @@ def _is_text(value: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A short text for messages that never walks a hostile value to its bottom."""
+    """A short text for messages, without traversing the whole value, which may be malicious."""
     if isinstance(value, dict):
         return "an object with " + ", ".join(sorted(map(str, list(value)[:8])))[:80]
     if isinstance(value, list):

@@ -1,11 +1,12 @@
-"""One comparison, IN, LIKE or null test against the bounds of its column, for all files.
+"""Evaluation of one comparison, IN, LIKE or null test on the bounds of its column, for all files.
 
-`truth` says which answer is looked for: may a row make the leaf true, or false? Files in which
-the column is all null come first: there only null tests and `<=>` can be either, whatever the
-written bounds say.
+`truth` selects the question: may a row make the leaf true, or false? Files in which the column is
+entirely null come first: there only null tests and `<=>` can be true or false, whatever the stored
+bounds are.
 
-The rules that exclude files take two ranges, a constant being the range of one value, and say
-where no pair of values inside them can satisfy the operator. Unknown bounds exclude nothing.
+The rules that exclude files take two ranges, where a constant is the range of one value, and
+determine the files in which no pair of values inside them can satisfy the operator. Unknown bounds
+exclude nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _FEW = 8
 def excluded(op: Op, left: Range, right: Range, count: int) -> np.ndarray:
     """Files in which no row satisfies `left op right`.
 
-    NaN is greater than every number, so a hidden NaN defeats the upper bound of its side.
+    NaN is greater than every number, so a hidden NaN invalidates the upper bound of its side.
     """
     match op:
         case Op.EQ | Op.EQ_NULL_SAFE:
@@ -96,7 +97,7 @@ def only_in_list(subject: Range, values: list[Range], count: int) -> np.ndarray:
 def excluded_by_prefix(subject: Range, prefix: str, count: int) -> np.ndarray:
     """Files in which no string starts with the prefix.
 
-    Cutting to the length of the prefix keeps order, so the cut bounds must enclose it.
+    Cutting to the length of the prefix preserves order, so the cut bounds must enclose it.
     """
     wanted = pa.scalar(prefix.encode(), pa.large_binary())
     width = len(wanted.as_py())
@@ -138,14 +139,14 @@ def _hidden(side: Range, count: int) -> np.ndarray:
 def _true(mask: Datum, count: int) -> np.ndarray:
     filled = pc.fill_null(as_array(mask, count), fill_value=False)
     rows: np.ndarray = filled.to_numpy(zero_copy_only=False)
-    # Arrow hands out its own memory as read-only.
+    # Arrow's own memory is read-only.
     return rows.copy()
 
 
 def _ranks(
     subject: Range, values: list[Range], count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bounds and constants as numbers that compare as they do, unknown bounds at the far ends."""
+    """Bounds and constants as numbers of the same order, with unknown bounds at the ends."""
     low, high = as_array(subject.low, count), as_array(subject.high, count)
     constants = pa.array([value.low.as_py() for value in values], low.type)
     together = pa.concat_arrays([constants, low, high])
@@ -167,12 +168,12 @@ class Subject:
 
     @property
     def range(self) -> Range | None:
-        """The believable range."""
+        """The range that may be used for pruning."""
         return range_of_bounds(self.bounds, type_of(self.expr))
 
     @property
     def portable(self) -> bool:
-        """Whether every engine computes the expression alike for every character."""
+        """Whether every engine has the same result for every character."""
         return is_portable(self.expr)
 
 
@@ -180,7 +181,7 @@ Lookup = Callable[[Expr], Subject | None]
 
 
 def is_portable(expr: Expr) -> bool:
-    """Whether every engine computes an expression alike for every character."""
+    """Whether every engine has the same result of an expression for every character."""
     known = set(function_names())
     return all(
         call.function.lower() in known and function(call.function).portable for call in _calls(expr)
@@ -242,9 +243,9 @@ def _excluded(op: Op, left: Range | None, right: Range | None, count: int) -> np
 
 
 def _usable_range(subject: Subject, others: list[Expr]) -> Range | None:
-    """The range, unless text was made by a function that engines compute differently.
+    """The range, unless a function that engines compute differently produced the text.
 
-    Upper and lower case are the same everywhere for ASCII, and almost everywhere else.
+    For upper and lower case all engines agree on ASCII, and on almost all other characters.
     """
     found = subject.range
     if found is None or found.form is not Form.TEXT or subject.portable:
@@ -278,7 +279,7 @@ def _in(
     given = [value for value in values if value.value is not None]
     has_null = len(given) < len(values)
     if (truth and not given) or (not truth and has_null):
-        # Nothing equals a null, and nothing is known to differ from one.
+        # No value equals a null or certainly differs from it.
         return np.zeros(count, np.bool_)
     if subject is None or not given:
         return np.ones(count, np.bool_)
@@ -312,7 +313,7 @@ def _like(
 
 
 def _pattern(leaf: Like | StartsWith) -> tuple[str, bool, bool]:
-    """The prefix, whether it says all there is, and whether the string must equal it."""
+    """The prefix, whether it is the whole condition, and whether the string must equal it."""
     if isinstance(leaf, StartsWith):
         return leaf.prefix, True, False
     try:

@@ -1,8 +1,8 @@
 """SQL LIKE: its pattern as parts, as a regular expression, and as a range of strings.
 
-`%` stands for any characters, `_` for exactly one character (a code point), everything else for
-itself; case counts and line breaks are ordinary characters. The escape character may stand only
-before `%`, `_` and itself; anything else is an error, as in Spark.
+`%` matches any characters, `_` exactly one character (a code point), everything else itself. The
+match is case-sensitive, and line breaks are ordinary characters. The escape character may only
+precede `%`, `_` and itself; anything else is an error, as in Spark.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ class Wildcard(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A pattern cut into literal texts and wildcards."""
+    """A pattern, split into literal strings and wildcards."""
 
     parts: tuple[str | Wildcard, ...]
 
     @property
     def prefix(self) -> str:
-        """What every matching string starts with."""
+        """The string with which every match starts."""
         head = self.parts[0] if self.parts else ""
         return head if isinstance(head, str) else ""
 
     @property
     def is_exact(self) -> bool:
-        """Whether the pattern has no wildcard: LIKE is then equality with the prefix."""
+        """Whether the pattern has no wildcard, so that LIKE is equality with the prefix."""
         return all(isinstance(part, str) for part in self.parts)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the pattern is `prefix%`: LIKE is then a test of the prefix alone."""
+        """Whether the pattern is `prefix%`, so that LIKE is a test of the prefix only."""
         rest = self.parts[1:] if self.prefix else self.parts
         return bool(rest) and all(part is Wildcard.MANY for part in rest)
 
 
 def parse_like(pattern: str, escape: str = "\\") -> LikePattern:
-    r"""Cut a LIKE pattern into its parts.
+    r"""Split a LIKE pattern into its parts.
 
     Raises:
-        InvalidDefinition: when the escape character stands at the end or before a plain character.
+        InvalidDefinition: The escape character is at the end or before a plain character.
 
     Example:
         >>> parse_like("10\\%_%").parts
@@ -102,7 +102,7 @@ def like_regex(pattern: LikePattern) -> str:
 
 
 def matches_like(values: Datum, pattern: LikePattern) -> Datum:
-    """Where the strings match; null where they are null.
+    """Whether the strings match; null for a null.
 
     Example:
         >>> matches_like(pa.array(["bob", "B", None]), parse_like("b%")).to_pylist()
@@ -121,8 +121,8 @@ def matches_like(values: Datum, pattern: LikePattern) -> Datum:
 def prefix_successor(prefix: str) -> str | None:
     r"""The least string, by UTF-8 bytes, above every string that starts with `prefix`.
 
-    None when there is none: the prefix is empty or made of U+10FFFF only. The code points of
-    surrogates are skipped, since UTF-8 cannot hold them.
+    None if there is none, because the prefix is empty or consists of U+10FFFF only. The code points
+    of surrogates are skipped, because UTF-8 cannot represent them.
 
     Example:
         >>> prefix_successor("ab"), prefix_successor("a\U0010ffff"), prefix_successor("\ud7ff")
@@ -144,7 +144,7 @@ def _escaped(pattern: str, position: int, escape: str) -> str:
     character = pattern[position]
     if character not in ("%", "_", escape):
         raise InvalidDefinition(
-            f"LIKE pattern {pattern!r}: the escape character may not stand before {character!r}",
+            f"LIKE pattern {pattern!r}: the escape character may not precede {character!r}",
             position=position - 1,
         )
     return character

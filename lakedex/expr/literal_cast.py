@@ -1,7 +1,7 @@
-"""CAST of a constant, done while planning, as Spark 3.5 casts without ANSI mode.
+"""CAST of a constant while planning, by the rules of Spark 3.5 without ANSI mode.
 
-What cannot be converted is null. Whole numbers wrap around, floats saturate, decimals round half
-up. Where Spark's answer cannot be held or reproduced here, `InvalidInput` says what to write.
+Values that cannot be converted become null. Integers wrap around, floats saturate, decimals round
+half up. If Spark's result cannot be represented or reproduced, `InvalidInput` names an alternative.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def cast_literal(literal: Literal, target: pa.DataType, time_zone: str) -> Liter
 
 
 def typed_literal(literal: Literal) -> Literal:
-    """A literal with a type: its own, or the one that its Python value suggests.
+    """A literal with a type: its own, or the one of its Python value.
 
     Example:
         >>> typed_literal(Literal(3)).type
@@ -67,30 +67,30 @@ def typed_literal(literal: Literal) -> Literal:
             except (pa.ArrowException, OverflowError, UnicodeEncodeError) as error:
                 raise InvalidInput(f"{value!r} cannot be compared: {error}") from error
         case _:
-            raise InvalidInput(f"{value!r} is not a constant that can be compared")
+            raise InvalidInput(f"{value!r} cannot be used as a constant in a comparison")
 
 
 def midnight(day: date, zone: tzinfo) -> datetime:
-    """The instant at which a day begins in a zone, in UTC."""
+    """The instant at which a day begins in a time zone, in UTC."""
     try:
         return datetime.combine(day, time.min, zone).astimezone(UTC)
     except OverflowError:
-        raise InvalidInput(f"{day} lies outside the years 1 to 9999 in UTC") from None
+        raise InvalidInput(f"{day} is outside the years 1 to 9999 in UTC") from None
 
 
 def local_time(instant: datetime, zone: tzinfo) -> datetime:
-    """The wall-clock time of an instant in a zone, without the zone."""
+    """The wall-clock time of an instant in a time zone, without the zone."""
     try:
         return instant.astimezone(zone).replace(tzinfo=None)
     except OverflowError:
-        raise InvalidInput(f"{instant} lies outside the years 1 to 9999") from None
+        raise InvalidInput(f"{instant} is outside the years 1 to 9999") from None
 
 
 def zone_of(time_zone: str) -> tzinfo:
-    """The session's zone.
+    """The session's time zone.
 
     Raises:
-        InvalidInput: there is no such zone.
+        InvalidInput: There is no such time zone.
     """
     zone = spark_text.time_zone_of(time_zone)
     if zone is None:

@@ -1,11 +1,11 @@
-"""Which files may hold a row that satisfies a predicate, for all files at once.
+"""Determines which files may contain a row that satisfies a predicate, for all files at once.
 
 The walk decides for every node whether some row of a file may make it true, or, below a NOT, false.
-A row that is null there makes it neither, so NOT needs no rewriting, and whatever is not
-decidable may be both. AND needs every child, OR any; for false it is the other way round.
+A null makes it neither, so NOT needs no rewriting, and a node that cannot be decided may be both.
+AND needs every child, OR needs one; for false the reverse holds.
 
-Over columns with one known value per file, such as partition columns, nothing is estimated: the
-predicate is evaluated on the values, one row per file.
+For columns with one known value per file, such as partition columns, the predicate is evaluated
+exactly on the values, one row per file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CASTS = {
 
 @dataclass(frozen=True, slots=True)
 class ExactAnswer:
-    """Where the predicate is true, where it is false, and where the values are unknown."""
+    """The files in which the predicate is true, is false, or depends on unknown values."""
 
     true: np.ndarray
     false: np.ndarray
@@ -66,7 +66,7 @@ class ExactAnswer:
 def match_exactly(
     leaf: Expr, subject: Callable[[Expr], Subject | None], time_zone: str
 ) -> ExactAnswer | None:
-    """The answer for each file; None when a column of the leaf has no exact values."""
+    """The result for each file; None if a column of the leaf has no exact values."""
     columns = columns_of(leaf)
     found = [subject(column) for column in columns if len(column.path) == 1]
     bounds = [entry.bounds for entry in found if entry is not None and entry.bounds.exact]
@@ -93,10 +93,10 @@ def may_match(
     time_zone: str = "UTC",
     used: set[Expr] | None = None,
 ) -> np.ndarray:
-    """True for every file that may hold a matching row; false only when none can.
+    """True for every file that may contain a matching row; false only if none can.
 
     Args:
-        predicate: A bound tree; NOT may stand anywhere.
+        predicate: A bound tree, with NOT at any level.
         bounds: By column, or by a whole scalar expression that an index covers.
         count: The number of files.
         time_zone: The session time zone, for functions of zoned timestamps.
@@ -121,11 +121,11 @@ def may_match(
 
 
 def expression_key(expr: Expr) -> object:
-    """What two scalar expressions have in common when they mean the same.
+    """A key that is equal for scalar expressions with the same meaning.
 
-    Types of columns and other names of functions do not count, a function that is a cast is that
-    cast, casts that a function does by itself count as if they were there, and so do sums and
-    products the other way round, and texts that are joined one by one or at once.
+    It ignores types of columns and aliases of functions. A function that is a cast has the key of
+    that cast, implicit casts of arguments are made explicit, the operands of sums and products are
+    ordered, and nested concatenations are flattened.
 
     Example:
         >>> ts = Column(("ts",), pa.date32())
@@ -165,7 +165,7 @@ def expression_key(expr: Expr) -> object:
 
 
 def _joined_parts(key: object) -> tuple[object, ...]:
-    """What stands side by side: `a || b || c` is one text of three, as `concat(a, b, c)` is."""
+    """The parts of a concatenation: `a || b || c` has three, like `concat(a, b, c)`."""
     match key:
         case ("call", name, tuple(parts)) if name == _JOINED:
             return parts
@@ -210,7 +210,7 @@ class _Walk:
         return match_leaf(expr, self.subject, self.count, truth=truth)
 
     def subject(self, expr: Expr) -> Subject | None:
-        """The bounds of a scalar expression: its own, or carried through functions."""
+        """The bounds of a scalar expression: its own, or derived from those of its operands."""
         key = expression_key(expr)
         if key not in self.found:
             self.found[key] = self._find(key, expr)

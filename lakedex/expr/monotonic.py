@@ -1,24 +1,24 @@
-"""Functions that keep order: bounds and ranges of `f(column)` from those of the column.
+"""Functions that preserve order: bounds and ranges of `f(column)` from those of the column.
 
-If `f` never decreases, then f(min) and f(max) are bounds of f over the file. That fails where an
-integer wraps around, where clocks go back, where years have more than four digits in text, and
-where a float is NaN; each case is checked and then gives no bounds.
+If `f` never decreases, then f(min) and f(max) are bounds of f over the file. This does not hold if
+an integer wraps around, if clocks go back, if years have more than four digits in text, or if a
+float is NaN; each case is checked and gives no bounds.
 
-With `f` rising from `a` to `b`, every row of `a <= x <= b` has `f(a) <= f(x) <= f(b)`. The ends
-of the result belong to it always: `x < b` does not make `f(x) < f(b)`. Where clocks go back
-near an end it is moved outwards first.
+If `f` increases from `a` to `b`, every row of `a <= x <= b` has `f(a) <= f(x) <= f(b)`. The result
+always includes its ends: `x < b` does not imply `f(x) < f(b)`. If clocks go back near an end, the
+end is first moved outwards.
 
-`Order` of a function's specification says that it never falls between two given ends. Two tables
-list what more is proved, one entry for each function; what is not listed is not assumed:
+`Order` of a function's specification states that it never decreases between two given ends. Two
+tables list further properties, one entry for each function; nothing else is assumed:
 
 * *without an end*: over all values from a given one on, or up to it. A function of this list is
-  never null and never wraps around, however far away the value is. Text of times has one
-  exception: years from 10000 on begin with a plus sign, before all digits. Years
-  before 0 begin with a minus sign, before all digits as well, where they belong.
-* *within a period*: months rise within one year, hours within one day, and then start again.
+  never null and never wraps around, however far away the value is. Formatted times have one
+  exception: years from 10000 on begin with a plus sign, which sorts before all digits. Years before
+  0 begin with a minus sign, which also sorts before all digits, as it should.
+* *within a period*: months increase within one year, hours within one day, and then start again.
 
-Whole numbers need no proof of the first kind: the last value of their type is an end, and where
-it wraps around, as seconds do in `from_unixtime`, a range without that end proves nothing.
+Integers do not need the first property: the last value of their type is an end, and if it wraps
+around, as seconds do in `from_unixtime`, a range without that end proves nothing.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _TIMES: Final = frozenset([Form.TIME, Form.ZONED_TIME])
 _DAYS: Final = _TIMES | {Form.DATE}
 _MOST_DAYS: Final = 10**9
-"""The days of the last timestamp are some 10^8, so the sum stays below 2^31."""
+"""The last timestamp is some 10^8 days after 1970, so the sum stays below 2^31."""
 _Proof = tuple[frozenset[Form], Callable[[Call], bool]]
 
 
 def operand_of(expr: Expr) -> Expr | None:
-    """The only argument of a call or cast that is no constant; None if there are more."""
+    """The only argument of a call or cast that is not a constant; None if there are more."""
     if isinstance(expr, Cast):
         return expr.child
     if not isinstance(expr, Call):
@@ -78,7 +78,7 @@ def type_of(expr: Expr) -> pa.DataType | None:
 
 
 def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
-    """The bounds of a call or cast from those of its operand; None when they say nothing."""
+    """The bounds of a call or cast from those of its operand; None if they imply nothing."""
     operand = operand_of(expr)
     try:
         order = None if operand is None else order_of(expr, operand, zone)
@@ -98,7 +98,7 @@ def carry(expr: Expr, inner: ColumnBounds, zone: str) -> ColumnBounds | None:
     except (LakedexError, pa.ArrowException):
         return None
     keep = rising.to_numpy(zero_copy_only=False)
-    # A function of null is null, so all-null files stay so; nothing else is known of nulls.
+    # A function of null is null, so files that are entirely null stay so; nothing else is known.
     nulls = np.where(inner.all_null, inner.null_count, -1)
     return ColumnBounds(
         minimum.type,
@@ -116,12 +116,12 @@ def _call_type(
     try:
         return None if None in types else function(name).type_of(types, constants)
     except LakedexError:
-        # An index may cover a function that is not known here; its bounds have a type.
+        # An index may cover a function that is not registered; its bounds have a type.
         return None
 
 
 def order_of(expr: Expr, operand: Expr, zone: str) -> Order | None:
-    """How a call or cast keeps the order of its operand; None when it does not."""
+    """How a call or cast preserves the order of its operand; None if it does not."""
     if isinstance(expr, Cast):
         source = type_of(operand)
         return None if source is None else _cast_order(source, expr.type, zone)
@@ -159,25 +159,25 @@ def _timestamp_order(source: pa.DataType, target: pa.DataType, zone: str) -> Ord
     if not pa.types.is_timestamp(target):
         return Order() if target == pa.int64() else None
     if not zoned and target.tz is not None:
-        # Where clocks go forward, a wall-clock time inside the gap comes after its end.
+        # If clocks go forward, a wall-clock time inside the gap comes after its end.
         return Order() if fixed_offset(zone) is not None else None
     return Order(clock=zoned and target.tz is None)
 
 
 def _cut_off(stored: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether the bounds may have lost digits that the column has."""
+    """Whether the bounds may lack digits that the column has."""
     if pa.types.is_timestamp(stored):
         return _PER_SECOND[stored.unit] < _PER_SECOND[kind.unit]
     return bool(pa.types.is_decimal(stored) and stored.scale < kind.scale)
 
 
 def moved_outwards(values: pa.Array, order: Order, zone: str, direction: int) -> pa.Array:
-    """A bound moved outwards for clocks that go back, null outside the years that sort."""
+    """A bound, moved outwards if clocks go back; null outside the years that sort as text."""
     per_second = units_per_second(values.type)
     if order.clock and fixed_offset(zone) is None:
         shift = direction * (LARGEST_SHIFT // MICROS_PER_SECOND) * per_second
         numbers = numpy_values(values).astype(np.int64)
-        # Far from the ends of the type, or else the sum would wrap.
+        # Only values far from the ends of the type, because the sum would wrap.
         safe = np.abs(numbers) < np.iinfo(np.int64).max - abs(shift)
         moved = np.where(safe, numbers + shift, 0)
         values = array_of(moved, valid_mask(values) & safe, values.type)
@@ -190,12 +190,12 @@ def moved_outwards(values: pa.Array, order: Order, zone: str, direction: int) ->
 
 
 def units_per_second(kind: pa.DataType) -> int:
-    """How many units of a type of times, or of whole numbers, a second has."""
+    """The number of units in a second, for a timestamp type or integers."""
     return _PER_SECOND[kind.unit] if pa.types.is_timestamp(kind) else 1
 
 
 def applied(expr: Expr, values: pa.Array, zone: str) -> pa.Array:
-    """What a call or cast gives for values of its operand."""
+    """The result of a call or cast for values of its operand."""
     if isinstance(expr, Cast):
         return cast(values, expr.type, time_zone=zone)
     arguments = [
@@ -246,7 +246,7 @@ _PERIODS: Final[dict[str, Callable[[Expr], Call]]] = {
 
 
 def rises_without_end(expr: Expr, form: Form | None) -> bool:
-    """Whether an expression that keeps order does so up to any value of its operand.
+    """Whether an expression that preserves order does so up to any value of its operand.
 
     Example:
         >>> from lakedex.expr.tree import Column
@@ -264,7 +264,7 @@ def rises_without_end(expr: Expr, form: Form | None) -> bool:
 
 
 def far_years(expr: Expr) -> str | None:
-    """How the text of years begins that sort before all others; None where there is no such text.
+    """The first character of the years that sort before all others; None if there are none.
 
     Example:
         >>> from lakedex.expr.tree import Column
@@ -281,7 +281,7 @@ def far_years(expr: Expr) -> str | None:
 
 
 def period_of(expr: Expr, operand: Expr) -> Call | None:
-    """What must be the same at both ends for the expression to rise between them.
+    """The period that must be equal at both ends for the expression to increase between them.
 
     Example:
         >>> from lakedex.expr.tree import Column
@@ -297,21 +297,21 @@ def period_of(expr: Expr, operand: Expr) -> Call | None:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The values from `low` to `high`, both among them; None where there is no such end."""
+    """The values from `low` to `high`, both included; None means no such end."""
 
     type: pa.DataType
     low: pa.Scalar | None = None
     high: pa.Scalar | None = None
     beside: str | None = None
-    """Texts that begin so are among the values too."""
+    """Strings that start with it are also in the interval."""
 
     @property
     def is_everything(self) -> bool:
-        """Whether it has no end at all."""
+        """Whether it has no ends."""
         return self.low is None and self.high is None
 
     def meet(self, other: Interval) -> Interval:
-        """The values that are in both; of intervals of a column, which have nothing beside."""
+        """The intersection of two intervals of a column, whose `beside` is None."""
         return replace(
             self,
             low=_inner(self.low, other.low, largest=True),
@@ -320,11 +320,11 @@ class Interval:
 
 
 def image(expr: Expr, interval: Interval, zone: str) -> Interval | None:
-    """An interval that holds `expr` wherever its column is in `interval`; None if none is proved.
+    """An interval that contains `expr` if its column is in `interval`; None if none is proved.
 
     Args:
-        expr: Bound, of one column.
-        interval: Of the type of that column.
+        expr: A bound expression of one column.
+        interval: An interval of the type of that column.
         zone: The time zone in which the expression is computed.
 
     Example:
@@ -348,7 +348,7 @@ def image(expr: Expr, interval: Interval, zone: str) -> Interval | None:
 
 
 def _between(expr: Expr, operand: Expr, inner: Interval, zone: str) -> Interval | None:
-    """From both ends; of whole numbers the last value of the type is an end."""
+    """The image from both ends; for integers the last value of the type is an end."""
     low = _last(inner.type, "min") if inner.low is None else inner.low
     high = _last(inner.type, "max") if inner.high is None else inner.high
     if low is None or high is None or not pc.less_equal(low, high).as_py():
@@ -361,7 +361,7 @@ def _between(expr: Expr, operand: Expr, inner: Interval, zone: str) -> Interval 
         if period is None or order is None or not _is_one(_ends(period, order, ends, zone)):
             return None
     found = _ends(expr, order, ends, zone)
-    # Where whole numbers wrap around, the larger end becomes the smaller one.
+    # If integers wrap around, the larger end becomes the smaller one.
     is_whole = found.low is not None and found.high is not None
     return found if is_whole and pc.less_equal(found.low, found.high).as_py() else None
 
@@ -371,7 +371,7 @@ def _is_one(found: Interval) -> bool:
 
 
 def _one_end(expr: Expr, operand: Expr, inner: Interval, zone: str) -> Interval | None:
-    """From each end that there is, where a far end would change nothing."""
+    """The image from each existing end, if a distant end would not change the result."""
     order = order_of(expr, operand, zone)
     if order is None or not rises_without_end(expr, form_of(inner.type)):
         return None
@@ -382,7 +382,7 @@ def _one_end(expr: Expr, operand: Expr, inner: Interval, zone: str) -> Interval 
 
 
 def _ends(expr: Expr, order: Order, inner: Interval, zone: str) -> Interval:
-    """What the expression gives at the ends, moved outwards where clocks go back near them."""
+    """The results of the expression at the ends, moved outwards if clocks go back near them."""
     low, high = (
         None if end is None else _at_end(expr, order, end, zone, direction)
         for end, direction in ((inner.low, 1), (inner.high, -1))
@@ -393,7 +393,7 @@ def _ends(expr: Expr, order: Order, inner: Interval, zone: str) -> Interval:
 def _at_end(expr: Expr, order: Order, end: pa.Scalar, zone: str, inwards: int) -> pa.Scalar | None:
     if order.clock:
         if pa.types.is_timestamp(end.type) and end.type.tz is None:
-            # Where clocks go forward is not looked for.
+            # Forward changes of the clocks are not searched.
             return None
         end, order = _clear_of_changes(end, zone, inwards), replace(order, clock=False)
     result = applied(expr, moved_outwards(_one(end), order, zone, -inwards), zone)[0]
@@ -401,12 +401,12 @@ def _at_end(expr: Expr, order: Order, end: pa.Scalar, zone: str, inwards: int) -
 
 
 def _clear_of_changes(end: pa.Scalar, zone: str, inwards: int) -> pa.Scalar:
-    """The end moved outwards where clocks go back near it."""
+    """The end, moved outwards if clocks go back near it."""
     per_second = units_per_second(end.type)
     count = end.cast(pa.int64()).as_py()
     micros = count * MICROS_PER_SECOND // per_second
     moved = clear_of_changes(micros, zone, inwards) - micros
-    # Down for a low end, up for a high one.
+    # Round a low end down and a high end up.
     steps = moved * inwards * per_second // MICROS_PER_SECOND * inwards
     return pa.scalar(count + steps, pa.int64()).cast(end.type)
 
@@ -416,7 +416,7 @@ def _one(end: pa.Scalar) -> pa.Array:
 
 
 def _last(kind: pa.DataType, side: str) -> pa.Scalar | None:
-    """The last value of a type of whole numbers."""
+    """The last value of an integer type."""
     if not pa.types.is_signed_integer(kind):
         return None
     return pa.scalar(int(getattr(np.iinfo(kind.to_pandas_dtype()), side)), kind)

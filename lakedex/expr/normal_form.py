@@ -1,17 +1,16 @@
 """The normal form of a bound predicate: AND and OR over leaves, for filtering and pruning.
 
-NOT is pushed down to the leaves by the laws of three-valued logic. After that no NOT stands
-above an AND or OR, so null and false may be exchanged: both drop the row. The normal form is
-therefore true for exactly the rows for which the predicate is true; what is inside a leaf (under
-a comparison, a cast, a function, IS NULL) keeps its full three-valued meaning.
+NOT is pushed down to the leaves by the laws of three-valued logic. After that there is no NOT above
+an AND or OR, so null and false are interchangeable: both drop the row. The normal form is therefore
+true for exactly the rows for which the predicate is true. The content of a leaf (below a
+comparison, a cast, a function, IS NULL) keeps its full three-valued meaning.
 
 Leaves are comparisons, `In`, `IsNull`, `IsNotNull`, `Like`, `StartsWith`, boolean calls and
 casts, `Unknown`, and `Not` over `<=>`, `In`, `Like`, `StartsWith`, calls and casts.
 
 `a = 1 OR a = 2 OR a IN (3, 4)` becomes `a IN (1, 2, 3, 4)`, and a condition on `coalesce(a, b)`
-becomes conditions on a and b: `coalesce(a, 0) > 5` is true where `a > 5` is, or where a is null
-and `0 > 5`. Ranges, null counts and keys are of columns, so only the second way of saying it
-leaves files out.
+becomes conditions on a and b: `coalesce(a, 0) > 5` is true if `a > 5` is, or if a is null and
+`0 > 5`. Ranges, null counts and keys belong to columns, so only the second form prunes files.
 """
 
 from __future__ import annotations
@@ -74,9 +73,9 @@ def normalise(expr: Expr) -> Expr:
 
 
 def restrict_to_columns(expr: Expr, *columns: tuple[str, ...]) -> Expr:
-    """A predicate on `columns` that is true wherever a predicate in normal form is.
+    """A predicate on `columns` that is implied by a predicate in normal form.
 
-    What says something about other columns, or is not understood, counts as true.
+    Parts on other columns, and parts that are not understood, count as true.
 
     Example:
         >>> from lakedex.expr.tree import Column, IsNull
@@ -102,7 +101,7 @@ def restrict_to_columns(expr: Expr, *columns: tuple[str, ...]) -> Expr:
 def merge_equalities(parts: list[Expr]) -> list[Expr]:
     """The parts of an OR with the equalities on one expression merged into one `In`.
 
-    Nulls must be gone from the parts: at positive polarity they cannot make anything true.
+    The parts must not contain nulls, which at positive polarity cannot make anything true.
 
     Example:
         >>> from lakedex.expr.tree import Column
@@ -112,7 +111,7 @@ def merge_equalities(parts: list[Expr]) -> list[Expr]:
         [1, 2]
     """
     groups: dict[Expr, dict[Literal, None]] = {}
-    # An equality stands for its whole group, at the place of the first one.
+    # One equality represents its whole group, at the position of the first one.
     kept: dict[Expr, bool] = {}
     for part in parts:
         equality = _equality(part)
@@ -144,14 +143,14 @@ def _equality(part: Expr) -> tuple[Expr, tuple[Literal, ...]] | None:
 
 
 def spread_choice(subject: Expr, condition: Callable[[Expr], Expr]) -> Expr | None:
-    """A condition on a choice as one on what is chosen from, true for the same rows.
+    """Convert a condition on a choice into conditions on its arguments, true for the same rows.
 
     Args:
-        subject: What the condition is on, bound.
-        condition: Makes the condition of an expression; never true of null.
+        subject: The bound expression that the condition tests.
+        condition: From an expression to the condition on it, which is never true for null.
 
     Returns:
-        None where the subject is no choice.
+        None if the subject is not a choice.
 
     Example:
         >>> import pyarrow as pa
@@ -299,7 +298,7 @@ def _member(child: Expr, values: tuple[Literal, ...], *, negated: bool) -> Expr:
 
 
 def _also_of_choices(subject: Expr, condition: Callable[[Expr], Expr]) -> Expr:
-    """A leaf, and the same said of what is chosen from, which other indexes know."""
+    """A leaf, and the same condition on the arguments of a choice, for other indexes."""
     leaf = condition(subject)
     spread = spread_choice(subject, condition)
     return leaf if spread is None else _conjunction([leaf, _normal(spread, negated=False)])

@@ -1,8 +1,8 @@
 """The finite set of values that a column must have for a predicate to be true.
 
-Record and secondary indexes, blooms and buckets answer questions about single values. `points`
-reads those values off a normalised, bound predicate; the answer may be too large a set, never too
-small a one.
+Record and secondary indexes, bloom filters and buckets support lookups of single values. `points`
+derives those values from a normalised, bound predicate; the set may be too large, but not too
+small.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Path = tuple[str, ...]
 
 
 def points(expr: Expr, column: Path) -> list[Literal] | None:
-    """The values that `column` must have, or None when the predicate does not limit them so.
+    """The values that `column` must have, or None if the predicate does not limit them.
 
-    An empty list means that no row can match. `Literal(None)` stands for a null value. A column
-    under a cast or a function does not count.
+    An empty list means that no row can match. `Literal(None)` represents a null value. A column
+    below a cast or a function is ignored.
 
     Example:
         >>> import pyarrow as pa
@@ -46,8 +46,8 @@ def points(expr: Expr, column: Path) -> list[Literal] | None:
 def key_points(expr: Expr, columns: Sequence[Path], limit: int) -> list[tuple[Literal, ...]] | None:
     """The values that a composite key must have, at most `limit` of them, else None.
 
-    For an OR every branch may fix the columns in its own way; the combinations are then collected
-    branch by branch instead of multiplied over the whole.
+    In an OR every branch may restrict the columns differently; the combinations are collected
+    branch by branch and not multiplied over the whole predicate.
 
     Example:
         >>> import pyarrow as pa

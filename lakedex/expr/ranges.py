@@ -1,8 +1,8 @@
-"""Bounds as ranges that may be believed and compared.
+"""Bounds as ranges that can be compared safely.
 
-A `Range` holds for each file the least and greatest value that a row can have, in one of four
+A `Range` contains for each file the least and greatest value that a row can have, in one of four
 comparable forms: 64-bit integers (numbers, booleans, dates, timestamps in microseconds), doubles,
-wide decimals, or bytes (UTF-8). Whatever cannot be trusted is null there, which decides nothing.
+wide decimals, or bytes (UTF-8). A bound that cannot be trusted is null, which excludes nothing.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values that rows can have: `low` to `high`, each null where unknown.
+    """The values that rows can have: `low` to `high`, each null if unknown.
 
-    Where `nan_hides` a row may be NaN besides, which the range does not cover.
+    If `nan_hides` is true for a file, its rows may also be NaN, which the range does not include.
     """
 
     form: Form
     low: Datum
     high: Datum
     nan_hides: np.ndarray | None = None
-    """By file; None when no row can be NaN, or when the constant itself says what it is."""
+    """By file; None if no row can be NaN, or if the range is that of a constant."""
 
     @property
     def may_hide_nan(self) -> bool:
@@ -75,9 +75,9 @@ def form_of(kind: pa.DataType) -> Form | None:
 
 
 def range_of_bounds(bounds: ColumnBounds, kind: pa.DataType | None) -> Range | None:
-    """The believable range of a column of type `kind`; None when there is none.
+    """The range of a column of type `kind` that may be used; None if there is none.
 
-    `kind` may differ from the type of the bounds: files keep the type they were written with,
+    `kind` may differ from the type of the bounds: files keep the type with which they were written,
     and an index may store another unit or scale.
     """
     column = bounds.type if kind is None else kind
@@ -90,7 +90,7 @@ def range_of_bounds(bounds: ColumnBounds, kind: pa.DataType | None) -> Range | N
         return None
     low, high = masked(low, bounds.known), masked(high, bounds.known)
     if form in (Form.TIME, Form.ZONED_TIME) and _finer(column.unit, bounds.type.unit):
-        # The unit may have cut off digits, in either direction.
+        # A coarser unit may have rounded the bounds in either direction.
         step = max(1_000_000 // _PER_SECOND[bounds.type.unit], 1)
         low, high = _shifted(low, -step), _shifted(high, step)
     if form_of(column) is Form.FLOAT:
@@ -140,12 +140,12 @@ def _micros(values: pa.Array) -> pa.Array:
 
 
 def _convertible(stored: pa.DataType, column: pa.DataType) -> bool:
-    """Whether bounds of the stored type hold for a column of the other type."""
+    """Whether bounds of the stored type are valid for a column of the other type."""
     ours, theirs = form_of(stored), form_of(column)
     if ours is Form.INTEGER and theirs is Form.FLOAT:
         return True
     if ours is Form.DECIMAL and theirs is Form.DECIMAL:
-        # Fewer digits than the column has would mean that bounds were rounded.
+        # With fewer digits than the column the bounds would be rounded.
         return bool(stored.scale >= column.scale)
     return ours is theirs
 
@@ -161,9 +161,9 @@ def _shifted(values: pa.Array, step: int) -> pa.Array:
 
 
 def _trusted_floats(low: pa.Array, high: pa.Array, no_nan: np.ndarray | None) -> Range:
-    """Float bounds on one side of zero, or known to have no NaN beside them.
+    """Float bounds that are on one side of zero, or whose files certainly have no NaN.
 
-    Others may be those of a row group with a NaN.
+    Other bounds may be those of a row group with a NaN.
     """
     told = np.zeros(len(low), np.bool_) if no_nan is None else no_nan
     above = pc.fill_null(pc.greater(low, _ZERO), fill_value=False)
@@ -175,12 +175,12 @@ def _trusted_floats(low: pa.Array, high: pa.Array, no_nan: np.ndarray | None) ->
 
 
 def _trusted_text(low: pa.Array, high: pa.Array) -> Range:
-    """Strings as bytes, cut where UTF-8 and UTF-16 order part."""
+    """Strings as bytes, cut at the first character on which UTF-8 and UTF-16 order differ."""
     lower = plain_minimum(low).cast(pa.large_binary())
     if is_plain(high):
         return Range(Form.TEXT, lower, high.cast(pa.large_binary()))
     cut = plain_maximum(high)
-    # The cut stands for everything that starts so; no UTF-8 text has a byte this high.
+    # The cut represents all strings with that prefix; no UTF-8 text has a byte this high.
     start = plain_minimum(high)
     is_cut = pc.not_equal(pc.utf8_length(cut), pc.utf8_length(start))
     start = start.cast(pa.large_binary())

@@ -1,7 +1,7 @@
-"""Text to value and back, by the rules of Spark 3.5's CAST without ANSI mode.
+"""Conversion of text to values and back, by the rules of Spark 3.5's CAST without ANSI mode.
 
-Every parser answers None where Spark's cast answers null. Years outside 1 to 9999 are refused
-with `InvalidInput`: Python's dates cannot hold them, and null would be a wrong answer.
+Every parser returns None if Spark's cast returns null. Years outside 1 to 9999 are rejected with
+`InvalidInput`, because Python's dates cannot represent them and null would be wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FALSE = {"f", "false", "n", "no", "0"}
 
 
 def time_zone_of(name: str) -> tzinfo | None:
-    """The zone of an identifier or an offset such as `+05:30`; None if there is none.
+    """The time zone of an identifier or an offset such as `+05:30`; None if there is none.
 
     Example:
         >>> time_zone_of("+05:30"), time_zone_of("Nowhere/Land")
@@ -53,7 +53,7 @@ def time_zone_of(name: str) -> tzinfo | None:
 
 
 def parse_whole(text: str, bits: int) -> int | None:
-    """Text as a signed integer of `bits` bits; a fraction is cut off, as Spark does.
+    """Parse a signed integer of `bits` bits; a fraction is truncated, as in Spark.
 
     Example:
         >>> parse_whole(" 5.7 ", 32), parse_whole("3000000000", 32), parse_whole("x", 32)
@@ -70,7 +70,7 @@ def parse_whole(text: str, bits: int) -> int | None:
 
 
 def parse_float(text: str) -> float | None:
-    """Text as a double."""
+    """Parse a double."""
     trimmed = text.strip(_BLANKS)
     found = _FLOAT.fullmatch(trimmed)
     if found is not None:
@@ -83,13 +83,13 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_bool(text: str) -> bool | None:
-    """Text as a boolean."""
+    """Parse a boolean."""
     word = text.strip(_BLANKS).lower()
     return True if word in _TRUE else False if word in _FALSE else None
 
 
 def parse_date(text: str) -> date | None:
-    """Text as a date; what follows the day after a blank or a T is ignored.
+    """Parse a date; text after the day and a blank or a T is ignored.
 
     Example:
         >>> parse_date("2024-2-29 noon"), parse_date("2023-02-29")
@@ -106,7 +106,7 @@ def parse_date(text: str) -> date | None:
 
 
 def parse_timestamp(text: str, time_zone: str) -> datetime | None:
-    """Text as an instant in UTC; without a zone of its own it is read in `time_zone`."""
+    """Parse an instant in UTC; text without a time zone is in `time_zone`."""
     parsed = _parse_parts(text)
     if parsed is None:
         return None
@@ -121,7 +121,7 @@ def parse_timestamp(text: str, time_zone: str) -> datetime | None:
 
 
 def parse_timestamp_ntz(text: str) -> datetime | None:
-    """Text as a timestamp without time zone; a zone in the text is checked and dropped."""
+    """Parse a timestamp without time zone; a time zone in the text is checked and dropped."""
     parsed = _parse_parts(text)
     if parsed is None or (parsed[1] and time_zone_of(parsed[1]) is None):
         return None
@@ -129,7 +129,7 @@ def parse_timestamp_ntz(text: str) -> datetime | None:
 
 
 def text_of(value: object, time_zone: str) -> str | None:
-    """The text that Spark's cast to string gives; None for kinds whose text is not portable.
+    """The result of Spark's cast to string; None for types whose text is not portable.
 
     Example:
         >>> text_of(True, "UTC"), text_of(datetime(2024, 1, 2, 3, 4, 5, 600000), "UTC")
@@ -180,4 +180,4 @@ def _year(found: re.Match[str], text: str) -> int:
 
 
 def _out_of_range(text: str) -> InvalidInput:
-    return InvalidInput(f"'{text}' lies outside the years 1 to 9999")
+    return InvalidInput(f"'{text}' is outside the years 1 to 9999")

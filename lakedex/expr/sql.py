@@ -1,14 +1,14 @@
-"""SQL text to the expression tree, in Spark's dialect.
+"""The parser of SQL expressions, in Spark's dialect.
 
-`parse_predicate` reads what may stand after WHERE; `parse_expression` reads any scalar
-expression, such as that of an expression index. Operators bind as in Spark: OR, AND, NOT,
+`parse_predicate` parses the condition of a WHERE clause; `parse_expression` parses any scalar
+expression, such as that of an expression index. Operators have Spark's precedence: OR, AND, NOT,
 comparisons with IS / IN / BETWEEN / LIKE, `|` `^` `&`, `+` `-` `||`, `*` `/` `%` DIV, signs, `::`.
-Functions keep the name that was typed, in lower case, and their arguments as typed.
+Functions keep the name in the text, in lower case, and their arguments.
 
-Whatever is outside this language (subqueries, aggregates, windows, lambdas, parameters, CASE,
-several statements) is an `InvalidDefinition` that points at the place.
+Everything else (subqueries, aggregates, windows, lambdas, parameters, CASE, several statements) is
+an `InvalidDefinition` with its position.
 
-Some calls separate their arguments by words:
+Some calls separate their arguments by keywords:
 
     EXTRACT (field FROM time)
     TRIM ([BOTH | LEADING | TRAILING] [characters] FROM text)
@@ -58,7 +58,7 @@ ALLOWED = (
     "allowed are columns, constants, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CAST "
     "and scalar functions"
 )
-"""The end of every refusal."""
+"""The end of every error about an unsupported construct."""
 
 _AGGREGATES = frozenset(
     {"COUNT", "SUM", "AVG", "MEAN", "MIN", "MAX", "FIRST", "LAST", "FIRST_VALUE", "LAST_VALUE"}
@@ -82,19 +82,19 @@ REFUSED_WORDS: dict[str, str] = {
     "*": "'*'",
     "->": "a lambda",
 }
-"""What each refused word or sign stands for, in the words of the message."""
+"""The description of each rejected word or sign, for the message."""
 
 NOT_NAMES = frozenset(
     {"AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN", "ESCAPE", "DIV", "RLIKE", "ILIKE", "REGEXP"}
     | {"CASE", "WHEN", "THEN", "ELSE", "END", "CAST", "TRY_CAST", "AS", "DISTINCT", "EXISTS"}
     | {"SELECT", "FROM", "WHERE", "GROUP", "ORDER", "HAVING", "UNION", "JOIN", "ON", "OVER"}
 )
-"""Words that can be a column only in back-quotes."""
+"""Keywords that can name a column only in back-quotes."""
 
 _UNITS = {"YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND"}
 
 INTERVAL_UNITS = frozenset(_UNITS | {f"{unit}S" for unit in _UNITS} | {"TO"})
-"""What may follow the number of an INTERVAL."""
+"""The words that may follow the number of an INTERVAL."""
 
 
 _FIELDS = {
@@ -143,35 +143,35 @@ _BARE_CALLS = {"CURRENT_DATE", "CURRENT_TIMESTAMP"}
 
 
 class Reader(Protocol):
-    """What is asked of the parser; its place is at the opening parenthesis."""
+    """The interface of the parser for calls; its position is at the opening parenthesis."""
 
     tokens: list[Token]
     place: int
 
     @property
     def now(self) -> Token:
-        """The token at the place."""
+        """The current token."""
 
     def take(self) -> Token:
-        """The token at the place, which moves on."""
+        """Return the current token and move to the next one."""
 
     def accept(self, *keywords: str) -> bool:
-        """Whether one of these stood here; then the place moves on."""
+        """Move to the next token if the current one is one of these; return whether it was."""
 
     def expect(self, keyword: str) -> None:
-        """Move on over a keyword that must stand here."""
+        """Move past a keyword, which must be the current token."""
 
     def expression(self, least: int) -> Expr:
-        """What stands here, up to operators that bind less."""
+        """Parse an expression, up to operators of lower precedence."""
 
 
 def spoken_call(reader: Reader, name: str, lowest: int) -> Expr | None:
-    """The call, if it is written with FROM; else None, and nothing is read.
+    """Parse a call that is written with FROM; return None, without reading, if it is not.
 
     Args:
-        reader: At the parenthesis behind the name.
-        name: In capitals.
-        lowest: Where an argument starts to be read.
+        reader: The parser, at the parenthesis after the name.
+        name: The name in upper case.
+        lowest: The precedence with which an argument is parsed.
 
     Raises:
         InvalidDefinition: There is no such field.
@@ -197,10 +197,10 @@ def spoken_call(reader: Reader, name: str, lowest: int) -> Expr | None:
 
 
 def part_of_time(field: str, time: Expr) -> Call:
-    """A part of a time by its name, as EXTRACT has it.
+    """The call for a field of EXTRACT.
 
     Raises:
-        InvalidDefinition: There is no such part, or it is no whole number.
+        InvalidDefinition: There is no such field, or it is not an integer.
 
     Example:
         >>> from lakedex.expr.tree import Column
@@ -223,7 +223,7 @@ def _trimmed(reader: Reader, lowest: int) -> Expr:
 
 
 def _has_from(reader: Reader) -> bool:
-    """Whether FROM stands in the parentheses that open here, and in none inside of them."""
+    """Whether the parentheses that open here contain FROM, outside nested parentheses."""
     depth = 0
     for place in range(reader.place, len(reader.tokens)):
         token = reader.tokens[place]
@@ -249,7 +249,7 @@ def between_node(child: Expr, low: Expr, high: Expr) -> Expr:
 
 
 def like_node(child: Expr, pattern: Expr, escape: str) -> Expr:
-    """`child LIKE pattern`; a pattern that is no constant stays a call."""
+    """`child LIKE pattern`; a call if the pattern is not a constant."""
     if isinstance(pattern, Literal) and isinstance(pattern.value, str):
         return Like(child, pattern.value, escape)
     return Call("like", (child, pattern, Literal(escape, pa.string())))
@@ -273,7 +273,7 @@ def is_node(child: Expr, word: str, *, negative: bool) -> Expr:
 
 
 def call_node(name: str, arguments: list[Expr]) -> Expr:
-    """A function call, or the node that means the same."""
+    """A function call, or the equivalent node."""
     match name, arguments:
         case ("isnull", [child]):
             return IsNull(child)
@@ -282,7 +282,7 @@ def call_node(name: str, arguments: list[Expr]) -> Expr:
         case ("startswith", [child, Literal(str() as prefix, _)]):
             return StartsWith(child, prefix)
         case ("trim" | "ltrim" | "rtrim", [characters, child]):
-            # Only btrim has the text first.
+            # Only btrim takes the text first.
             return Call(name, (child, characters))
         case ("date_part" | "datepart", [Literal(str() as field, _), child]):
             return part_of_time(field, child)
@@ -296,13 +296,13 @@ def call_node(name: str, arguments: list[Expr]) -> Expr:
 
 
 def parse_predicate(text: str) -> Expr:
-    """The tree of a condition.
+    """Parse a condition.
 
     Args:
-        text: What may stand after WHERE.
+        text: The condition of a WHERE clause.
 
     Raises:
-        InvalidDefinition: The text is no condition; `position` is the character offset.
+        InvalidDefinition: The text is not a condition; `position` is the character offset.
 
     Example:
         >>> parse_predicate("city = 'Oslo' AND fare > 20.5").children[0].op
@@ -312,7 +312,7 @@ def parse_predicate(text: str) -> Expr:
 
 
 def parse_expression(text: str) -> Expr:
-    """The tree of a scalar expression.
+    """Parse a scalar expression.
 
     Example:
         >>> parse_expression("date_format(ts, 'yyyy-MM-dd')").function
@@ -326,7 +326,7 @@ def parse_expression(text: str) -> Expr:
 
 
 class _Parser:
-    """Precedence climbing over the tokens, two to four frames for each level of nesting."""
+    """Precedence climbing over the tokens, with two to four frames for each level of nesting."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,9 +1,9 @@
-"""SQL text to tokens, by Spark's lexical rules.
+"""Splits SQL text into tokens, by Spark's lexical rules.
 
-Strings stand in single or double quotes with backslash escapes, names in back-quotes, `X'..'`
-is binary and `R'..'` a string without escapes. Two quotes inside a string mean one quote, as in
-standard SQL and Spark 4. Comments are dropped. Every token knows where it stands in the text, so
-every complaint can point there.
+Strings are in single or double quotes with backslash escapes, names in back-quotes, `X'..'` is
+binary and `R'..'` a string without escapes. Two quotes inside a string mean one quote, as in
+standard SQL and Spark 4. Comments are dropped. Every token has its position in the text, for error
+messages.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from enum import Enum
 from lakedex.errors import InvalidDefinition
 
 MAX_TEXT = 1 << 20
+"""Longer texts are rejected."""
 MAX_TOKENS = 1 << 16
-"""More words than this would take longer to understand than a hostile text may take."""
-"""Longer texts are refused."""
+"""Texts with more tokens are rejected, because they would take long to parse."""
 
 
 class Kind(Enum):
-    """What sort of token it is."""
+    """The kind of a token."""
 
     WORD = "word"
     NAME = "back-quoted name"
@@ -43,19 +43,19 @@ class Token:
 
     @property
     def keyword(self) -> str:
-        """The upper-case word or the sign; empty for what can be neither."""
+        """The word in upper case, or the sign; empty for other tokens."""
         return self.value.upper() if self.kind in (Kind.WORD, Kind.SIGN) else ""
 
 
 def tokenise(text: str) -> list[Token]:
-    """The tokens of a text, closed by an `END` token.
+    """Split a text into tokens, ending with an `END` token.
 
     Example:
         >>> [token.value for token in tokenise("a >= 'it''s' -- why")]
         ['a', '>=', "it's", '']
     """
     if len(text) > MAX_TEXT:
-        raise InvalidDefinition(f"the text has {len(text)} characters; at most {MAX_TEXT} may be")
+        raise InvalidDefinition(f"the text has {len(text)} characters; the limit is {MAX_TEXT}")
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -137,15 +137,15 @@ def _unescape(found: re.Match[str]) -> str:
         if code is None:
             return _KEPT.get(part["c"], _CONTROLS.get(part["c"], part["c"]))
         if int(code, 16) > 0x10FFFF:
-            raise complaint(found.string, found.start(), f"\\U{code} is no character")
+            raise complaint(found.string, found.start(), f"\\U{code} is not a character")
         return chr(int(code, 16))
 
     value = _ESCAPE.sub(replace, body)
     try:
-        # Two escapes may spell one character as a surrogate pair; a lone half is no text.
+        # Two escapes may form one character as a surrogate pair; a lone surrogate is invalid.
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
-        raise complaint(found.string, found.start(), "a lone surrogate is no character") from None
+        raise complaint(found.string, found.start(), "a lone surrogate is invalid") from None
 
 
 def _cannot_read(text: str, place: int) -> InvalidDefinition:

@@ -1,7 +1,7 @@
-"""Constants as Spark SQL writes them: numbers with suffixes, typed strings, binary.
+"""Constants of Spark SQL: numbers with suffixes, typed strings, binary.
 
-A whole number is INT, else BIGINT, else DECIMAL, whichever holds it first; `20.5` is DECIMAL(3,1);
-an exponent makes a DOUBLE; the suffixes are L, S, Y, D, F and BD.
+An integer is INT, BIGINT or DECIMAL, the first of these that holds it; `20.5` is DECIMAL(3,1); a
+number with an exponent is DOUBLE; the suffixes are L, S, Y, D, F and BD.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from lakedex.expr.spark_text import parse_date, parse_timestamp, parse_timestamp
 from lakedex.expr.tree import Cast, Expr, Literal
 
 MAX_PRECISION = 38
-"""The widest decimal that Spark and Arrow's decimal128 share."""
+"""The greatest precision of decimals in Spark and of Arrow's decimal128."""
 
 _WHOLE_TYPES = {"Y": pa.int8(), "S": pa.int16(), "L": pa.int64()}
 _EXACT = Context(prec=4096)
 
 
 def number(text: str, *, negative: bool = False) -> Literal:
-    """The literal that a number means, sign included.
+    """The literal of a number with its sign.
 
     Example:
         >>> number("20.5"), number("7L", negative=True).value
@@ -47,7 +47,7 @@ def number(text: str, *, negative: bool = False) -> Literal:
 
 
 def decimal_literal(value: Decimal, text: str) -> Literal:
-    """A decimal with the narrowest type that holds it, as Spark types decimal literals."""
+    """A decimal with the narrowest type that holds it, as in Spark."""
     digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
     if not isinstance(exponent, int):
         raise InvalidDefinition(f"{text} is not a decimal number")
@@ -62,7 +62,7 @@ def decimal_literal(value: Decimal, text: str) -> Literal:
 def typed_string(kind: str, text: str) -> Expr:
     """`DATE '…'`, `TIMESTAMP '…'` or `TIMESTAMP_NTZ '…'`.
 
-    A timestamp without a zone of its own stays a cast: binding knows the session's zone.
+    A timestamp without a time zone stays a cast, because binding has the session's time zone.
     """
     if kind == "DATE":
         return Literal(_present(parse_date(text), kind, text), pa.date32())
@@ -84,7 +84,7 @@ def binary(text: str) -> Literal:
     """
     padded = f"0{text}" if len(text) % 2 else text
     if not all(letter in "0123456789abcdefABCDEF" for letter in padded):
-        raise InvalidDefinition(f"X'{text}' holds something other than hexadecimal digits")
+        raise InvalidDefinition(f"X'{text}' contains characters other than hexadecimal digits")
     return Literal(bytes.fromhex(padded), pa.binary())
 
 
@@ -98,7 +98,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def _whole(signed: str, text: str, types: list[pa.DataType]) -> Literal:
     if len(signed) > MAX_PRECISION + 1 or not signed.lstrip("-").isdecimal():
-        raise InvalidDefinition(f"{text} is not a whole number in range")
+        raise InvalidDefinition(f"{text} is not an integer in range")
     value = int(signed)
     for arrow_type in types:
         bound = 1 << (arrow_type.bit_width - 1)

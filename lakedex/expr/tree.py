@@ -1,15 +1,15 @@
 """The engine-free expression tree: predicates and the scalar expressions inside them.
 
-The same tree comes out of SQL text, of `pyarrow.compute` expressions and of Spark's optimiser,
-and goes into pruning and into exact filtering. Its meaning is Spark SQL's:
+SQL text, `pyarrow.compute` expressions and plans of Spark's optimiser are translated into this
+tree, which is used for pruning and for exact filtering. Its semantics are those of Spark SQL:
 
-* three-valued logic: a comparison with null is null, and a row is kept only when the
-  predicate is true;
+* three-valued logic: a comparison with null is null, and a row is kept only if the predicate is
+  true;
 * floats: NaN equals NaN and is greater than every other value; -0.0 equals 0.0;
 * strings and binary compare by unsigned UTF-8 bytes; timestamps by instant.
 
-What a translator does not understand becomes `Unknown`, which may be true for any row: it keeps
-every file, and so does NOT over it.
+Parts that cannot be translated become `Unknown`, which may be true for any row: it keeps every
+file, and so does its negation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 from lakedex.errors import InvalidDefinition
 
 MAX_DEPTH = 200
-"""Deeper trees are refused: walking them would exhaust the interpreter's stack."""
+"""Deeper trees are rejected, because walking them would exhaust the interpreter's stack."""
 Path = tuple[str, ...]
 
 
@@ -61,8 +61,8 @@ class Column:
 class Literal:
     """A constant: int, float, Decimal, str, bytes, bool, date, datetime or None.
 
-    Binding gives it the Arrow type in which it is compared. A timestamp literal holds a datetime
-    that is aware (UTC) for zoned timestamps and naive for timestamps without zone.
+    Binding sets the Arrow type in which it is compared. The value of a timestamp literal is a
+    datetime, aware (UTC) for zoned timestamps and naive for timestamps without time zone.
     """
 
     value: object
@@ -71,7 +71,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A change of type, as SQL's CAST: what cannot be converted is null."""
+    """SQL's CAST: values that cannot be converted become null."""
 
     child: Expr
     type: pa.DataType
@@ -96,7 +96,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class In:
-    """Membership in a list of constants; a null among them makes a miss null, as in SQL."""
+    """Membership in a list of constants; if one is null, the result is never false, as in SQL."""
 
     child: Expr
     values: tuple[Literal, ...]
@@ -104,14 +104,14 @@ class In:
 
 @dataclass(frozen=True, slots=True)
 class IsNull:
-    """True where the child is null, else false."""
+    """True if the child is null, else false."""
 
     child: Expr
 
 
 @dataclass(frozen=True, slots=True)
 class IsNotNull:
-    """True where the child is not null, else false."""
+    """True if the child is not null, else false."""
 
     child: Expr
 
@@ -127,7 +127,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class StartsWith:
-    """True where a string begins with the prefix."""
+    """True if a string starts with the prefix."""
 
     child: Expr
     prefix: str
@@ -135,14 +135,14 @@ class StartsWith:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All children; flat: no child is itself an `And`."""
+    """The conjunction of its children, none of which is an `And`."""
 
     children: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any child; flat: no child is itself an `Or`."""
+    """The disjunction of its children, none of which is an `Or`."""
 
     children: tuple[Expr, ...]
 
@@ -156,7 +156,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something that was not understood; it may be true for any row."""
+    """A part that could not be translated; it may be true for any row."""
 
     reason: str
 
@@ -221,14 +221,14 @@ def children_of(expr: Expr) -> tuple[Expr, ...]:
 
 
 def columns_of(expr: Expr) -> list[Column]:
-    """Every column that the tree mentions, each once, in order of first mention."""
+    """Every column of the tree, each once, in order of first occurrence."""
     found: dict[tuple[str, ...], Column] = {}
     pending: list[Expr] = [expr]
     while pending:
         node = pending.pop()
         if isinstance(node, Column):
             found.setdefault(node.path, node)
-        # The values of a list are constants, and may be many.
+        # The values of a list are constants; there may be many.
         inner = (node.child,) if isinstance(node, In) else children_of(node)
         pending.extend(reversed(inner))
     return list(found.values())
@@ -245,7 +245,7 @@ def _flatten(children: list[Expr], kind: type[And] | type[Or]) -> list[Expr]:
 
 
 def check_depth(expr: Expr) -> None:
-    """Refuse a tree that is too deep to be walked by recursion.
+    """Reject a tree that is too deep to be walked by recursion.
 
     Raises:
         InvalidDefinition: It has more than `MAX_DEPTH` levels.
@@ -261,7 +261,7 @@ def check_depth(expr: Expr) -> None:
 
 
 def tree_text(expr: Expr | None) -> str:
-    """What a tree says; `?` stands for what is not known.
+    """The text of a tree; `?` represents unknown parts.
 
     Example:
         >>> from lakedex.expr import parse_predicate
@@ -311,7 +311,7 @@ FALSE = Literal(value=False, type=pa.bool_())
 """Keeps no row."""
 
 NULL = Literal(value=None, type=pa.bool_())
-"""Keeps no row either, and neither does NOT over it."""
+"""Keeps no row; neither does its negation."""
 
 
 def truth(*, value: bool) -> Literal:

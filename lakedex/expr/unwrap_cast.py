@@ -1,9 +1,9 @@
-"""`CAST(x AS wide) op constant` as a comparison of `x` itself, where that is exact.
+"""Conversion of `CAST(x AS wide) op constant` into a comparison of `x`, if that is exact.
 
-Statistics and keys are stored in the type of the raw column, so a cast on the column hides them.
-Where the cast keeps order and loses nothing, the constant is brought into the column's type
-instead: rounded down when it falls between two values, or found to lie outside all of them.
-A comparison that can never be true (or never be false) stays null for null rows:
+Statistics and keys are stored in the type of the raw column, so they cannot be used for a cast of
+the column. If the cast preserves order and loses nothing, the constant is converted to the column's
+type instead: it is rounded down if it is between two values, or is outside of all of them. A
+comparison that can never be true (or never be false) stays null for null rows:
 `never(x)` is `x IS NULL AND NULL`, `always(x)` is `x IS NOT NULL OR NULL`.
 """
 
@@ -44,7 +44,7 @@ _UNIT_STEPS = {"s": 1_000_000, "ms": 1000, "us": 1}
 class Floor:
     """The greatest value of a type that is not above a constant.
 
-    `side` is -1 when the constant lies below every value of the type, 1 when above, else 0.
+    `side` is -1 if the constant is below every value of the type, 1 if it is above, else 0.
     """
 
     value: object = None
@@ -53,17 +53,17 @@ class Floor:
 
 
 def never(expr: Expr) -> Expr:
-    """False, or null where `expr` is null."""
+    """False, or null if `expr` is null."""
     return And((IsNull(expr), NULL))
 
 
 def always(expr: Expr) -> Expr:
-    """True, or null where `expr` is null."""
+    """True, or null if `expr` is null."""
     return Or((IsNotNull(expr), NULL))
 
 
 def keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast loses nothing, keeps order, and means the same in Arrow and in Spark.
+    """Whether a cast loses nothing, preserves order, and is the same in Arrow and in Spark.
 
     Example:
         >>> keeps_order(pa.int32(), pa.int64()), keeps_order(pa.int64(), pa.int32())
@@ -146,7 +146,7 @@ def _integer_floor(
     if isinstance(value, float):
         if not math.isfinite(value):
             return Floor(side=-1 if value < 0 else 1)
-        # Below this bound a float type holds every whole number, so the cast ties no two.
+        # Below this bound a float type holds every integer, so no two values become equal.
         digits = 24 if target == pa.float32() else 53
         if source.bit_width > digits and abs(value) >= 1 << digits:
             return None
@@ -203,7 +203,7 @@ def _date_floor(value: object, _s: pa.DataType, target: pa.DataType, zone: str) 
     day = local_time(value, session).date()
     if not date.min + _MARGIN < day < date.max - _MARGIN:
         return None
-    # Around midnight a change of the clocks can show a date before its day begins, or again after.
+    # Near midnight a change of the clocks can give a date before its day begins, or again after it.
     while midnight(day, session) > value:
         day -= timedelta(days=1)
     while midnight(day + timedelta(days=1), session) <= value:

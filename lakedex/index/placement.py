@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable, metadata_partition
-from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.metadata_table.hashing import Int32s, shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
 
 
@@ -27,3 +29,26 @@ def find_records(
         values = placed_values_of_secondary(keys, max(1, columns))
         shards = shards_of(pc.coalesce(values, keys), len(groups))
     return metadata.lookup(partition, keys, shards)
+
+
+def key_shards(
+    definitions: Callable[[], Mapping[str, IndexDefinition] | None],
+    partition: str,
+    keys: pa.Array,
+    count: int,
+) -> Int32s | None:
+    """The file groups, among `count`, of keys of an index whose groups share no key.
+
+    None where other indexes are asked about, or the definition is not there to tell.
+    """
+    kind = metadata_partition(partition).kind
+    found = definitions() if kind in (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX) else None
+    definition = None if found is None else found.get(partition)
+    if found is None or (definition is None and kind is Kind.SECONDARY_INDEX):
+        return None
+    if definition is not None and kind is Kind.RECORD_INDEX and definition.is_partitioned:
+        return None
+    if definition is not None and definition.is_placed_by_value:
+        values = placed_values_of_secondary(keys, max(1, len(definition.source_fields)))
+        return None if values.null_count else shards_of(values, count)
+    return shards_of(keys, count)

@@ -9,7 +9,7 @@ from lakedex.errors import InvalidInput
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
-from lakedex.index.file_index.definitions import file_index_definitions
+from lakedex.index.file_index.definitions import file_index_definitions, given_name
 from lakedex.index.registry import (
     default_kind,
     kind_name,
@@ -40,10 +40,13 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     is one that is said to be in the making while nobody makes one.
     """
     config = snapshot.config
-    known = {*config.metadata_partitions, *file_index_definitions(config)}
+    beside = file_index_definitions(config)
+    known = {*config.metadata_partitions, *beside}
     if snapshot.timeline.pending_of(Action.INDEXING):
         known.update(config.metadata_partitions_inflight)
-    return _spelled(name, known)
+    # The kind of an index may be one that is not registered here.
+    unregistered = (full for full, each in beside.items() if given_name(each) == name)
+    return _spelled(name, known) or next(unregistered, None)
 
 
 def _spelled(name: str, known: Collection[str]) -> str | None:

@@ -11,6 +11,7 @@ import atexit
 import hashlib
 import marshal
 import shutil
+import sys
 import tempfile
 import zipfile
 from functools import cache
@@ -19,8 +20,15 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 from pyspark import SparkContext
+from pyspark.cloudpickle import dumps
+from pyspark.cloudpickle.cloudpickle import (
+    list_registry_pickle_by_value,
+    register_pickle_by_value,
+    unregister_pickle_by_value,
+)
 
 import lakedex
+from lakedex.index.file_index import FileIndexKind, serialize_kinds_with
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _SUFFIXES = (".py", ".avsc")
@@ -29,10 +37,30 @@ _shipped: set[tuple[str, str]] = set()
 
 def ship(context: SparkContext) -> None:
     """Send the package to the executors of a context, once."""
+    serialize_kinds_with(pickled_by_value)
     path = package_zip()
     if (context.applicationId, path) not in _shipped:
         context.addPyFile(path)
         _shipped.add((context.applicationId, path))
+
+
+def pickled_by_value(kind: FileIndexKind) -> bytes:
+    """An index kind of another package with the code of that package.
+
+    Modules that the package itself imports from elsewhere must be on the executors.
+    """
+    module = type(kind).__module__
+    names = {module, module.partition(".")[0]} - {"__main__"}
+    modules = [sys.modules[each] for each in sorted(names) if each in sys.modules]
+    added = [each for each in modules if each.__name__ not in list_registry_pickle_by_value()]
+    for each in added:
+        register_pickle_by_value(each)
+    try:
+        pickled: bytes = dumps(kind)
+    finally:
+        for each in added:
+            unregister_pickle_by_value(each)
+    return pickled
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Paths and bytes on any store: listing, ranged reads, and writes that have one winner."""
+"""Paths and bytes on any store: listing, ranged reads, and conditional writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a table lies, in a form that travels to workers: they open the storage themselves."""
+"""The address of a table in a form that can be sent to workers, which open the storage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StorageAddress:
         return cls(url, tuple(sorted((options or {}).items())))
 
     def open(self) -> Storage:
-        """The storage at the address; opened once in each process."""
+        """Open the storage at the address, once per process."""
         return _opened(self)
 
 

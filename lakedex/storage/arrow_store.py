@@ -1,9 +1,9 @@
-"""Tables on a file system that pyarrow knows, which is how HDFS is reached.
+"""Tables on a file system of pyarrow, such as HDFS.
 
-Weaker than the other stores. A new file is written under a hidden name and moved to its own, so
-a reader never meets half of it; but whether the name was free, or the version unchanged, is
-looked up just before the move. Two writers in that moment may both believe to have won: use one
-writer at a time. Locks and atomic creates of HDFS itself are not reachable through pyarrow.
+The guarantees are weaker than those of the other stores. A new file is written under a hidden name
+and renamed, so a reader never sees an incomplete file. But whether the name exists, or the version
+is unchanged, is checked before the rename, so of two concurrent writers both may succeed: use one
+writer at a time. pyarrow does not provide the locks and atomic creates of HDFS.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lakedex.storage.protocol import FileInfo, FileList, NameList
 from lakedex.storage.source import ObjectSource
 
 _LONG_SECONDS = 86_400
-"""No file takes so long to be written."""
+"""No file takes this long to write."""
 
 
 class ArrowStorage:
@@ -40,7 +40,7 @@ class ArrowStorage:
     __slots__ = ("_filesystem", "_folder", "_root")
 
     def __init__(self, filesystem: pafs.FileSystem, folder: str, root: str) -> None:
-        """Root the storage at `folder` of the file system; `root` names it for people."""
+        """Root the storage at `folder` of the file system; `root` is its address for display."""
         self._filesystem = filesystem
         self._folder = folder.rstrip("/")
         self._root = root.rstrip("/")
@@ -54,22 +54,22 @@ class ArrowStorage:
         return f"ArrowStorage({self._root!r})"
 
     def list(self, prefix: str = "") -> FileList:
-        """The files that lie directly in a folder."""
+        """List the files directly in a folder."""
         return self._files(normalise_folder(prefix), recursive=False)
 
     def list_recursive(self, prefix: str = "") -> FileList:
-        """The files in a folder and in all folders below it."""
+        """List the files in a folder and in all folders below it."""
         return self._files(normalise_folder(prefix), recursive=True)
 
     def folders(self, prefix: str = "") -> NameList:
-        """The names of the folders directly in a folder."""
+        """List the names of the folders directly in a folder."""
         entries = self._entries(normalise_folder(prefix), recursive=False)
         return sorted(
             split(path)[1] for path, found in entries if found.type == pafs.FileType.Directory
         )
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that path."""
+        """Whether there is a file at that path."""
         return self._look(path).type == pafs.FileType.File
 
     def size(self, path: str) -> int:
@@ -80,22 +80,22 @@ class ArrowStorage:
         return int(found.size)
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Read the whole file."""
         return self.read_ranges(path, [(0, self.size(path))])[0]
 
     def read_with_version(self, path: str) -> tuple[bytes, str]:
-        """The whole file and its version: content hash, modification time and size."""
+        """Read the whole file and its version: content hash, modification time and size."""
         found = self._look(path)
         data = self.read(path)
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         return data, f"{digest}-{found.mtime_ns or 0}-{len(data)}"
 
     def source(self, path: str, size: int | None = None) -> ObjectSource:
-        """Ranged reads of a file."""
+        """Open a file for ranged reads."""
         return ObjectSource(normalise(path), size, self)
 
     def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a new file; see the module for what can go wrong."""
+        """Write a new file; the module describes the limits of this store."""
         del durable
         temp = self._write_temp(path, data)
         if self._look(path).type != pafs.FileType.NotFound:
@@ -104,10 +104,10 @@ class ArrowStorage:
         self._publish(temp, path)
 
     def make_durable(self, paths: Collection[str]) -> None:
-        """What is written here is durable at once."""
+        """Do nothing: every write is durable."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
-        """Write a file in place of the old one; see the module for what can go wrong."""
+        """Replace a file; the module describes the limits of this store."""
         temp = self._write_temp(path, data)
         if if_version is not None and self._version_or_none(path) != if_version:
             self._discard(temp)
@@ -116,7 +116,7 @@ class ArrowStorage:
         return self.read_with_version(path)[1]
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
-        """Remove a file; see the module for what can go wrong."""
+        """Remove a file; the module describes the limits of this store."""
         if if_version is not None and self._version_or_none(path) != if_version:
             raise VersionMismatch(f"{self._root}/{path} changed since it was read")
         if self.exists(path):
@@ -124,7 +124,7 @@ class ArrowStorage:
                 self._filesystem.delete_file(self._located(path))
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder with its content."""
         folder = normalise(prefix.removesuffix("/"))
         if self._look(folder).type == pafs.FileType.Directory:
             with self._named("delete", folder):
@@ -139,19 +139,19 @@ class ArrowStorage:
                 self._discard(self._located(path))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """The file as pyarrow opens it; `size` is not needed."""
+        """Open the file with pyarrow; `size` is not needed."""
         with self._named("read", path):
             return self._filesystem.open_input_file(self._located(path))
 
     def sub(self, prefix: str) -> ArrowStorage:
-        """The same store rooted in a folder below."""
+        """The same store with a folder as root."""
         folder = normalise(prefix.removesuffix("/"))
         return ArrowStorage(self._filesystem, f"{self._folder}/{folder}", f"{self._root}/{folder}")
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """The bytes of `(start, length)` ranges, shorter where the file ends."""
+        """Read `(start, length)` ranges; shorter at the end of the file."""
         with self.open_parquet_input(path) as file, self._named("read", path):
-            # pyarrow allocates what it is asked for before it looks how much there is.
+            # pyarrow allocates the requested length before it checks the size of the file.
             size = file.size()
             return [
                 file.read_at(max(0, min(length, size - start)), start) for start, length in ranges
@@ -161,7 +161,7 @@ class ArrowStorage:
         return f"{self._folder}/{normalise(path)}"
 
     def _look(self, path: str) -> pafs.FileInfo:
-        with self._named("look at", path):
+        with self._named("inspect", path):
             return self._filesystem.get_file_info(self._located(path))
 
     def _files(self, folder: str, *, recursive: bool) -> FileList:

@@ -1,21 +1,22 @@
 """Tables on a local (POSIX) file system.
 
-Symbolic links are followed as long as they stay below the root's real folder; one that leaves
-it raises `UnsafePath`. A folder is checked once for each storage object; links that replace
-folders while a table is being read are not guarded against.
+Symbolic links are followed if they stay below the real folder of the root; one that leaves it
+raises `UnsafePath`. A folder is checked once for each storage object; links that replace folders
+while a table is read are not detected.
 
-The version of a file is its content hash with inode, modification time and size, so a file
-that was changed and changed back is another version. `replace(if_version=...)` has one winner
-among all lakedex processes of a machine; other programs and other machines that mount the
-same disk do not take part in its lock. `create` has one winner among all of them.
+The version of a file consists of its content hash, inode, modification time and size, so a file
+that was changed and changed back has another version. Of concurrent calls of
+`replace(if_version=...)` exactly one succeeds among all lakedex processes of a machine; other
+programs, and other machines that mount the same disk, do not use its lock. Of concurrent calls of
+`create` exactly one succeeds among all of them.
 
-Changes are durable and atomic: bytes go to a file without a name, or to a hidden temporary one in
-the target's own folder, are forced to the disk, and appear under their name in one step: `link`
-for a new file (it fails when the name is taken), `rename` for a replaced one. The folder is forced
-to the disk after, so that the name survives a power cut as well.
+Changes are durable and atomic: bytes are written to a file without a name, or to a hidden temporary
+one in the target's folder, flushed to the disk, and published under their name in one step: `link`
+for a new file (it fails if the name exists), `rename` for a replaced one. Then the folder is
+flushed to the disk, so that the name also survives a power failure.
 
-A source opens its file for each read and never holds it open: a table has many thousands of files,
-which would run the process out of handles, and opening a local file costs microseconds.
+A source opens its file for each read and does not keep it open: a table has many thousands of
+files, which would exhaust the handles of the process, and opening a local file takes microseconds.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _EXCLUSIVE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def make_folders(folder: str, *, durable: bool = True) -> None:
-    """Make a folder and those above it, each forced to the disk where it is new and `durable`."""
+    """Create a folder and those above it; flush new ones to the disk if `durable`."""
     missing: list[Path] = []
     current = Path(folder)
     while not current.is_dir():
@@ -80,11 +81,11 @@ def make_folders(folder: str, *, durable: bool = True) -> None:
 def temp_file(
     folder: str, data: bytes | memoryview, *, mode: int | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """A temporary file in a folder: its path, and its state as it will be published.
+    """Create a temporary file in a folder; yield its path, and its state when published.
 
-    Without `mode` it gets the permissions that any new file of this process gets. It is gone in
-    the end, unless it was renamed. Its writer holds a lock on it, which the kernel frees when the
-    writer dies: that is how `remove_dead_temps` tells.
+    Without `mode` it has the permissions of any new file of this process. It is removed at the
+    end, unless it was renamed. Its writer holds a lock on it, which the kernel releases when the
+    writer dies, so that `remove_dead_temps` can recognise it.
     """
     temp, handle = _locked_temp(folder)
     try:
@@ -97,7 +98,7 @@ def temp_file(
 def remove_dead_temps(folder: str) -> None:
     """Remove the temporary files in a folder whose writers are dead.
 
-    Where files cannot be locked nothing is removed.
+    If files cannot be locked, nothing is removed.
     """
     try:
         names = [entry.name for entry in os.scandir(folder) if is_temp_file(entry.name)]
@@ -108,7 +109,7 @@ def remove_dead_temps(folder: str) -> None:
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            continue  # gone meanwhile, or none of ours
+            continue  # removed in the meantime, or not a file of lakedex
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             Path(path).unlink(missing_ok=True)
@@ -119,10 +120,10 @@ def remove_dead_temps(folder: str) -> None:
 
 
 def publish_new(temp: str, target: str, data: bytes | memoryview) -> None:
-    """Give a temporary file a name nobody has yet, else `FileExistsError`.
+    """Publish a temporary file under a new name; `FileExistsError` if the name exists.
 
-    Where the file system has no hard links the target is made exclusively and written in
-    place: still one winner, but a reader may meet it half written.
+    If the file system has no hard links, the target is created exclusively and written in place:
+    exactly one writer succeeds, but a reader may see an incomplete file.
     """
     try:
         os.link(temp, target)
@@ -134,10 +135,10 @@ def publish_new(temp: str, target: str, data: bytes | memoryview) -> None:
 
 
 def create_nameless(target: str, data: bytes | memoryview, *, durable: bool) -> bool:
-    """Write a file that has no name, then give it one nobody has yet, else `FileExistsError`.
+    """Write a file without a name, then publish it; `FileExistsError` if the name exists.
 
-    A process that dies in between leaves nothing behind. Answers False, with nothing done, where
-    the system cannot do that.
+    A process that dies in between leaves nothing behind. Return False, without any change, if the
+    system does not support this.
     """
     if not _NAMELESS:
         return False
@@ -153,7 +154,7 @@ def create_nameless(target: str, data: bytes | memoryview, *, durable: bool) -> 
         if durable:
             os.fsync(handle)
         try:
-            # With a descriptor Python asks the system to follow the link to the nameless file.
+            # With a descriptor Python lets the system follow the link to the file without a name.
             os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle)
         except OSError as error:
             if error.errno in {*_NO_HARD_LINKS, errno.ENOENT, errno.EXDEV}:
@@ -167,23 +168,23 @@ def create_nameless(target: str, data: bytes | memoryview, *, durable: bool) -> 
 
 
 def publish_over(temp: str, target: str) -> None:
-    """Put a temporary file in the place of a file, which may be absent."""
+    """Replace a file, which may not exist, by a temporary file."""
     Path(temp).replace(target)
     sync_folder(str(Path(target).parent))
 
 
 def remove_checksum(target: str) -> None:
-    """Remove Hadoop's checksum of a file; of changed content it would fail every Java reader.
+    """Remove Hadoop's checksum of a file; with changed content it would fail every Java reader.
 
-    Called before the content changes: a file without checksum is not checked at all, so a
-    crash between the two steps does no harm.
+    It is removed before the content changes: a file without checksum is not checked, so a crash
+    between the two steps is harmless.
     """
     path = Path(target)
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder, or a link to one, while others may add files to it or remove them."""
+    """Remove a folder, or a link to one, while other processes may add or remove files."""
     for attempt in range(_TREE_ATTEMPTS):
         try:
             if Path(folder).is_symlink():
@@ -202,11 +203,11 @@ def remove_tree(folder: str) -> None:
 
 @contextmanager
 def locked_folder(folder: str, *, required: bool) -> Iterator[None]:
-    """Keep every other replace or delete in a folder out, of any thread or process.
+    """Exclude every other replace or delete in a folder, by any thread or process.
 
-    The lock is `flock` on the folder itself: nothing is left behind, and the kernel frees it
-    when its holder dies. It binds lakedex only, on one machine. A file system that cannot
-    lock a folder (some network ones) raises `OSError` when the lock is `required`.
+    The lock is `flock` on the folder itself: it leaves no file behind, and the kernel releases it
+    when its holder dies. Only lakedex uses it, on one machine. If a file system cannot lock a
+    folder (some network ones), a `required` lock raises `OSError`.
     """
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -221,7 +222,7 @@ def locked_folder(folder: str, *, required: bool) -> Iterator[None]:
 
 
 def sync_files(paths: Collection[str], root: str) -> None:
-    """Force files and the folders up to a root to the disk, many at the same time."""
+    """Flush files and the folders up to a root to the disk, many at the same time."""
     folders = {folder for path in paths for folder in _folders_above(path, root)}
     with ThreadPoolExecutor(max(1, min(_SYNC_THREADS, len(paths)))) as pool:
         list(pool.map(_sync_file, paths))
@@ -244,7 +245,7 @@ def _sync_file(path: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Force the names in a folder to the disk, where the file system can."""
+    """Flush the names in a folder to the disk, if the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -256,14 +257,14 @@ def sync_folder(folder: str) -> None:
 
 
 def _locked_temp(folder: str) -> tuple[str, int]:
-    """A new temporary file, locked as far as the file system can."""
+    """Create a temporary file, locked if the file system supports it."""
     while True:
         temp = f"{folder}/{TEMP_PREFIX}{secrets.token_hex(8)}{TEMP_SUFFIX}"
         handle = os.open(temp, _EXCLUSIVE, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pass  # somebody who clears up was quicker, and removes it
+            pass  # another process has locked it first, and removes it
         except OSError:
             return temp, handle
         else:
@@ -317,7 +318,7 @@ class LocalSource:
     __slots__ = ("_open_file", "path", "size")
 
     def __init__(self, path: str, size: int, open_file: Callable[[str], int]) -> None:
-        """Read `path`, taken as `size` bytes long; `open_file(path)` answers a handle."""
+        """Read the first `size` bytes of `path`; `open_file(path)` returns a handle."""
         self.path = path
         self.size = size
         self._open_file = open_file
@@ -347,7 +348,7 @@ class LocalSource:
             os.close(handle)
 
     def _read_range(self, handle: int, actual_size: int, start: int, length: int) -> bytes:
-        # The promised size may come from metadata that lies, and `pread` allocates first.
+        # The given size may come from wrong metadata, and `pread` allocates before it reads.
         if start + length > actual_size:
             left = max(0, actual_size - start)
             raise CorruptFile(
@@ -372,7 +373,7 @@ class LocalStorage:
     __slots__ = ("_checked", "_real_root", "_root")
 
     def __init__(self, root: str) -> None:
-        """Root the storage at a folder; a relative one counts from the working folder."""
+        """Root the storage at a folder; a relative one is below the working folder."""
         self._root = str(Path(root).absolute())
         self._real_root = os.path.realpath(root)
         self._checked: set[str] = set()
@@ -386,14 +387,14 @@ class LocalStorage:
         return f"LocalStorage({self._root!r})"
 
     def list(self, prefix: str = "") -> FileList:
-        """The files that lie directly in a folder."""
+        """List the files directly in a folder."""
         with self._reading(prefix):
             entries = self._entries(normalise_folder(prefix))
             files = [_info(path, entry) for path, entry in entries if entry.is_file()]
         return sorted(file for file in files if file is not None)
 
     def list_recursive(self, prefix: str = "") -> FileList:
-        """The files in a folder and in all folders below it; a link to a folder is one too."""
+        """List the files in a folder and in all folders below it, linked folders included."""
         files: list[FileInfo] = []
         waiting = [normalise_folder(prefix)]
         linked: set[str] = set()
@@ -409,13 +410,13 @@ class LocalStorage:
         return sorted(files)
 
     def folders(self, prefix: str = "") -> NameList:
-        """The names of the folders directly in a folder."""
+        """List the names of the folders directly in a folder."""
         with self._reading(prefix):
             entries = self._entries(normalise_folder(prefix))
             return sorted(entry.name for _, entry in entries if entry.is_dir())
 
     def exists(self, path: str) -> bool:
-        """Whether there is a regular file of that path."""
+        """Whether there is a regular file at that path."""
         try:
             self._stat(path)
         except FileMissing:
@@ -427,27 +428,27 @@ class LocalStorage:
         return self._stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Read the whole file."""
         return self._read_state(path)[0]
 
     def read_with_version(self, path: str) -> tuple[bytes, str]:
-        """The whole file and its version."""
+        """Read the whole file and its version."""
         data, state = self._read_state(path)
         return data, _version(data, state)
 
     def source(self, path: str, size: int | None = None) -> LocalSource:
-        """Ranged reads of a file."""
+        """Open a file for ranged reads."""
         length = self.size(path) if size is None else size
         return LocalSource(normalise(path), length, self._open)
 
     def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a new file, wholly or not at all; without `durable` a power cut may lose it."""
+        """Write a new file, completely or not at all; one not `durable` may be lost."""
         target = self._target(path, durable=durable)
         with self._writing("create", path):
             if Path(target).exists():
                 raise FileExistsError(errno.EEXIST, "exists")
             if not data and not durable:
-                # A file without content is whole as soon as it is there.
+                # A file without content is complete as soon as it exists.
                 remove_checksum(target)
                 Path(target).touch(exist_ok=False)
                 return
@@ -457,12 +458,12 @@ class LocalStorage:
                     publish_new(temp, target, data)
 
     def make_durable(self, paths: Collection[str]) -> None:
-        """Force files and their names to the disk; together that costs little more than one."""
+        """Flush files and their names to the disk; all together cost little more than one."""
         with self._writing("make durable", "files"):
             sync_files([self._located(path) for path in paths], self._root)
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
-        """Write a file in place of the old one, wholly or not at all."""
+        """Replace a file, completely or not at all."""
         target = self._target(path)
         folder = split(target)[0]
         with (
@@ -489,10 +490,10 @@ class LocalStorage:
                     Path(target).unlink(missing_ok=True)
             except (FileNotFoundError, NotADirectoryError):
                 if if_version is not None:
-                    raise VersionMismatch(f"{self._root}/{path} is gone") from None
+                    raise VersionMismatch(f"{self._root}/{path} no longer exists") from None
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove a folder; a link in it is removed, not what it leads to."""
+        """Remove a folder; links in it are removed, but not their targets."""
         folder = normalise(prefix.removesuffix("/"))
         self._check_folder(folder)
         self._checked = {
@@ -502,20 +503,20 @@ class LocalStorage:
             remove_tree(f"{self._root}/{folder}")
 
     def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove temporary files directly in a folder that no living process writes."""
+        """Remove the temporary files of dead writers directly in a folder."""
         folder = normalise_folder(prefix)
         self._check_folder(folder)
         with self._writing("clear", folder):
             remove_dead_temps(f"{self._root}/{folder}".rstrip("/"))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """The file itself, which pyarrow reads with many threads; `size` is not needed."""
+        """Open the file itself, which pyarrow reads with many threads; `size` is not needed."""
         self._stat(path)
         with self._reading(path):
             return pa.OSFile(self._located(path), "r")
 
     def sub(self, prefix: str) -> LocalStorage:
-        """The same store rooted in a folder below."""
+        """The same store with a folder as root."""
         folder = normalise(prefix.removesuffix("/"))
         self._check_folder(folder)
         return LocalStorage(f"{self._root}/{folder}")
@@ -534,7 +535,7 @@ class LocalStorage:
         if folder in self._checked:
             return
         self._check_inside(f"{self._root}/{folder}", folder)
-        # A folder that is absent now may come as a link later.
+        # A folder that does not exist now may later be created as a link.
         if Path(self._root, folder).is_dir():
             self._checked.add(folder)
 
@@ -545,7 +546,7 @@ class LocalStorage:
         return real
 
     def _is_new_link(self, entry: os.DirEntry[str], linked: set[str]) -> bool:
-        """Whether a linked folder was not walked yet, and does not hold the link itself."""
+        """Whether a linked folder has not been listed yet, and does not contain the link itself."""
         real = os.path.realpath(entry.path)
         holder = os.path.realpath(split(entry.path)[0])
         if real in linked or f"{holder}/".startswith(f"{real}/"):
@@ -565,7 +566,7 @@ class LocalStorage:
                     continue
                 path = normalise(f"{folder}/{entry.name}" if folder else entry.name)
                 if entry.is_symlink() and not Path(self._check_inside(entry.path, path)).exists():
-                    continue  # it leads nowhere, or in a circle
+                    continue  # its target does not exist, or the links form a cycle
                 yield path, entry
 
     def _stat(self, path: str) -> os.stat_result:
@@ -579,7 +580,7 @@ class LocalStorage:
         return state
 
     def _open(self, path: str) -> int:
-        """A handle for reading; a pipe in the place of a file must not block."""
+        """Open a handle for reading; a pipe instead of a file must not block."""
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         located = self._located(path)
         with self._reading(path):
@@ -638,14 +639,14 @@ def _info(path: str, entry: os.DirEntry[str]) -> FileInfo | None:
     try:
         state = entry.stat()
     except FileNotFoundError:
-        return None  # deleted since the folder was read
-    # Unlike the time of a modification, that of a change cannot be set back.
+        return None  # deleted since the folder was listed
+    # Unlike the modification time, the change time cannot be set by a program.
     stamp = f"{state.st_ino}-{state.st_ctime_ns}"
     return FileInfo(path, state.st_size, state.st_mtime_ns // 1_000_000, stamp)
 
 
 def _mode_of(target: str) -> int | None:
-    """The permissions that a replacement keeps."""
+    """The permissions of a file, which its replacement keeps."""
     try:
         return stat.S_IMODE(Path(target).stat().st_mode)
     except FileNotFoundError:

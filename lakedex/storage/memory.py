@@ -1,4 +1,4 @@
-"""A store in memory, with the full behaviour of an object store, for tests and trials."""
+"""A store in memory with the full behaviour of an object store, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lakedex.storage.object_store import ObjectStorage
 
 
 def memory_storage() -> ObjectStorage:
-    """A new, empty store that lives as long as the object does.
+    """Create an empty store that exists as long as the object.
 
     Example:
         >>> storage = memory_storage()

@@ -1,9 +1,9 @@
-"""Which options an object store takes, by obstore's names and by Hadoop's.
+"""The options of object stores, by obstore's names and by Hadoop's.
 
-An option is a name and a text. Names of obstore work with or without the store's prefix
-(`aws_region`, `region`); the `fs.s3a.*` names are those that Spark and Hudi users know. A name
-that is not known is an error, as a misspelt one would change nothing in silence. Whatever is
-not given comes from the environment (`AWS_ACCESS_KEY_ID` and the like), which obstore reads.
+An option is a name and a string. Names of obstore work with or without the store's prefix
+(`aws_region`, `region`); the `fs.s3a.*` names are those of Spark and Hudi. An unknown name is an
+error, because a misspelling would otherwise be ignored silently. Options that are not given come
+from the environment (such as `AWS_ACCESS_KEY_ID`), which obstore reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakedex.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreOptions:
-    """Options sorted into what obstore wants where; `repr` shows names only."""
+    """Options, split into the groups that obstore expects; `repr` shows names only."""
 
     config: dict[str, str] = field(default_factory=dict, repr=False)
     client: dict[str, str] = field(default_factory=dict, repr=False)
@@ -28,7 +28,7 @@ class ObjectStoreOptions:
 
 
 def parse_options(kind: str, options: Mapping[str, str]) -> ObjectStoreOptions:
-    """Sort the options of a store of kind `s3`, `gs` or `az`.
+    """Split the options of a store of kind `s3`, `gs` or `az` into groups.
 
     Example:
         >>> options = {"fs.s3a.endpoint.region": "eu-west-1", "timeout": "10s"}
@@ -40,7 +40,7 @@ def parse_options(kind: str, options: Mapping[str, str]) -> ObjectStoreOptions:
     client: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(value, str):
-            raise InvalidInput(f"storage option {name!r} must be a text")
+            raise InvalidInput(f"storage option {name!r} must be a string")
         canonical = _canonical(kind, name)
         if canonical in _CLIENT:
             client[canonical] = value
@@ -51,7 +51,7 @@ def parse_options(kind: str, options: Mapping[str, str]) -> ObjectStoreOptions:
     _settle_endpoint(config, client)
     if kind == "s3" and any(_is_plain_http(os.environ.get(name)) for name in _ENDPOINT_VARIABLES):
         client.setdefault("allow_http", os.environ.get("AWS_ALLOW_HTTP", "true"))
-    # obstore reads this one from the environment only when no client option is given at all.
+    # obstore reads this option from the environment only if no client option is given.
     if kind == "s3" and "AWS_ALLOW_HTTP" in os.environ:
         client.setdefault("allow_http", os.environ["AWS_ALLOW_HTTP"])
     secrets = tuple(
@@ -163,7 +163,7 @@ _HADOOP_S3 = {
     "fs.s3a.connection.ssl.enabled": "ssl_enabled",
 }
 _NEAR = 0.75
-"""How alike a name has to be to be taken for a misspelling."""
+"""The least similarity at which a name is considered a misspelling."""
 _ALIASES_S3 = {"endpoint_url": "endpoint", "token": "session_token"}
 _INVERTED = {"path_style_access": "virtual_hosted_style_request"}
 _SECRET = frozenset(
@@ -215,7 +215,7 @@ def _boolean(name: str, value: str) -> bool:
 
 
 def _settle_endpoint(config: dict[str, str], client: dict[str, str]) -> None:
-    """Complete an endpoint without scheme as Hadoop does, and let a plain-http one be plain."""
+    """Complete an endpoint without scheme as Hadoop does, and allow HTTP for an http endpoint."""
     encrypted = _boolean("fs.s3a.connection.ssl.enabled", config.pop("ssl_enabled", "true"))
     endpoint = config.get("endpoint")
     if endpoint is None:

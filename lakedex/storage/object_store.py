@@ -1,17 +1,17 @@
 """Tables on S3 and other object stores, through obstore.
 
 `create` and `replace(if_version=...)` are conditional writes of the store itself (If-None-Match
-and If-Match on S3), so they have one winner among all writers everywhere. The version of an
-object is its entity tag and, where the store has them, its generation. On S3 the tag is a hash
-of the content: an object that was changed and changed back has its old version again. When a
-store's answer is lost and the request repeated, the loser of a `create` may be its own earlier
-try; who must know compares the content.
+and If-Match on S3), so exactly one writer succeeds. The version of an object is its entity tag and,
+if the store has them, its generation. On S3 the tag is a hash of the content: an object that was
+changed and changed back has its old version again. If the response of the store is lost and the
+request is repeated, `create` may fail because of its own first attempt; callers that must know
+compare the content.
 
-Object names are taken literally, with no percent-decoding, as Hadoop and Spark write them.
+Object names are literal, without percent-decoding, as Hadoop and Spark write them.
 
-Errors carry no secret. obstore's messages quote request addresses (which can carry a signature),
-answers of the server (which quote the access key) and a debug dump. Only the address without its
-query, and the code and message of the answer, are kept.
+Errors contain no secrets. obstore's messages quote request addresses (which can contain a
+signature), responses of the server (which quote the access key) and a debug dump. Only the address
+without its query, and the code and message of the response, are kept.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from lakedex.storage.source import ObjectSource, open_source
 
 STORE_ERRORS = (BaseError, OSError, ValueError, TypeError, OverflowError)
 _ANSWER = (re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>"))
-# The services of a cloud's machines that hand out credentials: a client without any tries them.
+# The metadata services of cloud machines, which a client without credentials tries.
 _CREDENTIAL_SERVICE = re.compile(r"://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.)")
 _PLAIN_HTTP = re.compile(r"(http://[^\s/?]+)")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
@@ -79,7 +79,7 @@ def translate(error: Exception, action: str, where: str, secrets: Sequence[str])
 
 
 def _advice(text: str) -> str | None:
-    """What to change, for failures whose own message does not name the cause."""
+    """The advice for failures whose own message does not name the cause."""
     if _CREDENTIAL_SERVICE.search(text):
         return (
             "no credentials were found; give them as storage options (for S3 aws_access_key_id and "
@@ -96,7 +96,7 @@ def _advice(text: str) -> str | None:
 
 
 def redacted(text: str, secrets: Sequence[str]) -> str:
-    r"""A message without debug dump, server answer, queries of addresses, and given secrets.
+    r"""Remove debug dump, server response, queries of addresses, and given secrets.
 
     Example:
         >>> redacted("GET https://h/b?sig=abc failed with key k9\n\nDebug source: ...", ["k9"])
@@ -123,9 +123,9 @@ class ObjectStorage:
     def __init__(
         self, store: ObjectStore, address: str, prefix: str = "", secrets: Sequence[str] = ()
     ) -> None:
-        """Take a store rooted at a bucket; `address` names the bucket, as in `s3://bucket`.
+        """Use a store rooted at a bucket; `address` names the bucket, as in `s3://bucket`.
 
-        Values in `secrets` are kept out of every message.
+        No message contains a value of `secrets`.
         """
         self._store = store
         self._address = address
@@ -141,12 +141,12 @@ class ObjectStorage:
         return f"ObjectStorage({self.root!r})"
 
     def list(self, prefix: str = "") -> FileList:
-        """The objects that lie directly in a folder."""
+        """List the objects directly in a folder."""
         files, _ = self._list_folder(normalise_folder(prefix))
         return files
 
     def list_recursive(self, prefix: str = "") -> FileList:
-        """The objects in a folder and in all folders below it."""
+        """List the objects in a folder and in all folders below it."""
         folder = normalise_folder(prefix)
         key = self._folder_key(folder)
         found = self._call("list", folder, lambda: obstore.list(self._store, key).collect())
@@ -154,12 +154,12 @@ class ObjectStorage:
         return self._without_placeholders(files)
 
     def folders(self, prefix: str = "") -> NameList:
-        """The names of the folders directly in a folder."""
+        """List the names of the folders directly in a folder."""
         _, names = self._list_folder(normalise_folder(prefix))
         return names
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object of that path."""
+        """Whether there is an object at that path."""
         try:
             self.size(path)
         except FileMissing:
@@ -169,14 +169,14 @@ class ObjectStorage:
     def size(self, path: str) -> int:
         """The size of an object in bytes."""
         key = self._key(path)
-        return self._call("look at", path, lambda: obstore.head(self._store, key))["size"]
+        return self._call("inspect", path, lambda: obstore.head(self._store, key))["size"]
 
     def read(self, path: str) -> bytes:
-        """The whole object."""
+        """Read the whole object."""
         return self.read_with_version(path)[0]
 
     def read_with_version(self, path: str) -> tuple[bytes, str]:
-        """The whole object and its version."""
+        """Read the whole object and its version."""
         key = self._key(path)
 
         def fetch() -> tuple[bytes, str]:
@@ -187,7 +187,7 @@ class ObjectStorage:
         return self._call("read", path, fetch)
 
     def source(self, path: str, size: int | None = None) -> ObjectSource:
-        """Ranged reads of an object; near ranges become one request."""
+        """Open an object for ranged reads; neighbouring ranges become one request."""
         return ObjectSource(normalise(path), size, self)
 
     def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
@@ -199,10 +199,10 @@ class ObjectStorage:
         )
 
     def make_durable(self, paths: Collection[str]) -> None:
-        """What is written here is durable at once."""
+        """Do nothing: every write is durable."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
-        """Write an object in place of the old one."""
+        """Replace an object."""
         key = self._key(path)
         mode = "overwrite" if if_version is None else _update_mode(if_version)
         answer = self._call(
@@ -213,7 +213,7 @@ class ObjectStorage:
         return _version(answer["e_tag"], answer["version"])
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
-        """Remove an object; with a version, which is looked up just before."""
+        """Remove an object; its version is looked up immediately before."""
         key = self._key(path)
         if if_version is not None:
             self._check_version(path, if_version)
@@ -223,7 +223,7 @@ class ObjectStorage:
             return
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove all objects below a prefix, placeholders of folders too."""
+        """Remove all objects below a prefix, including placeholders of folders."""
         folder = normalise(prefix.removesuffix("/"))
         key = self._key(folder)
         found = self._call("list", folder, lambda: obstore.list(self._store, key).collect())
@@ -232,19 +232,19 @@ class ObjectStorage:
             self._call("delete", folder, lambda: obstore.delete(self._store, keys))
 
     def remove_leftovers(self, prefix: str = "") -> None:
-        """Nothing is left here: an object is there as a whole or not at all."""
+        """Do nothing: an object is written completely or not at all."""
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A file over ranged reads; best with `pre_buffer=True`, which joins them."""
+        """Open a file over ranged reads; use it with `pre_buffer=True`, which joins them."""
         return open_source(self.source(path, size))
 
     def sub(self, prefix: str) -> ObjectStorage:
-        """The same store rooted in a folder below."""
+        """The same store with a folder as root."""
         folder = normalise(prefix.removesuffix("/"))
         return ObjectStorage(self._store, self._address, self._key(folder), self._secrets)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """The bytes of `(start, length)` ranges that do not touch, shorter where it ends."""
+        """Read `(start, length)` ranges that do not touch; shorter at the end of the object."""
         key = self._key(path)
         starts = [start for start, _ in ranges]
         lengths = [length for _, length in ranges]
@@ -253,7 +253,7 @@ class ObjectStorage:
             if len(ranges) == 1:
                 one = obstore.get_range(self._store, key, start=starts[0], length=lengths[0])
                 return [bytes(one)]
-            # obstore's own joining of ranges aborts when the object is shorter than promised.
+            # obstore's own joining of ranges aborts if the object is shorter than expected.
             many = obstore.get_ranges(self._store, key, starts=starts, lengths=lengths, coalesce=0)
             return [bytes(part) for part in many]
 
@@ -261,7 +261,7 @@ class ObjectStorage:
 
     def _check_version(self, path: str, version: str) -> None:
         try:
-            found = self._call("look at", path, lambda: obstore.head(self._store, self._key(path)))
+            found = self._call("inspect", path, lambda: obstore.head(self._store, self._key(path)))
             same = _version(found["e_tag"], found["version"]) == version
         except FileMissing:
             same = False
@@ -283,7 +283,7 @@ class ObjectStorage:
         return self._files(found["objects"], key), sorted(names)
 
     def _files(self, objects: Sequence[obstore.ObjectMeta], folder_key: str) -> FileList:
-        """The objects as files; the placeholder of the folder itself is left out."""
+        """The objects as files, without the placeholder of the folder itself."""
         skip = len(self._prefix) + 1 if self._prefix else 0
         return sorted(
             FileInfo(
@@ -297,10 +297,10 @@ class ObjectStorage:
         )
 
     def _without_placeholders(self, files: FileList) -> FileList:
-        """Leave out empty objects whose name ends in '/', which stand for folders.
+        """Remove empty objects whose name ends in '/', which represent folders.
 
-        obstore shows them without the '/', as if they were files. Where an empty object might
-        be one, the folder around it is listed, which tells objects and folders apart.
+        obstore returns them without the '/', as if they were files. If an empty object might be
+        one, its parent folder is listed, which distinguishes objects from folders.
         """
         around = {split(file.path)[0] for file in files if file.size_bytes == 0}
         real = {file.path for folder in around for file in self._list_folder(folder)[0]}
@@ -312,13 +312,13 @@ class ObjectStorage:
         except STORE_ERRORS as error:
             where = f"{self.root}/{path}" if path else self.root
             problem = translate(error, action, where, self._secrets)
-        # Raised out here so that the original, unredacted error is not attached to it.
+        # Raised outside the handler so that the original, unredacted error is not attached to it.
         raise problem
 
 
 def _version(e_tag: str | None, generation: str | None) -> str:
     if not e_tag and not generation:
-        raise StorageError("the store gives its objects no version")
+        raise StorageError("the objects of this store have no version")
     return f"{e_tag or ''}\n{generation or ''}"
 
 
@@ -331,7 +331,7 @@ def _update_mode(version: str) -> dict[str, str]:
 def open_object_storage(
     scheme: str, authority: str, prefix: str, options: Mapping[str, str]
 ) -> ObjectStorage:
-    """A storage at `scheme://authority/prefix`; nothing is asked of the store yet.
+    """Open a storage at `scheme://authority/prefix`, without a request to the store.
 
     Example:
         >>> open_object_storage("s3", "lake", "trips", {"aws_region": "eu-west-1"})
@@ -339,7 +339,7 @@ def open_object_storage(
     """
     kind = SCHEMES[scheme]
     if not _AUTHORITY[kind].fullmatch(authority):
-        # Not quoted: an old habit puts keys in front of the bucket's name.
+        # The authority is not quoted, because some users put keys before the name of the bucket.
         raise InvalidInput(f"the address {scheme}://... does not name a bucket or container")
     parsed = parse_options(kind, options)
     folder = normalise_folder(prefix)

@@ -1,16 +1,16 @@
-"""From an address to a storage: the allow-list of places where a table may lie.
+"""Opens the storage of an address; these are the supported addresses.
 
 | address | store |
 | --- | --- |
 | `folder`, `/folder`, `file:///folder`, `file:/folder` | local files |
-| `s3://bucket/prefix`, `s3a://...` | S3 and what speaks its protocol |
+| `s3://bucket/prefix`, `s3a://...` | S3 and compatible stores |
 | `gs://bucket/prefix` | Google Cloud Storage |
 | `abfss://container@account.dfs.core.windows.net/prefix`, `abfs://...` | Azure |
 | `az://container/prefix` | Azure, its account named by an option |
 | `hdfs://host:port/folder` | HDFS, through pyarrow and an installed libhdfs |
 
-Addresses are literal but for `file:` ones, which are percent-decoded as `Path.as_uri` writes
-them. The option `lakedex.partition.roots` allows the table to keep files in other places too.
+Addresses are literal except those of `file:`, which are percent-decoded as `Path.as_uri` writes
+them. The option `lakedex.partition.roots` allows the table to store files at other addresses too.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from lakedex.storage.roots import ROOTS_OPTION, RootsStorage, root_addresses
 try:
     from lakedex.storage.object_store import open_object_storage
 except ModuleNotFoundError as missing:
-    # Workers read bytes that they are handed, and may have pyarrow only.
+    # Workers that read bytes passed to them may have pyarrow only.
     if missing.name is None or missing.name.partition(".")[0] != "obstore":
         raise
     open_object_storage = None  # type: ignore[assignment]
 
 
 def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
-    """The storage rooted at an address.
+    """Open the storage rooted at an address.
 
     Args:
-        url: Where the table lies.
-        options: Settings and credentials of the store, as in `object_options`; what is not
-            given comes from the environment.
+        url: The address of the table.
+        options: Settings and credentials of the store, as in `object_options`; missing ones come
+            from the environment.
 
     Example:
         >>> open_storage("/data/trips").root
@@ -62,7 +62,7 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
     scheme = _scheme(url)
 
     def open_root(address: str) -> Storage:
-        # What reaches one kind of store says nothing of another.
+        # The options of one kind of store do not apply to another.
         is_alike = SCHEMES.get(_scheme(address)) == SCHEMES.get(scheme)
         return _open_one(address, given if is_alike else {})
 
@@ -71,7 +71,7 @@ def open_storage(url: str, options: Mapping[str, str] | None = None) -> Storage:
 
 def _open_one(url: str, given: dict[str, str]) -> Storage:
     if url == "" or "\x00" in url:
-        raise InvalidInput("the address of a table must be a text that is not empty")
+        raise InvalidInput("the address of a table must be a string that is not empty")
     scheme = _scheme(url)
     if scheme in {"", "file"}:
         return _open_local(url, given)
@@ -104,10 +104,10 @@ def _open_local(url: str, options: Mapping[str, str]) -> LocalStorage:
     if rest.startswith("//"):
         host, slash, folder = rest[2:].partition("/")
         if host not in {"", "localhost"} or not slash:
-            raise InvalidInput(f"a file address names no host: {url!r}")
+            raise InvalidInput(f"a file address must not name a host: {url!r}")
         rest = f"/{folder}"
     if "\x00" in rest:
-        raise InvalidInput("the address of a table must not hold a zero character")
+        raise InvalidInput("the address of a table must not contain a zero character")
     return LocalStorage(rest)
 
 

@@ -1,9 +1,9 @@
-"""The one gate that every path passes: relative, '/'-separated, unable to leave its root.
+"""The check that every path passes: relative, '/'-separated, inside its root.
 
-A path names a file below a storage's root. Containment is structural: a path with no empty,
-'.' or '..' segment, joined below a root, cannot name anything outside of it. Such paths are
-refused, never repaired, because a repaired path names another file than its writer meant.
-Spaces, '=', '%', ':' and any printable Unicode may stand in a segment: partition values do.
+A path names a file below a storage's root. Containment is structural: a path without empty, '.'
+or '..' segments, joined to a root, cannot name anything outside it. Other paths are rejected and
+not corrected, because a corrected path names another file than the writer meant. A segment may
+contain spaces, '=', '%', ':' and any printable Unicode, as partition values do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEMP_SUFFIX = ".tmp"
 
 
 def normalise(path: str) -> str:
-    """The path itself when it is safe, else `UnsafePath`.
+    """Return the path if it is safe, else raise `UnsafePath`.
 
     Example:
         >>> normalise("city=São Paulo/a%20b.parquet")
@@ -33,7 +33,7 @@ def normalise(path: str) -> str:
 
 
 def normalise_folder(prefix: str) -> str:
-    """Like `normalise`, but '' means the root, and one trailing '/' is dropped.
+    """Like `normalise`, but '' means the root, and one trailing '/' is removed.
 
     Example:
         >>> normalise_folder(""), normalise_folder(".hoodie/timeline/")
@@ -45,7 +45,7 @@ def normalise_folder(prefix: str) -> str:
 
 
 def join(*parts: str) -> str:
-    """Join parts with '/', leaving out empty ones, and check the result.
+    """Join the parts that are not empty with '/', and check the result.
 
     Example:
         >>> join("", "city=Oslo", "a.parquet")
@@ -55,7 +55,7 @@ def join(*parts: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The folder ('' for the root) and the name of a path.
+    """Split a path into its folder ('' for the root) and its name.
 
     Example:
         >>> split("a/b/c"), split("c")
@@ -66,10 +66,10 @@ def split(path: str) -> tuple[str, str]:
 
 
 def is_side_file(name: str) -> bool:
-    """Whether a file name is bookkeeping of a file system, never a file of the table.
+    """Whether a file is not part of the table.
 
-    These are Hadoop's checksums, folder placeholders of old S3 clients, and our own
-    temporary files that a killed writer left.
+    Side files are Hadoop's checksums, folder placeholders of old S3 clients, and temporary files
+    of lakedex that a killed writer left.
 
     Example:
         >>> is_side_file(".hoodie.properties.crc"), is_side_file("hoodie.properties")
@@ -81,7 +81,7 @@ def is_side_file(name: str) -> bool:
 
 
 def is_temp_file(name: str) -> bool:
-    """Whether a file name is that of a file of ours before it is published.
+    """Whether a file name is that of an unpublished file of lakedex.
 
     Example:
         >>> is_temp_file(".lakedex-0123456789abcdef.tmp"), is_temp_file("a.parquet")
@@ -120,7 +120,7 @@ def _shown(path: str) -> str:
 
 
 def is_remote(root: str) -> bool:
-    """Whether the root of a storage is on an object store, where every request takes its time.
+    """Whether the root of a storage is on an object store, where every request has latency.
 
     Example:
         >>> is_remote("/data/trips"), is_remote("s3://bucket/trips")

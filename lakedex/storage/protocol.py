@@ -1,9 +1,8 @@
-"""What every store can do, seen from the root of one table.
+"""The interface of a store, relative to the root of one table.
 
 All paths are relative to the root and pass `paths.normalise`. Listings are sorted by path and
-leave out side files (`paths.is_side_file`). Folders are only names on the way to a file: asking
-for one as if it were a file finds nothing, and an empty one is seen on some stores (local
-files) and cannot exist on others.
+omit side files (`paths.is_side_file`). A folder is only a prefix of paths: it is not found as a
+file, and an empty one is visible on some stores (local files) and cannot exist on others.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from lakedex.storage.source import ByteSource
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileInfo:
-    """A file as a listing shows it; `path` is relative to the root of the storage.
+    """A file in a listing; `path` is relative to the root of the storage.
 
     Example:
         >>> FileInfo("city=Oslo/a.parquet", 434_561, 1_700_000_000_000).path
@@ -30,7 +29,7 @@ class FileInfo:
     size_bytes: int
     modified_ms: int
     stamp: str = field(default="", compare=False)
-    """Another one for another content under the same path; empty where the store has none."""
+    """Differs if the content under the same path differs; empty if the store has no stamps."""
 
 
 FileList: TypeAlias = list[FileInfo]
@@ -43,72 +42,71 @@ class Storage(Protocol):
 
     @property
     def root(self) -> str:
-        """The place that all paths are relative to, for people to read; holds no secrets."""
+        """The address to which all paths are relative, for display; contains no secrets."""
 
     def list(self, prefix: str = "") -> FileList:
-        """The files that lie directly in a folder; none when the folder is absent."""
+        """List the files directly in a folder; none if the folder does not exist."""
 
     def list_recursive(self, prefix: str = "") -> FileList:
-        """The files in a folder and in all folders below it."""
+        """List the files in a folder and in all folders below it."""
 
     def folders(self, prefix: str = "") -> NameList:
-        """The names (not paths) of the folders directly in a folder, sorted."""
+        """List the names (not paths) of the folders directly in a folder, sorted."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that path."""
+        """Whether there is a file at that path."""
 
     def size(self, path: str) -> int:
-        """The size of a file in bytes; `FileMissing` when it is absent."""
+        """The size of a file in bytes; `FileMissing` if it does not exist."""
 
     def read(self, path: str) -> bytes:
-        """The whole file; `FileMissing` when it is absent."""
+        """Read the whole file; `FileMissing` if it does not exist."""
 
     def read_with_version(self, path: str) -> tuple[bytes, str]:
-        """The whole file, and a token for `replace(if_version=...)`."""
+        """Read the whole file, with a token for `replace(if_version=...)`."""
 
     def source(self, path: str, size: int | None = None) -> ByteSource:
-        """Ranged reads of a file; a `size` from a listing saves asking for it.
+        """Open a file for ranged reads; a `size` from a listing saves a request.
 
-        A missing file raises `FileMissing` here or at the first read, and a file shorter than
-        `size` raises `CorruptFile` where bytes lack.
+        A missing file raises `FileMissing` here or at the first read. A file shorter than `size`
+        raises `CorruptFile` when missing bytes are read.
         """
 
     def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a new file, wholly or not at all; `AlreadyExists` when there is one.
+        """Write a new file, completely or not at all; `AlreadyExists` if there is one.
 
-        A file that is not `durable` may be gone after a power cut, and is made faster where
-        the store can do that.
+        A file that is not `durable` may be lost in a power failure; some stores write it faster.
         """
 
     def make_durable(self, paths: Collection[str]) -> None:
-        """Force files that were created without `durable` to the disk, all at once."""
+        """Flush files that were created without `durable` to the disk, all at once."""
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
-        """Write a file in place of the old one, wholly or not at all; answer its version.
+        """Replace a file, completely or not at all, and return the new version.
 
-        With `if_version`, only when the file is still the one that was read with that
-        version; else `VersionMismatch`, also when the file is gone.
+        With `if_version`, only if the file still has that version; otherwise, or if the file no
+        longer exists, `VersionMismatch`.
         """
 
     def delete(self, path: str, *, if_version: str | None = None) -> None:
-        """Remove a file; one that is absent already is fine.
+        """Remove a file, if it exists.
 
-        With `if_version`, only when the file is still the one that was read with that
-        version; else `VersionMismatch`, also when the file is gone. Object stores have no such
-        request: there the version is looked up just before.
+        With `if_version`, only if the file still has that version; otherwise, or if the file no
+        longer exists, `VersionMismatch`. Object stores have no such request: there the version is
+        looked up immediately before.
         """
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove a folder with all that is in it; one that is absent already is fine."""
+        """Remove a folder with its content, if it exists."""
 
     def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove temporary files directly in a folder that dead writers left.
+        """Remove the temporary files of dead writers directly in a folder.
 
-        No listing shows them, with or without this. Stores that write whole files have none.
+        Listings never show them. Stores that write whole files have none.
         """
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A file that `pyarrow.parquet.ParquetFile` can read; the caller closes it."""
+        """Open a file for `pyarrow.parquet.ParquetFile`; the caller closes it."""
 
     def sub(self, prefix: str) -> Storage:
-        """The same store rooted deeper; its paths cannot climb out of that folder."""
+        """The same store with a folder as root; its paths cannot leave that folder."""

@@ -1,9 +1,9 @@
-"""One table whose files lie below several roots, which may be other buckets.
+"""A table whose files are below several roots, which may be other buckets.
 
-A path that begins with `lakedex-root-<n>/` lies below root n of the list that the table keeps in
-`.hoodie/lakedex.roots`; every other path below the table's own root. So all paths of a table stay
-relative, and pass the same gate. A list in a table is somebody's claim: a root counts only where
-whoever opens the table allows it, or a folder above it.
+A path that begins with `lakedex-root-<n>/` is below root n of the list that the table stores in
+`.hoodie/lakedex.roots`; every other path is below the table's own root. All paths of a table
+therefore stay relative and pass the same check. The list in a table is not trusted: a root is used
+only if the caller that opens the table allows it, or a folder above it.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ OpenRoot = Callable[[str], Storage]
 
 
 class RootsStorage:
-    """A storage that finds the other roots of its table."""
+    """A storage that includes the other roots of its table."""
 
     __slots__ = ("_allowed", "_base", "_found", "_open_root")
 
     def __init__(self, base: Storage, allowed: Iterable[str], open_root: OpenRoot) -> None:
-        """Allow some roots to the table at the root of `base`.
+        """Allow the table at the root of `base` to use other roots.
 
         Args:
             base: The table's own root.
-            allowed: Addresses at or below which other roots may lie.
+            allowed: Addresses at or below which other roots may be.
             open_root: Opens an address.
         """
         self._base = base
@@ -58,10 +58,10 @@ class RootsStorage:
         return f"RootsStorage({self._base!r})"
 
     def list_roots(self, addresses: Collection[str]) -> None:
-        """Make these the other roots of a table that has none yet.
+        """Set the other roots of a table that has none yet.
 
         Raises:
-            InvalidInput: One is not allowed, named twice, or inside of another or of the table.
+            InvalidInput: One is not allowed, named twice, or inside another one or the table.
         """
         found = self._opened(addresses)
         if not 0 < len(found) <= _MOST_ROOTS:
@@ -70,12 +70,12 @@ class RootsStorage:
         self._found = found
 
     def list(self, prefix: str = "") -> FileList:
-        """The files that lie directly in a folder."""
+        """List the files directly in a folder."""
         storage, start, rest = self._folder(prefix)
         return _below(start, storage.list(rest))
 
     def list_recursive(self, prefix: str = "") -> FileList:
-        """The files in a folder and below it; below the root also those of other roots."""
+        """List the files in a folder and below it; for the root also those of other roots."""
         storage, start, rest = self._folder(prefix)
         found = _below(start, storage.list_recursive(rest))
         if start or rest:
@@ -85,7 +85,7 @@ class RootsStorage:
         return sorted(found)
 
     def folders(self, prefix: str = "") -> NameList:
-        """The names of the folders directly in a folder; of the root also other roots."""
+        """List the names of the folders directly in a folder; for the root also other roots."""
         storage, start, rest = self._folder(prefix)
         found = storage.folders(rest)
         if start or rest:
@@ -94,7 +94,7 @@ class RootsStorage:
         return sorted({*found, *others})
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file of that path."""
+        """Whether there is a file at that path."""
         storage, rest = self._file(path)
         return storage.exists(rest)
 
@@ -104,27 +104,27 @@ class RootsStorage:
         return storage.size(rest)
 
     def read(self, path: str) -> bytes:
-        """The whole file."""
+        """Read the whole file."""
         storage, rest = self._file(path)
         return storage.read(rest)
 
     def read_with_version(self, path: str) -> tuple[bytes, str]:
-        """The whole file, and a token for `replace(if_version=...)`."""
+        """Read the whole file, with a token for `replace(if_version=...)`."""
         storage, rest = self._file(path)
         return storage.read_with_version(rest)
 
     def source(self, path: str, size: int | None = None) -> ByteSource:
-        """Ranged reads of a file."""
+        """Open a file for ranged reads."""
         storage, rest = self._file(path)
         return storage.source(rest, size)
 
     def create(self, path: str, data: bytes | memoryview, *, durable: bool = True) -> None:
-        """Write a new file, wholly or not at all."""
+        """Write a new file, completely or not at all."""
         storage, rest = self._file(path)
         storage.create(rest, data, durable=durable)
 
     def make_durable(self, paths: Collection[str]) -> None:
-        """Force files to the disk, each group of one root at once."""
+        """Flush files to the disk, those of each root at once."""
         places: dict[int, tuple[Storage, builtins.list[str]]] = {}
         for path in paths:
             storage, rest = self._file(path)
@@ -133,7 +133,7 @@ class RootsStorage:
             storage.make_durable(group)
 
     def replace(self, path: str, data: bytes, *, if_version: str | None = None) -> str:
-        """Write a file in place of the old one, wholly or not at all."""
+        """Replace a file, completely or not at all."""
         storage, rest = self._file(path)
         return storage.replace(rest, data, if_version=if_version)
 
@@ -143,24 +143,24 @@ class RootsStorage:
         storage.delete(rest, if_version=if_version)
 
     def delete_folder(self, prefix: str) -> None:
-        """Remove a folder with all that is in it; never a root as a whole."""
+        """Remove a folder with its content; never a whole root."""
         storage, start, rest = self._folder(prefix)
         if start and not rest:
             raise UnsafePath(f"unsafe path {prefix!r}: it is a whole root")
         storage.delete_folder(rest)
 
     def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove temporary files directly in a folder that dead writers left."""
+        """Remove the temporary files of dead writers directly in a folder."""
         storage, _, rest = self._folder(prefix)
         storage.remove_leftovers(rest)
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A file that `pyarrow.parquet.ParquetFile` can read."""
+        """Open a file for `pyarrow.parquet.ParquetFile`."""
         storage, rest = self._file(path)
         return storage.open_parquet_input(rest, size)
 
     def sub(self, prefix: str) -> Storage:
-        """The same store rooted deeper."""
+        """The same store with a folder as root."""
         storage, start, rest = self._folder(prefix)
         return storage.sub(rest) if start or rest else self
 
@@ -171,7 +171,7 @@ class RootsStorage:
         return storage, rest
 
     def _folder(self, prefix: str) -> tuple[Storage, str, str]:
-        """The storage of a path, what its paths begin with here, and the path in it."""
+        """The storage of a path, the prefix of its paths here, and the path in it."""
         path = normalise_folder(prefix)
         first, _, rest = path.partition("/")
         match = _FOLDER.fullmatch(first)
@@ -183,7 +183,7 @@ class RootsStorage:
         return roots[number], f"{first}/", rest
 
     def _roots(self) -> tuple[Storage, ...]:
-        """The roots that the table lists; the list never changes once there is one."""
+        """The roots that the table lists; a list never changes once it exists."""
         if not self._found:
             try:
                 data = self._base.read(ROOTS_FILE)
@@ -206,7 +206,7 @@ class RootsStorage:
             for other in taken:
                 if place.startswith(other) or other.startswith(place):
                     raise InvalidInput(
-                        f"{ROOTS_OPTION}: {storage.root} and {other.rstrip('/')} lie in each other"
+                        f"{ROOTS_OPTION}: {storage.root} and {other.rstrip('/')} overlap"
                     )
             taken.append(place)
             found.append(storage)
@@ -214,7 +214,7 @@ class RootsStorage:
 
 
 def root_addresses(text: str) -> tuple[str, ...]:
-    """Addresses separated by commas.
+    """Split addresses that are separated by commas.
 
     Example:
         >>> root_addresses("s3://hot/trips, /mnt/cold")
@@ -235,11 +235,11 @@ def _decoded(data: bytes) -> builtins.list[str]:
 
 
 def _place(storage: Storage) -> str:
-    """A root as text by which it is told whether one lies in another."""
+    """The text of a root, for the check whether one root contains another."""
     root = storage.root.rstrip("/") + "/"
     inner = root if not is_remote(root) else root.partition("://")[2]
     if any(part in {".", ".."} for part in inner.split("/")):
-        raise InvalidInput(f"{ROOTS_OPTION}: {storage.root} climbs")
+        raise InvalidInput(f"{ROOTS_OPTION}: {storage.root} contains '.' or '..'")
     return root
 
 

@@ -1,11 +1,11 @@
-"""A window of bytes to read from: the only thing that codecs know of storage.
+"""Random access to bytes: the interface through which codecs read files.
 
 `SourceFile` is a file object over ranged reads, for readers such as pyarrow's. A read of less than
-a block fetches a whole block and keeps it, and one near the end fetches the last block: a Parquet
-reader reads the last 8 bytes, then the footer before them, and both come with one request.
+a block fetches and caches a whole block, and a read near the end fetches the last block: a Parquet
+reader reads the last 8 bytes, then the footer before them, and both are in one request.
 
-Ranges of one object less than `JOIN_GAP_BYTES` apart become one request: on an object store a
-request costs as much time as the transfer of such a gap.
+Ranges of one object less than `JOIN_GAP_BYTES` apart are joined into one request: on an object
+store a request takes as long as the transfer of such a gap.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class ByteSource(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
 
     @property
     def base_offset(self) -> int:
-        """Where byte 0 of this source lies in its file, for errors."""
+        """The position of byte 0 of this source in its file, for errors."""
 
     def read(self, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`; `CorruptFile` when they are not all there."""
+        """Read exactly `length` bytes from `start`; `CorruptFile` if some are missing."""
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """One `bytes` for each `(start, length)`; stores may join near ranges."""
+        """Read one `bytes` for each `(start, length)`; stores may join neighbouring ranges."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
-    """A source over bytes that are in memory already.
+    """A source over bytes in memory.
 
     Example:
         >>> MemorySource(b"abcdef", path="x").read(2, 3)
@@ -62,16 +62,16 @@ class MemorySource:
 
     @property
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return len(self.data)
 
     def read(self, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`."""
+        """Read exactly `length` bytes from `start`."""
         check_range(self, start, length)
         return self.data[start : start + length]
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """One `bytes` for each `(start, length)`."""
+        """Read one `bytes` for each `(start, length)`."""
         return [self.read(start, length) for start, length in ranges]
 
 
@@ -89,33 +89,33 @@ class SourceWindow:
     size: int
 
     def __post_init__(self) -> None:
-        """Refuse a window that does not lie inside its outer source."""
+        """Reject a window that exceeds its outer source."""
         check_range(self.outer, self.start, self.size)
 
     @property
     def path(self) -> str:
-        """The name of the file that the window lies in."""
+        """The name of the file that contains the window."""
         return self.outer.path
 
     @property
     def base_offset(self) -> int:
-        """Where byte 0 of the window lies in the file."""
+        """The position of byte 0 of the window in the file."""
         return self.outer.base_offset + self.start
 
     def read(self, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start` of the window."""
+        """Read exactly `length` bytes from `start` of the window."""
         check_range(self, start, length)
         return self.outer.read(self.start + start, length)
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """One `bytes` for each `(start, length)` of the window."""
+        """Read one `bytes` for each `(start, length)` of the window."""
         for start, length in ranges:
             check_range(self, start, length)
         return self.outer.read_many([(self.start + start, length) for start, length in ranges])
 
 
 def check_range(source: ByteSource, start: int, length: int) -> None:
-    """Raise `CorruptFile` unless `length` bytes from `start` lie inside the source."""
+    """Raise `CorruptFile` unless the source contains `length` bytes from `start`."""
     if start < 0 or length < 0 or start + length > source.size:
         raise CorruptFile(
             source.path,
@@ -126,7 +126,7 @@ def check_range(source: ByteSource, start: int, length: int) -> None:
 
 
 def open_source(source: ByteSource) -> pa.NativeFile:
-    """A source as a file that pyarrow reads.
+    """Open a source as a file for pyarrow.
 
     Example:
         >>> from lakedex.storage.source import MemorySource
@@ -169,11 +169,11 @@ class SourceFile(io.RawIOBase):
         return self._position
 
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return self._source.size
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes, fewer only at the end; all that are left when negative."""
+        """Read up to `size` bytes, fewer only at the end; all remaining ones if negative."""
         left = max(0, self._source.size - self._position)
         length = left if size is None or size < 0 else min(size, left)
         data = self._fetch(self._position, length)
@@ -181,7 +181,7 @@ class SourceFile(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """All bytes that are left."""
+        """Read all remaining bytes."""
         return self.read()
 
     def _fetch(self, start: int, length: int) -> bytes:
@@ -201,13 +201,13 @@ class SourceFile(io.RawIOBase):
 
 
 class RangeReader(Protocol):
-    """The part of a store that a source needs."""
+    """The operations of a store that a source needs."""
 
     def size(self, path: str) -> int:
         """The size of an object in bytes."""
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """The bytes of `(start, length)` ranges that do not touch, shorter where it ends."""
+        """Read `(start, length)` ranges that do not touch; shorter at the end of the object."""
 
 
 class ObjectSource:
@@ -216,14 +216,14 @@ class ObjectSource:
     __slots__ = ("_reader", "_size", "path")
 
     def __init__(self, path: str, size: int | None, reader: RangeReader) -> None:
-        """Read the object at `path` of `reader`, taken as `size` bytes long."""
+        """Read the object at `path` of `reader`; `size` is its length, if known."""
         self.path = path
         self._size = size
         self._reader = reader
 
     @property
     def size(self) -> int:
-        """How many bytes there are; asks the store once when nobody said."""
+        """The number of bytes; requested from the store once if it was not given."""
         if self._size is None:
             self._size = self._reader.size(self.path)
         return self._size
@@ -234,11 +234,11 @@ class ObjectSource:
         return 0
 
     def read(self, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`."""
+        """Read exactly `length` bytes from `start`."""
         return self.read_many([(start, length)])[0]
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """One `bytes` for each `(start, length)`, near ranges joined into one request."""
+        """Read one `bytes` for each `(start, length)`; join neighbouring ranges."""
         for start, length in ranges:
             check_range(self, start, length)
         spans = join_ranges(ranges, JOIN_GAP_BYTES)
@@ -270,7 +270,7 @@ class ObjectSource:
         return part
 
     def _check_end(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Say so when a request failed because the object is shorter than promised."""
+        """Raise `CorruptFile` if a request failed because the object is shorter than given."""
         actual = self._reader.size(self.path)
         for start, length in ranges:
             if start + length > actual:
@@ -283,7 +283,7 @@ class ObjectSource:
 
 
 def join_ranges(ranges: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
-    """The fewest `(start, length)` spans that cover the ranges and skip gaps longer than `gap`.
+    """Return the fewest `(start, length)` spans that cover the ranges and skip gaps over `gap`.
 
     Example:
         >>> join_ranges([(100, 5), (0, 10), (12, 3), (50, 0)], gap=4)

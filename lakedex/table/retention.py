@@ -57,7 +57,7 @@ def _retained_by_cleans(timeline: Timeline) -> Iterator[str]:
             if each.action is Action.CLEAN
         ]
     for requested_time, data in found:
-        retained = _retained(data, requested_time) if data else None
+        retained = retained_by_clean(data, requested_time) if data else None
         if retained:
             yield retained
     for clean in timeline.pending_of(Action.CLEAN):
@@ -77,7 +77,12 @@ def _about_to_be_retained(timeline: Timeline, time: str) -> Iterator[str]:
         yield retained
 
 
-def _retained(data: bytes, path: str) -> str | None:
+def retained_by_clean(data: bytes, path: str) -> str | None:
+    """The earliest instant that a completed clean left readable; None where it removed nothing.
+
+    Raises:
+        CorruptFile: the bytes are not those of a completed clean.
+    """
     record = read_plan(PlanKind.CLEAN_METADATA, data, path=path)
     parts = record["partitionMetadata"].values()
     if not any(part["successDeleteFiles"] or part.get("isPartitionDeleted") for part in parts):

@@ -33,6 +33,7 @@ from lakedex.index.kinds.expression.virtual import (
     with_expressions,
 )
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.placement import key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files
@@ -103,7 +104,8 @@ class Snapshot:
         if not self.config.metadata_enabled:
             return None
         try:
-            opened = MetadataTable(self.storage, self._full_timeline)
+            place = partial(key_shards, partial(getattr, self, "readable_definitions"))
+            opened = MetadataTable(self.storage, self._full_timeline, place)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None

@@ -350,21 +350,25 @@ class Timeline:
     def _check_own_files(self, instant: Instant, data: bytes, path: str) -> None:
         """Refuse the metadata of another commit: files are named by the commit that wrote them.
 
-        Before version 8 log files were named by the base file that they belong to.
+        Before version 8 log files were named by the base file that they belong to. A commit also
+        names the files that it replaced, after the path of its first own file.
 
         Raises:
-            CorruptFile: the file names data files, and none of its own instant.
+            CorruptFile: the file names data files that it wrote, and none of its own instant.
         """
         is_named = instant.action is not Action.DELTACOMMIT or self.config.made_with_layout_2
-        if not is_named or instant.requested_time.encode() in data:
+        first = _FILE_TIME.search(data) if is_named else None
+        if first is None or first[1].decode() == instant.requested_time:
             return
-        other = _FILE_TIME.search(data)
-        if other is not None:
+        stats = decode_commit_metadata(data, path=path).stats()
+        found = [_FILE_TIME.search(stat.path.encode()) for stat in stats if stat.path]
+        times = {each[1].decode() for each in found if each is not None}
+        if times and instant.requested_time not in times:
             raise CorruptFile(
                 path,
-                other.start(),
+                first.start(),
                 expected=f"the files of {instant.requested_time}",
-                actual=f"those of {other[1].decode()}",
+                actual=f"those of {min(times)}",
             )
 
     def _completed_bytes(self, time: str, path: str) -> bytes:

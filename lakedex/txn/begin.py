@@ -31,7 +31,8 @@ from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, roll_back
 from lakedex.txn.times import InstantClock
 
-_WRITTEN_VERSION = 9
+WRITTEN_VERSION = 9
+"""The version of the tables that are written."""
 _DELETE_PARTITION = "DELETE_PARTITION"
 _TIME_ATTEMPTS = 20
 _log = logging.getLogger("lakedex")
@@ -58,7 +59,7 @@ def locked_table(
         IndexUnusable: its metadata table lacks instants, with the same exception.
     """
     config = load_table_config(storage)
-    if config.version != _WRITTEN_VERSION:
+    if config.version != WRITTEN_VERSION:
         raise UnsupportedFeature(
             "writing",
             table_version=config.version,

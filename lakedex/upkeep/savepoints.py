@@ -15,12 +15,22 @@ from dataclasses import dataclass
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.table.retention import is_retained
-from lakedex.timeline import Action, Instant, PlanKind, State, Timeline, read_plan, write_plan
+from lakedex.table.retention import is_retained, retained_by_clean
+from lakedex.timeline import (
+    Action,
+    Instant,
+    PlanKind,
+    State,
+    Timeline,
+    instant_key,
+    read_plan,
+    write_plan,
+)
+from lakedex.timeline.clean_plan import CleanOutcome
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
-from lakedex.txn.rollback import LockedTable
+from lakedex.txn.rollback import LockedTable, forget
 from lakedex.txn.rollback_files import remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
@@ -86,6 +96,46 @@ def create_savepoint(
         _write(table, time_of, _encoded(files, user, comments))
     log.info("savepoint %s of %s", time_of, storage.root)
     return Savepoint(time_of, user, comments, sum(map(len, files.values())))
+
+
+def complete_savepoint(table: LockedTable, instant: str) -> None:
+    """Write the completed file of a savepoint that lost it.
+
+    Args:
+        table: The table; the caller holds its lock.
+        instant: The commit. Whether its savepoint was about to be deleted is not known.
+
+    Raises:
+        InvalidInput: there is no such commit, or its files were cleaned.
+        CommitConflict: a clean is removing files.
+    """
+    timeline = table.timeline()
+    if any(clean.state is State.INFLIGHT for clean in timeline.pending_of(Action.CLEAN)):
+        _check_no_clean(timeline)
+    _commit(timeline, instant)
+    _check_cleans(timeline, instant)
+    # With its savepoint complete the timeline shows the commit as one whose files are kept.
+    done = Instant(instant, Action.SAVEPOINT, State.COMPLETED, table.next_time())
+    whole = Timeline(table.storage, table.config, (*timeline.instants, done))
+    data = rebuilt_savepoint(Snapshot(table.storage, table.config, whole), instant)
+    table.check()
+    write_once(table.storage, table.config, Instant(instant, Action.SAVEPOINT, State.INFLIGHT), b"")
+    write_once(table.storage, table.config, done, data)
+    forget(table.storage, instant)
+
+
+def _check_cleans(timeline: Timeline, instant: str) -> None:
+    """Refuse a commit whose files a clean removed while it had no savepoint."""
+    for clean in timeline.completed():
+        if clean.action is not Action.CLEAN:
+            continue
+        data, path = timeline.read(clean), f"clean {clean.requested_time}"
+        retained = retained_by_clean(data, path)
+        is_later = retained is not None and instant_key(retained) > instant_key(instant)
+        if is_later and instant not in CleanOutcome.decode(data, path=path).savepoints:
+            raise InvalidInput(
+                f"the clean {clean.requested_time} kept no file for a savepoint of {instant}"
+            )
 
 
 def delete_savepoint(

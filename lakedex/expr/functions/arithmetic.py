@@ -1,8 +1,8 @@
-"""Arithmetic as Spark without ANSI mode does it.
+"""Arithmetic of Spark without ANSI mode.
 
-Whole numbers wrap around, division by zero is null, `/` of whole numbers is a double, `%` has the
-sign of its left side. Decimals are computed exactly and then brought into the result type, null
-where they do not fit. Where certainty is asked for, everything that ANSI mode fails on is refused.
+Integers wrap around, division by zero is null, `/` of integers is a double, `%` has the sign of its
+left side. Decimals are computed exactly and then converted to the result type; they become null if
+they do not fit. With `certain`, everything that fails in ANSI mode is rejected.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _binary(name: str, kernel: Kernel, *, zero_is_null: bool = False) -> Functio
 
 
 def _check_whole(name: str, left: pa.Array, right: pa.Array) -> None:
-    """Refuse whole numbers whose result does not fit its type."""
+    """Reject integers whose result does not fit its type."""
     if not pa.types.is_integer(left.type):
         return
     if name in _CHECKED:
@@ -74,7 +74,7 @@ def _check_whole(name: str, left: pa.Array, right: pa.Array) -> None:
 
 
 def _shift_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
-    """Adding or taking away a whole number keeps order unless it wraps, which the caller sees."""
+    """Adding or subtracting an integer preserves order unless it wraps, which the caller checks."""
     whole = all(pa.types.is_integer(kind) for kind in types) and len(set(types)) == 1
     return Order() if whole and constants[0] is ... and constants[1] is not ... else None
 
@@ -95,7 +95,7 @@ def _decimals(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
 
 def _integral_divide(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     quotient = left // right
-    # Numpy rounds down, Java towards zero.
+    # Numpy rounds down, Java rounds towards zero.
     inexact = (left % right != 0) & ((left < 0) != (right < 0))
     result: np.ndarray = quotient + inexact
     return result

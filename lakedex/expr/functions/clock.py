@@ -1,7 +1,7 @@
-"""Parts of dates and timestamps: year, month, day, hour and their kin.
+"""Parts of dates and timestamps: year, month, day, hour and similar functions.
 
-Zoned timestamps are read on the wall clock of the session time zone. Only `year` keeps the
-order of its argument; all other parts start again.
+Zoned timestamps are converted to wall-clock time in the session time zone. Only `year` preserves
+the order of its argument; all other parts are periodic.
 """
 
 from __future__ import annotations

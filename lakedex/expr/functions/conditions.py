@@ -1,7 +1,7 @@
-"""Functions that test or choose: contains, greatest, if and their kin.
+"""Functions that test or choose: contains, greatest, if and similar functions.
 
-`cast_fails(x, NULL)` is of the tree alone: whether ANSI mode fails to cast a number to the type of
-the NULL.
+`cast_fails(x, NULL)` exists in the tree only: whether ANSI mode fails to cast a number to the type
+of the NULL.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _common_type(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _alike(arguments: Arguments, first: int = 0) -> list[pa.Array]:
-    """The arguments from `first` on in one type; binding has cast them already."""
+    """The arguments from `first` on in one type, to which binding has cast them."""
     arrays = [arguments.array(index) for index in range(first, len(arguments))]
     kind = _common_type([array.type for array in arrays])
     return [cast(array, kind, time_zone=arguments.time_zone) for array in arrays]

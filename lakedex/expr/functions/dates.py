@@ -26,7 +26,7 @@ _MONTHS_PER_UNIT = {
 
 
 def month_start(days: np.ndarray, months: int) -> np.ndarray:
-    """The first day of the group of `months` months that holds each day.
+    """The first day of the group of `months` months that contains each day.
 
     Example:
         >>> month_start(np.array([100]), 3).tolist()
@@ -44,7 +44,7 @@ def week_start(days: np.ndarray) -> np.ndarray:
 
 
 def months_of_unit(unit: str) -> int | None:
-    """How many months a unit of truncation holds; None for a unit that is not of months."""
+    """The number of months in a unit of truncation; None for a unit that is not of months."""
     return _MONTHS_PER_UNIT.get(unit.lower())
 
 
@@ -60,14 +60,14 @@ def _to_date(arguments: Arguments) -> pa.Array:
     pattern = arguments.constant_text(1)
     if pattern is None:
         return pa.nulls(arguments.length, pa.date32())
-    # It becomes a moment first, whose day is a later one where clocks skip a day.
+    # It becomes an instant first, whose day is the next one if clocks skip a day.
     parsed = parse_time(array, pattern)
     local = to_local(parsed.instants(arguments.time_zone), arguments.time_zone)
     return array_of(local // MICROS_PER_DAY, parsed.valid, pa.date32())
 
 
 def date_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
-    """Order of functions of one date or timestamp, which are constant in all else."""
+    """The order of functions of one date or timestamp whose other arguments are constants."""
     if constants[0] is not ... or any(value is ... for value in constants[1:]):
         return None
     if pa.types.is_timestamp(types[0]):

@@ -1,4 +1,4 @@
-"""Functions between moments or days and their counts since 1970."""
+"""Conversions between instants or days and their counts since 1970."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MICROS_PER_MILLI = 1_000
 
 
 def _moments(name: str, unit: int) -> FunctionSpec:
-    """From a count of units; Spark fails, in every mode, where there is no such moment."""
+    """From a count of units; in every mode Spark fails if there is no such instant."""
 
     def evaluate(arguments: Arguments) -> pa.Array:
         array = arguments.array(0)
@@ -25,7 +25,7 @@ def _moments(name: str, unit: int) -> FunctionSpec:
             raise UnsupportedFeature(f"{name} of {array.type}")
         counts = numpy_values(array).astype(np.int64)
         if (np.abs(counts.astype(np.float64)) > _LAST_MOMENT // unit).any():
-            raise UnsupportedFeature(f"{name} of a moment at the very end of time")
+            raise UnsupportedFeature(f"{name} of an instant at the end of the timestamp range")
         return array_of(counts * unit, valid_mask(array), ZONED)
 
     return FunctionSpec(name, (1, 1), always(ZONED), evaluate, _count_order)
@@ -41,7 +41,7 @@ def _counts(name: str, unit: int) -> FunctionSpec:
     def evaluate(arguments: Arguments) -> pa.Array:
         moments = arguments.array(0)
         if not _is_zoned(moments.type):
-            # Which other types Spark takes differs from version to version.
+            # The other types that Spark accepts differ between versions.
             raise InvalidInput(f"{name} takes a timestamp, not {moments.type}")
         return array_of(timestamp_micros(moments) // unit, valid_mask(moments), pa.int64())
 

@@ -1,6 +1,6 @@
 """Functions of regular expressions: rlike, regexp_extract, regexp_replace and parts of split.
 
-Patterns are those that mean the same to Java and to RE2 (`java_regex`); others are refused.
+Patterns must have the same meaning in Java and in RE2 (`java_regex`); others are rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lakedex.expr.functions.spec import Arguments, FunctionSpec, always
 from lakedex.expr.java_regex import LINE_ENDS, Translated, to_re2
 
 SPLIT_ITEM = "split[]"
-"""`split(text, pattern)[n]`; a name that nobody can type."""
+"""`split(text, pattern)[n]`; a name that no SQL text can contain."""
 _TEXT = always(pa.string())
 _WHOLE = "g0"
 
@@ -29,7 +29,7 @@ def _regexp_extract(arguments: Arguments) -> pa.Array:
     found = _extracting(pattern, group)
     _check_ends(text, found)
     part = pc.struct_field(pc.extract_regex(text, pattern=found.text), f"g{group}")
-    # No match, and a group that took no part in one, give an empty text.
+    # Without a match, and for a group that is not part of it, the result is an empty string.
     return pc.if_else(text.is_valid(), pc.fill_null(part, ""), pa.scalar(None, pa.string()))
 
 
@@ -59,7 +59,7 @@ def _regexp_replace(arguments: Arguments) -> pa.Array:
 
 
 def _replacement(text: str, pattern: Translated) -> str:
-    """What RE2 puts in the place of a match, from the form of Java, where `$1` is a group."""
+    """The replacement in RE2's form, from Java's form, in which `$1` is a group."""
     if "\\" in text:
         raise UnsupportedFeature(f"regexp_replace by {text!r} with a backslash")
     first, *rest = text.split("$")
@@ -69,7 +69,7 @@ def _replacement(text: str, pattern: Translated) -> str:
         if digit not in "123456789" or not digit or after.isdigit():
             raise UnsupportedFeature(f"regexp_replace by {text!r} with that '$'")
         if int(digit) > pattern.groups or int(digit) in pattern.repeated:
-            raise UnsupportedFeature(f"regexp_replace by {text!r}, whose group is none, or repeats")
+            raise UnsupportedFeature(f"regexp_replace by {text!r}, whose group is none or repeats")
         found += f"\\{part}"
     return found
 
@@ -86,7 +86,7 @@ def _split_item(arguments: Arguments) -> pa.Array:
     parts = pc.split_pattern_regex(text, pattern=found.text)
     is_there = pc.greater(pc.list_value_length(parts), place)
     if arguments.certain and pc.any(pc.invert(is_there)).as_py():
-        raise UnsupportedFeature(f"part {place} of a text that has fewer parts")
+        raise UnsupportedFeature(f"part {place} of a string that has fewer parts")
     starts = pc.add(parts.offsets[:-1], place)
     return parts.values.take(pc.if_else(is_there, starts, pa.scalar(None, starts.type)))
 
@@ -95,16 +95,16 @@ def _split_item(arguments: Arguments) -> pa.Array:
 def _dividing(pattern: str, name: str) -> Translated:
     found = to_re2(pattern)
     if found.may_be_empty:
-        raise UnsupportedFeature(f"{name} by {pattern!r}, which matches nothing at all, too,")
+        raise UnsupportedFeature(f"{name} by {pattern!r}, which matches the empty string,")
     return found
 
 
 def _check_ends(text: pa.Array, pattern: Translated) -> None:
-    """Refuse texts of several lines where the end of a text is asked for."""
+    """Reject strings of several lines if the pattern contains `$`."""
     if not pattern.asks_for_end:
         return
     if pc.any(pc.match_substring_regex(text, pattern=f"[{LINE_ENDS}]")).as_py():
-        raise UnsupportedFeature("a '$' in the pattern for a text of several lines")
+        raise UnsupportedFeature("a '$' in the pattern for a string of several lines")
 
 
 def _rlike(arguments: Arguments) -> pa.Array:

@@ -50,7 +50,7 @@ _ALIASES = {
 
 
 def canonical_name(name: str) -> str:
-    """The name under which a function is registered; other names stay as they are.
+    """The name under which a function is registered; an unknown name is returned unchanged.
 
     Example:
         >>> canonical_name("DAY"), canonical_name("nope")
@@ -61,10 +61,10 @@ def canonical_name(name: str) -> str:
 
 
 def function(name: str) -> FunctionSpec:
-    """Look a function up.
+    """Look up a function.
 
     Raises:
-        InvalidInput: for an unknown name, with the nearest known ones.
+        InvalidInput: The name is unknown; the message suggests the nearest known ones.
 
     Example:
         >>> function("substr").name
@@ -79,5 +79,5 @@ def function(name: str) -> FunctionSpec:
 
 
 def function_names() -> list[str]:
-    """Every name that can be called, aliases included, sorted."""
+    """All names of functions, including aliases, sorted."""
     return sorted({*_FUNCTIONS, *_ALIASES})

@@ -1,9 +1,9 @@
 """Rounding: ceil, floor and round.
 
-`ceil` and `floor` give a BIGINT (of a double: the nearest bound when out of range, 0 for NaN) or
-a decimal without digits after the point. `round` rounds halves away from zero. Spark rounds the
-decimal text of a double, which differs by Java version: a double is refused that lies so near the
-middle of two results that its last digits decide.
+`ceil` and `floor` return a BIGINT (of a double: the nearest bound if out of range, 0 for NaN) or a
+decimal without digits after the point. `round` rounds halves away from zero. Spark rounds the
+decimal text of a double, which depends on the Java version: a double that lies so near the middle
+between two results that its last digits decide is rejected.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def _whole(name: str, kernel: Callable[[np.ndarray], np.ndarray], mode: str) -> 
             kernel(numpy_values(array).astype(np.float64)), valid_mask(array), pa.float64()
         )
         if arguments.certain and lost_in_cast(numbers, target).any():
-            raise UnsupportedFeature(f"{name} of a number that is no {target}")
+            raise UnsupportedFeature(f"{name} of a number that does not fit in {target}")
         return cast(numbers, target)
 
     return FunctionSpec(name, (1, 1), _whole_type, evaluate, _order)
 
 
 def _order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
-    # A NaN becomes 0, so the bounds of floats say nothing about the result.
+    # A NaN becomes 0, so the bounds of floats are not bounds of the result.
     exact = pa.types.is_integer(types[0]) or pa.types.is_decimal(types[0])
     return Order() if exact and all(value is not ... for value in constants[1:]) else None
 
@@ -73,17 +73,17 @@ def _round(arguments: Arguments) -> pa.Array:
 
 
 def _rounded(numbers: np.ndarray, digits: int) -> np.ndarray:
-    """Doubles rounded to so many digits after the point."""
+    """Doubles rounded to `digits` digits after the point."""
     with np.errstate(all="ignore"):
         shifted = np.abs(numbers) * 10.0**digits
         below = np.floor(shifted)
         part = shifted - below
         is_plain = np.isfinite(numbers)
-        # Without digits a half is exactly one; with some, the product is off by its last bit.
+        # Without digits a half is exact; with digits, the product may differ in its last bit.
         near = np.abs(part - 0.5) < _NEAR * np.maximum(below, 1.0)
         near &= (part != 0.5) | (digits > 0)
         if (is_plain & (near | (shifted >= _LARGEST))).any():
-            raise UnsupportedFeature(f"round of a double to {digits} digits in the middle of two")
+            raise UnsupportedFeature(f"round of a double midway between two of {digits} digits")
         whole = below + (part >= 0.5)
         return np.where(is_plain, np.copysign(whole / 10.0**digits, numbers), numbers)
 

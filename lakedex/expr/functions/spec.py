@@ -1,7 +1,7 @@
-"""What is known about a scalar function, and the arguments it is handed.
+"""The specification of a scalar function, and the arguments of a call.
 
-A function that keeps order (non-decreasing in its only argument that is no constant) can carry
-the bounds of a column over to the bounds of the call. `Order` says under which conditions.
+For a function that preserves order (non-decreasing in its only argument that is not a constant),
+the bounds of the call follow from those of a column. `Order` states the conditions.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lakedex.expr.tree import Expr, Literal
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How a function keeps the order of its argument.
+    """How a function preserves the order of its argument.
 
     Attributes:
-        clock: it looks at the wall clock, which in most regions goes back once a year.
-        years: only for the years 0 to 9999, as text with more digits sorts elsewhere.
+        clock: it uses the wall clock, which in most regions goes back once a year.
+        years: only for the years 0 to 9999, because text with more digits sorts differently.
     """
 
     clock: bool = False
@@ -40,7 +40,7 @@ class Arguments:
     length: int
     time_zone: str
     certain: bool = False
-    """Whether what depends on ANSI mode is refused."""
+    """Whether values whose result depends on ANSI mode are rejected."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -50,7 +50,7 @@ class Arguments:
         return as_array(self.values[index], self.length)
 
     def text(self, index: int) -> pa.Array:
-        """An argument as strings, cast if need be."""
+        """An argument as strings, cast if necessary."""
         array = self.array(index)
         return array if is_text(array.type) else cast(array, pa.string(), time_zone=self.time_zone)
 
@@ -59,7 +59,7 @@ class Arguments:
         return constant(self.values[index], f"argument {index + 1} of {self.name}")
 
     def constant_int(self, index: int) -> int | None:
-        """A constant whole number, or None for NULL."""
+        """A constant integer, or None for NULL."""
         value = self.constant(index)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
@@ -73,14 +73,14 @@ class Arguments:
         raise InvalidInput(f"argument {index + 1} of {self.name} must be a string")
 
     def date(self, index: int) -> LocalTime:
-        """An argument as wall-clock time; text is read as a date."""
+        """An argument as wall-clock time; a string is parsed as a date."""
         array = self.array(index)
         if is_text(array.type):
             array = cast(array, pa.date32())
         return local_time(array, self.time_zone)
 
     def time(self, index: int) -> LocalTime:
-        """An argument as wall-clock time; text is read as a timestamp."""
+        """An argument as wall-clock time; a string is parsed as a timestamp."""
         array = self.array(index)
         if is_text(array.type):
             array = cast(array, ZONED, time_zone=self.time_zone)
@@ -88,7 +88,7 @@ class Arguments:
 
 
 Constants = Sequence[object]
-"""The constant arguments of a call, with `...` where an argument is no constant."""
+"""The constant arguments of a call, with `...` for arguments that are not constants."""
 
 
 def constants_of(arguments: Sequence[Expr]) -> list[object]:
@@ -97,7 +97,7 @@ def constants_of(arguments: Sequence[Expr]) -> list[object]:
 
 
 def never(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
-    """The order of a function that keeps none."""
+    """The order of a function that does not preserve order."""
     return None
 
 
@@ -110,11 +110,11 @@ class FunctionSpec:
         arity: the fewest and the most arguments.
         result_type: from the argument types to the type of the result.
         evaluate: from arguments to an array of `Arguments.length` rows.
-        order: from argument types and constants to how order is kept, None when it is not.
-        typed_by_value: from argument types and constants to the type of the result, where the
-            constants decide too.
-        portable: whether every engine gives the same result for every character; upper and
-            lower case depend on the Unicode version.
+        order: from argument types and constants to how order is preserved, None if it is not.
+        typed_by_value: from argument types and constants to the type of the result, if it also
+            depends on the constants.
+        portable: whether every engine has the same result for every character; upper and lower
+            case depend on the Unicode version.
     """
 
     name: str
@@ -126,16 +126,16 @@ class FunctionSpec:
     typed_by_value: Callable[[Sequence[pa.DataType], Constants], pa.DataType] | None = None
 
     def type_of(self, types: Sequence[pa.DataType], constants: Constants) -> pa.DataType:
-        """The type of the result, by the types of the arguments and those that are constants."""
+        """The type of the result, from the types of the arguments and the constants among them."""
         if self.typed_by_value is not None:
             return self.typed_by_value(types, constants)
         return self.result_type(types)
 
     def check_arity(self, count: int) -> None:
-        """Refuse a wrong number of arguments.
+        """Reject a wrong number of arguments.
 
         Raises:
-            InvalidInput: naming the function and what it takes.
+            InvalidInput: The number is wrong; the message names the function and its arity.
         """
         fewest, most = self.arity
         if not fewest <= count <= most:

@@ -1,8 +1,8 @@
-"""String functions whose result is a changed string.
+"""String functions that return a string.
 
-Upper and lower case follow the full Unicode mappings, as Java does: a few characters become
-several (`ß` to `SS`), and a capital sigma at the end of a word becomes `ς`. Arrow maps one
-character to one, so only rows that hold such characters take the slower way.
+Upper and lower case follow the full Unicode mappings, as in Java: a few characters become several
+(`ß` to `SS`), and a capital sigma at the end of a word becomes `ς`. Arrow maps single characters
+only, so rows with such characters take a slower path.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _trimmer(kernel: Callable[..., pa.Array]) -> Callable[[Arguments], pa.Array]
 
 @lru_cache(maxsize=2)
 def _multiple(method: str) -> str:
-    """A regular expression for the characters that Arrow maps otherwise than Java."""
+    """A regular expression for the characters that Arrow and Java map differently."""
     change = getattr(str, method)
     points = range(0x80, sys.maxunicode + 1)
     special = [chr(point) for point in points if len(change(chr(point))) != 1]
@@ -79,7 +79,7 @@ def _substring(arguments: Arguments) -> pa.Array:
 
 
 def _substring_order(types: Sequence[pa.DataType], constants: Constants) -> Order | None:
-    # Only a cut that starts at the first character keeps the order of strings.
+    # Only a cut that starts at the first character preserves the order of strings.
     keeps = is_text(types[0]) and constants[0] is ... and constants[1] in (0, 1)
     return Order() if keeps and all(value is not ... for value in constants[1:]) else None
 
@@ -145,7 +145,7 @@ def _lpad(arguments: Arguments) -> pa.Array:
     width, pad = padding
     text = pc.utf8_slice_codeunits(arguments.text(0).cast(pa.string()), start=0, stop=width)
     missing = pc.fill_null(pc.subtract(width, pc.utf8_length(text)), 0).to_numpy()
-    # One pad per length that occurs, looked up by row.
+    # There is one pad for each length that occurs; rows refer to it.
     lengths, inverse = np.unique(missing, return_inverse=True)
     pads = pa.array([pad[:length] for length in lengths.tolist()], pa.string())
     return pc.binary_join_element_wise(pads.take(pa.array(inverse)), text, "")

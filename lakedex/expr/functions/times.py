@@ -32,7 +32,7 @@ from lakedex.expr.temporal.zones import (
 
 DEFAULT_PATTERN = "yyyy-MM-dd HH:mm:ss"
 _LAST_MOMENT = np.iinfo(np.int64).max - 2 * LARGEST_SHIFT
-"""Whose wall-clock time fits into 64 bits in every zone."""
+"""The last instant whose wall-clock time fits into 64 bits in every time zone."""
 
 _MICROS_PER_UNIT = {
     "microsecond": 1,
@@ -51,7 +51,7 @@ def _date_format(arguments: Arguments) -> pa.Array:
         return pa.nulls(arguments.length, pa.string())
     time = arguments.array(0)
     if pa.types.is_timestamp(time.type) and time.type.tz is None:
-        # It becomes a moment first, which is later where clocks skip the time.
+        # It becomes an instant first, which is later if clocks skip the time.
         zoned = cast(time, ZONED, time_zone=arguments.time_zone)
         return format_time(local_time(zoned, arguments.time_zone), pattern)
     return format_time(arguments.time(0), pattern)
@@ -71,7 +71,7 @@ def _from_unixtime(arguments: Arguments) -> pa.Array:
     seconds = cast(arguments.array(0), pa.int64(), time_zone=arguments.time_zone)
     instants = numpy_values(seconds) * MICROS_PER_SECOND
     if arguments.certain and (np.abs(instants.astype(np.float64)) > _LAST_MOMENT).any():
-        raise UnsupportedFeature("a moment at the very end of time")
+        raise UnsupportedFeature("an instant at the end of the timestamp range")
     local = LocalTime(to_local(instants, arguments.time_zone), valid_mask(seconds))
     return format_time(local, pattern)
 
@@ -108,7 +108,7 @@ def _unix_timestamp(arguments: Arguments) -> pa.Array:
         arguments = Arguments(arguments.name, values, arguments.length, arguments.time_zone)
     instants, valid = _instants(arguments)
     seconds = instants // MICROS_PER_SECOND
-    # Spark cuts the fraction off here, also before 1970; a cast to BIGINT rounds down instead.
+    # Spark truncates the fraction here, also before 1970; a cast to BIGINT rounds down instead.
     cut = (instants < 0) & (instants % MICROS_PER_SECOND != 0)
     return array_of(seconds + cut, valid, pa.int64())
 

@@ -1,7 +1,7 @@
 """The proleptic Gregorian calendar over numpy: days since 1970-01-01 to year, month, day and back.
 
-Years run over the whole range of Spark's microsecond timestamps (five digits and more, negative
-too), which is more than Arrow's own calendar kernels take.
+Years cover the whole range of Spark's microsecond timestamps (five digits and more, also negative),
+which Arrow's own calendar kernels do not.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Dates and times to text and back: by Spark's patterns, and by its lenient casts.
+"""Conversion of dates and times to text and back, by Spark's patterns and by its lenient casts.
 
-The casts take `yyyy`, `yyyy-[m]m`, `yyyy-[m]m-[d]d`, then after a blank or `T` a time
-`[h]h[:[m]m[:[s]s[.fraction]]]` with an optional zone. Text that is no date gives null; a time
-without a date, and zones given by region, are refused.
+The casts accept `yyyy`, `yyyy-[m]m`, `yyyy-[m]m-[d]d`, then after a blank or `T` a time
+`[h]h[:[m]m[:[s]s[.fraction]]]` with an optional time zone. Text that is not a date becomes null. A
+time without a date, and time zones given by region, are rejected.
 
-In a pattern (`yyyy-MM-dd HH:mm:ss`) a run of one letter is a field, text in single quotes and all
-other characters stand for themselves, two single quotes for one. Only the fields listed here are
-understood; every other letter is refused by name, because guessing would give other strings than
-Spark does.
+In a pattern (`yyyy-MM-dd HH:mm:ss`) a run of one letter is a field. Text in single quotes and all
+other characters are literal, and two single quotes mean one. Only the fields listed here are
+supported; every other letter is rejected by name, because the result might differ from Spark's.
 
-Times become text field by field, one string column each, joined. Names are English. Years follow
-Java's rule: `yyyy` pads to four digits, writes a plus sign before years with more digits and a
-minus sign before negative ones; `yy` is the year modulo 100.
+Times are formatted field by field, one string column each, which are joined. Names are English.
+Years follow Java's rule: `yyyy` pads to four digits and writes a plus sign before years with more
+digits and a minus sign before negative ones; `yy` is the year modulo 100.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 _HOUR = 3600 * MICROS_PER_SECOND
 _MINUTE = 60 * MICROS_PER_SECOND
 BLANKS = "\x00-\x20\x7f"
-"""What Spark trims around text that is cast: blanks and control characters."""
+"""The characters that Spark trims from text before a cast: blanks and control characters."""
 _DATE = r"(?P<sign>[+-]?)(?P<y>\d{4,6})(?:-(?P<M>\d{1,2})(?:-(?P<d>\d{1,2})"
 _CAST_DATE = rf"(?s)\A[{BLANKS}]*{_DATE}(?:[ T].*)?)?)?[{BLANKS}]*\z"
 _TIME = r"(?P<H>\d{1,2})(?::(?P<m>\d{1,2})(?::(?P<s>\d{1,2})(?:\.(?P<S>\d{0,9}))?)?)?"
@@ -93,7 +92,7 @@ _FIELD_REGEX = {
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a pattern: its letter and how often it is repeated."""
+    """One field of a pattern: its letter and the number of repetitions."""
 
     letter: str
     count: int
@@ -101,11 +100,11 @@ class Field:
 
 @lru_cache(maxsize=256)
 def parse_pattern(pattern: str) -> tuple[str | Field, ...]:
-    """Cut a pattern into literal texts and fields.
+    """Split a pattern into literal strings and fields.
 
     Raises:
-        InvalidDefinition: for an open quote.
-        UnsupportedFeature: for a letter or a width that is not implemented.
+        InvalidDefinition: A quote is not closed.
+        UnsupportedFeature: A letter or a width is not implemented.
 
     Example:
         >>> parse_pattern("yyyy'y'")
@@ -130,10 +129,10 @@ def parse_pattern(pattern: str) -> tuple[str | Field, ...]:
 
 
 def sorts_as_time(pattern: str) -> bool:
-    """Whether the formatted strings sort as the times do, for the years 0 to 9999.
+    """Whether the formatted strings sort like the times, for the years 0 to 9999.
 
-    True when the fields go from year downwards with none left out, each of fixed width; a
-    fraction of a second may end them. `MM-yyyy`, `yy` and `yyyy-dd` do not sort.
+    True if the fields go from the year downwards without gaps, each of fixed width; the last one
+    may be a fraction of a second. `MM-yyyy`, `yy` and `yyyy-dd` do not sort.
 
     Example:
         >>> sorts_as_time("yyyy-MM-dd"), sorts_as_time("dd.MM.yyyy"), sorts_as_time("yyyy-M")
@@ -158,7 +157,7 @@ def _field(text: str, pattern: str) -> Field:
 
 
 def format_time(time: LocalTime, pattern: str) -> pa.Array:
-    """The times as strings, null where there is no time.
+    """Format times as strings, null for rows without a time.
 
     Example:
         >>> from lakedex.expr.temporal.zones import local_time
@@ -176,7 +175,7 @@ def format_time(time: LocalTime, pattern: str) -> pa.Array:
 
 
 def year_text(years: np.ndarray, width: int = 4) -> pa.Array:
-    """Years as `yyyy` writes them.
+    """Format years like `yyyy`.
 
     Example:
         >>> year_text(np.array([5, 12345, -3])).to_pylist()
@@ -197,7 +196,7 @@ def year_text(years: np.ndarray, width: int = 4) -> pa.Array:
 
 
 def padded(values: np.ndarray, width: int) -> pa.Array:
-    """Numbers that are not negative as decimal digits, zeros in front up to `width`."""
+    """Format numbers that are not negative as decimal digits, padded with zeros to `width`."""
     return pc.utf8_lpad(pa.array(values).cast(pa.string()), width=width, padding="0")
 
 
@@ -264,12 +263,12 @@ _FIELDS: dict[str, Callable[[LocalTime, int], pa.Array]] = {
 
 
 def iso_date_text(time: LocalTime) -> pa.Array:
-    """Dates as a cast to string writes them: `yyyy-MM-dd`."""
+    """Format dates like a cast to string: `yyyy-MM-dd`."""
     return format_time(time, "yyyy-MM-dd")
 
 
 def iso_timestamp_text(time: LocalTime) -> pa.Array:
-    """Times as a cast to string writes them: a fraction without trailing zeros, if any."""
+    """Format times like a cast to string: with a fraction without trailing zeros, if any."""
     seconds = format_time(time, "yyyy-MM-dd HH:mm:ss")
     micros = time.micros_of_day % MICROS_PER_SECOND
     if not micros.any():
@@ -281,7 +280,7 @@ def iso_timestamp_text(time: LocalTime) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class ParsedTime:
-    """Wall-clock microseconds, which rows parsed, and the zone offset where the text had one."""
+    """Wall-clock microseconds, the rows that were parsed, and the time zone offset, if given."""
 
     local: np.ndarray
     valid: np.ndarray
@@ -289,7 +288,7 @@ class ParsedTime:
     has_offset: np.ndarray | None = None
 
     def instants(self, zone: str) -> np.ndarray:
-        """The instants: by the text's own offset, else in the session zone."""
+        """The instants: by the offset of the text, else in the session time zone."""
         instants = from_local(np.where(self.valid, self.local, 0), zone)
         if self.offset is None or self.has_offset is None:
             return instants
@@ -306,7 +305,7 @@ def cast_to_time(text: pa.Array) -> ParsedTime:
     """Text cast to TIMESTAMP.
 
     Raises:
-        UnsupportedFeature: for a time of day without a date, and for zones given by region.
+        UnsupportedFeature: A time of day has no date, or a time zone is given by region.
     """
     refused = pc.match_substring_regex(text, pattern=_REFUSED)
     if pc.any(refused).as_py():
@@ -316,7 +315,7 @@ def cast_to_time(text: pa.Array) -> ParsedTime:
 
 
 def parse_time(text: pa.Array, pattern: str) -> ParsedTime:
-    """Text read by a date pattern of numeric fields.
+    """Parse text by a date pattern of numeric fields.
 
     Example:
         >>> parse_time(pa.array(["02.01.1970"]), "dd.MM.yyyy").local.tolist()

@@ -1,17 +1,17 @@
-"""Session time zones: instants to wall-clock time and back, in microseconds.
+"""Session time zones: conversion of instants to wall-clock time and back, in microseconds.
 
-Zones of a fixed offset (`UTC`, `+02:00`) are arithmetic; regions go through the time zone
-database. Back from wall-clock time Java's rules hold: in an overlap the earlier instant, in a
-gap the instant that the offset before the gap gives.
+Time zones with a fixed offset (`UTC`, `+02:00`) are computed; regions use the time zone database.
+The conversion from wall-clock time follows Java's rules: in an overlap the earlier instant, in a
+gap the instant by the offset before the gap.
 
 Regions are read from the compiled files of the database (RFC 8536):
 
     header (44 bytes: magic, version, six counts), 32-bit data
     header, the same as 64-bit data: changes, the kind of time after each, the kinds (offset, ..)
-    line feed, the rule for all time after the last change as POSIX spells it, line feed
+    line feed, the rule for all time after the last change in POSIX notation, line feed
 
-Such a rule repeats itself with the calendar, every 400 years, so 400 years of it are enough for all
-that come. Arrow's kernels stop at the last change that a file lists: 2037, in small files 2007.
+Such a rule repeats with the calendar, every 400 years, so 400 years of it cover all later years.
+Arrow's kernels stop at the last change that a file lists: 2037, or 2007 in small files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TWO_O_CLOCK = "2"
 _UTC_NAMES = frozenset({"UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu"})
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 LARGEST_SHIFT = 25 * 3600 * MICROS_PER_SECOND
-"""No region ever set its clocks back by more than this, changes of the date line included."""
+"""No region has set its clocks back by more than this, including changes of the date line."""
 _STEPS = np.arange(0, LARGEST_SHIFT + 1, 3600 * MICROS_PER_SECOND, dtype=np.int64)
 _FAR = 2**62
 _MICROS_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -62,18 +62,18 @@ class Region:
     """The offsets of a region from UTC, and when they change; all in seconds."""
 
     changes: np.ndarray
-    """Since 1970-01-01 00:00 UTC, in order."""
+    """The times of the changes since 1970-01-01 00:00 UTC, in order."""
     offsets: np.ndarray
-    """Before the first change, then after each."""
+    """The offset before the first change, then the offset after each change."""
     repeats_from: int | None
-    """From here on, in UTC and by the clock, all is as 400 years before; None for one offset."""
+    """From here on (in UTC, in local time) all repeats after 400 years; None for one offset."""
 
     def at_instants(self, seconds: np.ndarray) -> np.ndarray:
         """The offset at each instant."""
         return self._offset(self.changes, seconds)
 
     def at_local(self, seconds: np.ndarray) -> np.ndarray:
-        """The offset at each wall-clock time: in a gap, and in an overlap, that of before."""
+        """The offset at each wall-clock time; in a gap or an overlap, the offset before it."""
         later = np.maximum(self.offsets[:-1], self.offsets[1:])
         return self._offset(self.changes + later, seconds)
 
@@ -87,14 +87,14 @@ class Region:
 
 @lru_cache(maxsize=1024)
 def region(name: str) -> Region:
-    """The region of a name.
+    """Load the region of a name.
 
     Example:
         >>> region("Europe/Berlin").at_instants(np.array([0, 2_540_000_000, 253_380_000_000]))
         array([3600, 7200, 7200])
 
     Raises:
-        InvalidInput: There is none of that name, or its file cannot be read.
+        InvalidInput: There is no region of that name, or its file cannot be read.
     """
     try:
         return _read(_bytes_of(name))
@@ -103,8 +103,8 @@ def region(name: str) -> Region:
 
 
 def _bytes_of(name: str) -> bytes:
-    """The file of a region, found where Python's own `zoneinfo` finds it."""
-    # It refuses names that lead out of the database.
+    """Read the file of a region, from the location that Python's `zoneinfo` uses."""
+    # `zoneinfo` rejects names that lead out of the database.
     ZoneInfo(name)
     for folder in TZPATH:
         path = Path(folder, name)
@@ -117,12 +117,12 @@ def _bytes_of(name: str) -> bytes:
 def _read(content: bytes) -> Region:
     version, counts = _header(content, 0)
     if version < b"2":
-        raise ValueError("a file of the first version, which knows no time after 2038")
+        raise ValueError("a file of the first version, which has no times after 2038")
     start = _HEADER.size + _size_of_data(counts, 4)
     _, counts = _header(content, start)
     _, _, leap_count, change_count, kind_count, _ = counts
     if leap_count:
-        raise ValueError("its clock counts leap seconds")
+        raise ValueError("it counts leap seconds")
     if not kind_count:
         raise ValueError("it has no offsets")
     place = start + _HEADER.size
@@ -140,7 +140,7 @@ def _read(content: bytes) -> Region:
 def _header(content: bytes, start: int) -> tuple[bytes, tuple[int, ...]]:
     magic, version, *counts = _HEADER.unpack_from(content, start)
     if magic != b"TZif":
-        raise ValueError("not a file of the time zone database")
+        raise ValueError("its file is not in the format of the time zone database")
     return version, tuple(counts)
 
 
@@ -157,14 +157,14 @@ def _size_of_data(counts: tuple[int, ...], time_size: int) -> int:
 
 
 def _with_rule(changes: np.ndarray, offsets: np.ndarray, rule: str) -> Region:
-    """What a file lists, and 400 years of what comes after."""
+    """The changes that a file lists, and 400 years of its rule."""
     found = _RULE.fullmatch(rule)
     if found is None:
-        raise ValueError(f"{rule!r} is no rule of POSIX")
+        raise ValueError(f"{rule!r} is not a POSIX rule")
     usual = -_seconds(found["usual"])
     if found["first"] is None:
         if offsets[-1] != usual:
-            raise ValueError(f"{rule!r} does not go on from the last change")
+            raise ValueError(f"{rule!r} does not continue from the last change")
         return Region(changes, offsets, None)
     other = usual + 3600 if found["other"] is None else -_seconds(found["other"])
     newest = int(changes[-1]) if len(changes) else 0
@@ -172,7 +172,7 @@ def _with_rule(changes: np.ndarray, offsets: np.ndarray, rule: str) -> Region:
     years = np.arange(year, year + _CYCLE_YEARS + 3)
     begins = _days(found["first"], years) * DAY + _seconds(found["first_time"] or _TWO_O_CLOCK)
     ends = _days(found["last"], years) * DAY + _seconds(found["last_time"] or _TWO_O_CLOCK)
-    # Where one time ends as the next begins, it is the next that counts.
+    # If one period ends when the next begins, the next one counts.
     times = np.concatenate([ends - other, begins - usual])
     after = np.repeat([usual, other], len(years))
     order = np.argsort(times, kind="stable")
@@ -193,10 +193,10 @@ def _seconds(text: str) -> int:
 
 
 def _days(text: str, years: np.ndarray) -> np.ndarray:
-    """The day on which a rule says that offsets change, in each year."""
+    """The day on which the offset changes by a rule, in each year."""
     found = _DAY_OF_RULE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no day of a rule")
+        raise ValueError(f"{text!r} is not a day of a rule")
     ones = np.ones_like(years)
     month, week, weekday, kind, number = found.groups()
     if month is None:
@@ -215,7 +215,7 @@ def _days(text: str, years: np.ndarray) -> np.ndarray:
 
 
 def fixed_offset(zone: str) -> int | None:
-    """The offset in microseconds of a zone that has one for ever, else None.
+    """The offset in microseconds of a time zone with a fixed offset, else None.
 
     Example:
         >>> fixed_offset("UTC"), fixed_offset("-01:30"), fixed_offset("Europe/Berlin")
@@ -232,7 +232,7 @@ def fixed_offset(zone: str) -> int | None:
 
 
 def to_local(instants: np.ndarray, zone: str) -> np.ndarray:
-    """The wall-clock time of instants, both as microseconds since 1970-01-01 00:00."""
+    """Convert instants to wall-clock time, both in microseconds since 1970-01-01 00:00."""
     offset = fixed_offset(zone)
     if offset is not None:
         return instants + offset
@@ -241,7 +241,7 @@ def to_local(instants: np.ndarray, zone: str) -> np.ndarray:
 
 
 def from_local(local: np.ndarray, zone: str) -> np.ndarray:
-    """The instants of wall-clock times, by Java's rules for gaps and overlaps."""
+    """Convert wall-clock times to instants, by Java's rules for gaps and overlaps."""
     offset = fixed_offset(zone)
     if offset is not None:
         return local - offset
@@ -250,9 +250,9 @@ def from_local(local: np.ndarray, zone: str) -> np.ndarray:
 
 
 def offset_changes(zone: str, start: int, end: int) -> list[tuple[int, int]]:
-    """The offset of a zone at a time, and every change up to another: when, and what it is then.
+    """The offset of a time zone at `start`, and every change up to `end` with its new offset.
 
-    All in seconds; changes beyond the next few centuries are not told.
+    All values are in seconds; changes beyond the next few centuries are omitted.
 
     Example:
         >>> offset_changes("Asia/Kolkata", -8 * 10**8, 0), offset_changes("+01:00", 0, 1)
@@ -270,10 +270,10 @@ def offset_changes(zone: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
-    """A moment whose wall clock no later moment (no earlier one, for -1) comes before (after).
+    """An instant whose wall-clock time no later instant precedes (for -1: no earlier one follows).
 
-    The instant itself, unless clocks go back near it. Regions change their clocks with hours in
-    between, so looking once an hour finds every change; after `LARGEST_SHIFT` none can matter.
+    It is the instant itself, unless clocks go back near it. Changes of a region are hours apart, so
+    one check per hour finds every change; changes after `LARGEST_SHIFT` do not matter.
 
     Example:
         >>> new_year, november = 1_640_995_200_000_000, 1_667_700_000_000_000
@@ -289,7 +289,7 @@ def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
     offsets = to_local(instants, zone) - instants
     back = int(((offsets[0] - offsets) * inwards).max())
     moved = instant - inwards * back
-    # Clocks may have changed on the way, too.
+    # Clocks may also have changed in between.
     local = int(to_local(np.array([moved]), zone)[0])
     is_clear = (instant + int(offsets[0]) - inwards * back - local) * inwards >= 0
     return moved if is_clear else farthest
@@ -297,7 +297,7 @@ def clear_of_changes(instant: int, zone: str, inwards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
-    """Wall-clock times: microseconds since 1970-01-01 00:00, and which rows have one."""
+    """Wall-clock times: microseconds since 1970-01-01 00:00, and the rows that have one."""
 
     micros: np.ndarray
     valid: np.ndarray
@@ -344,7 +344,7 @@ def date_days(array: pa.Array) -> np.ndarray:
 
 
 def local_time(array: pa.Array, zone: str) -> LocalTime:
-    """The wall-clock time of dates (midnight), of unzoned and of zoned timestamps in `zone`.
+    """The wall-clock time of dates (midnight), and of unzoned and zoned timestamps in `zone`.
 
     Example:
         >>> local_time(pa.array([0], pa.timestamp("s", "UTC")), "+01:00").micros.tolist()

@@ -50,6 +50,7 @@ from lakedex.format.hfile.lookup import (
 from lakedex.format.hfile.trailer import (
     AVERAGE_KEY_LENGTH,
     AVERAGE_VALUE_LENGTH,
+    LAST_KEY,
     TRAILER_SIZE,
     Trailer,
     check_no_timestamps,
@@ -59,6 +60,7 @@ from lakedex.format.hfile.trailer import (
 from lakedex.storage.source import ByteSource
 
 _TAIL_BYTES = 64 * 1024
+_KEY_LENGTH_SIZE = 2
 _MAX_LOAD_ON_OPEN_BYTES = 128 * 1024 * 1024
 _MAX_LEVELS = 8
 _MAX_META_BLOCKS = 65536
@@ -116,6 +118,14 @@ class HFileReader:
     def file_info(self) -> dict[str, bytes]:
         """The file info map, by name."""
         return dict(self._file_info)
+
+    @property
+    def last_key(self) -> bytes | None:
+        """The key of the last cell, as the file info notes it; None where it does not."""
+        stored = self._file_info.get(LAST_KEY, b"")
+        length = int.from_bytes(stored[:_KEY_LENGTH_SIZE], "big")
+        key = stored[_KEY_LENGTH_SIZE : _KEY_LENGTH_SIZE + length]
+        return key if length and len(key) == length else None
 
     def meta_block(self, name: str) -> bytes | None:
         """The content of a meta block, such as `bloomFilter`, or None."""

@@ -12,6 +12,16 @@ from lakedex.index.file_index.kind import (
     FileIndexKind,
     FileIndexQuery,
     IndexRequest,
+    UnavailableKind,
+    serialize_kinds_with,
 )
 
-__all__ = ["EntryIndexKind", "FileIndex", "FileIndexKind", "FileIndexQuery", "IndexRequest"]
+__all__ = [
+    "EntryIndexKind",
+    "FileIndex",
+    "FileIndexKind",
+    "FileIndexQuery",
+    "IndexRequest",
+    "UnavailableKind",
+    "serialize_kinds_with",
+]

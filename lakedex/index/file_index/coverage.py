@@ -36,6 +36,8 @@ class Coverage:
     runs: tuple[DescribedRun, ...]
     covered: npt.NDArray[np.bool_]
     """The slices all files of which are described."""
+    other_versions: frozenset[int] = frozenset()
+    """Versions of the kind that made runs which this version does not read."""
 
 
 def coverage(

@@ -8,9 +8,11 @@ services, explain, verify, repair, SHOW INDEXES and DROP INDEX.
 
 from __future__ import annotations
 
+import logging
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, TypeVar
 
 import numpy as np
@@ -52,6 +54,8 @@ from lakedex.storage.protocol import FileInfo, Storage
 
 Ints = npt.NDArray[np.int64]
 _T = TypeVar("_T")
+_OWN_PACKAGE = "lakedex."
+log = logging.getLogger("lakedex")
 KIND_VERSION: Final = "lakedex.kind.version"
 """The option of a definition that says which version of the kind made it."""
 _DEFINITION_VERSION = 2
@@ -264,9 +268,9 @@ class FileIndexKind(ABC):
             IndexUnusable: the index cannot be computed here.
         """
         heads = read_heads(context.storage, runs)
-        return coverage(
-            context, definition, slices, self.readable_heads(definition, context, heads)
-        )
+        readable = self.readable_heads(definition, context, heads)
+        others = frozenset(head.version for head in heads) - {self.version}
+        return replace(coverage(context, definition, slices, readable), other_versions=others)
 
     def read_entries(self, storage: Storage, head: RunHead) -> pa.Table:
         """The entries of a run, with the column `file`.
@@ -291,6 +295,7 @@ class FileIndexKind(ABC):
         if problem is not None:
             return problem
         runs = list_runs(table.read.storage, definition)
+        question.found[_runs_key(name)] = runs
         size = sum(self.lookup_bytes(run) for run in runs)
         requests = len(runs) * 2 * round_trip_seconds(table.read.storage)
         heads = sum(run.size_bytes for run in runs) * _BYTE_S + len(table.slices) * _FILE_S
@@ -308,22 +313,36 @@ class FileIndexKind(ABC):
         problem = self._guarded(lambda: self._problem(definition, question))
         if problem is not None:
             return problem
-        known = self._guarded(lambda: self._coverage(table, definition))
+        runs = question.found.get(_runs_key(name))
+        known = self._guarded(lambda: self._coverage(table, definition, runs))
         if not known.covered.any():
-            return "no file slice is in it: every one is read, until it is refreshed"
+            return f"no file slice is in it{self._versions(known)}; REFRESH INDEX builds it"
         query = FileIndexQuery(definition, question.predicate, table, known, self.read_entries)
         mask, reason = self._guarded(lambda: self.candidates(query))
         if definition.is_async:
             reason += covered_up_to(table.slices, known.covered)
+        elif not known.covered.all():
+            newer = int((~known.covered).sum())
+            reason += f"; {newer} file slices that it does not have are read{self._versions(known)}"
         here = positions(question)
         return Answer(mask[here], known.covered[here], reason)
+
+    def _versions(self, known: Coverage) -> str:
+        """What to say of entries that another version of the kind made."""
+        if not known.other_versions:
+            return ""
+        versions = ", ".join(map(str, sorted(known.other_versions)))
+        return f" (entries of version {versions} of {self.kind}, this is version {self.version})"
 
     def _problem(self, definition: IndexDefinition, question: Question) -> str | None:
         return self.why_not(definition, question.table) or self.can_answer(definition, question)
 
-    def _coverage(self, table: IndexedTable, definition: IndexDefinition) -> Coverage:
+    def _coverage(
+        self, table: IndexedTable, definition: IndexDefinition, runs: list[FileInfo] | None
+    ) -> Coverage:
         """The coverage of all slices of the snapshot; the newest one is kept with it."""
-        runs = list_runs(table.read.storage, definition)
+        if runs is None:
+            runs = list_runs(table.read.storage, definition)
         cached: tuple[list[FileInfo], Coverage] | None = table.kept.get(_cache_key(definition.name))
         if cached is None or cached[0] != runs:
             cached = runs, self.coverage_of(definition, table.read, table.slices, runs)
@@ -384,6 +403,45 @@ class EntryIndexKind(FileIndexKind):
         return mask, f"{int(mask.sum())} file slices have entries that may match"
 
 
+class UnavailableKind(FileIndexKind):
+    """Stands for a kind whose code cannot be used in this process; it describes no file."""
+
+    kind = "unavailable"
+
+    def __init__(self, problem: str) -> None:
+        """Say why the kind cannot be used."""
+        self.reason = problem
+
+    def entries(self, definition: IndexDefinition, rows: pa.Table) -> pa.Table:
+        """Nothing can be computed.
+
+        Raises:
+            IndexUnusable: always.
+        """
+        del definition, rows
+        raise IndexUnusable(self.reason)
+
+    def can_answer(self, definition: IndexDefinition, question: Question) -> str | None:
+        """Why the kind cannot be used."""
+        del definition, question
+        return self.reason
+
+    def candidates(self, query: FileIndexQuery) -> tuple[Mask, str]:
+        """Every slice."""
+        return np.ones(len(query.table.slices), dtype=np.bool_), self.reason
+
+
+class _Serializer:
+    """How kinds of other packages are pickled for processes that may not have the package."""
+
+    dumps: Callable[[FileIndexKind], bytes] = staticmethod(pickle.dumps)
+
+
+def serialize_kinds_with(dumps: Callable[[FileIndexKind], bytes]) -> None:
+    """Pickle kinds that are not part of lakedex with a function whose result `pickle` can load."""
+    _Serializer.dumps = staticmethod(dumps)
+
+
 @dataclass(frozen=True, slots=True)
 class FileIndex:
     """An index of a table with its kind, as tasks maintain it; it is sent to executors."""
@@ -401,6 +459,17 @@ class FileIndex:
         """The columns that it reads."""
         return tuple(source_columns(self.definition))
 
+    def __reduce__(self) -> tuple[Callable[..., FileIndex], tuple[object, ...]]:
+        """Kinds of other packages travel by value: executors may not have the package."""
+        if type(self.kind).__module__.startswith(_OWN_PACKAGE):
+            return FileIndex, (self.kind, self.definition)
+        try:
+            return _received, (_Serializer.dumps(self.kind), self.definition)
+        except Exception as error:  # noqa: BLE001 - it must not fail the write
+            problem = f"the index kind {self.kind.kind} cannot be sent to executors: {error!r}"
+            log.warning("%s; no file is described by %s", problem, self.name)
+            return FileIndex, (UnavailableKind(problem), self.definition)
+
     def entries(self, rows: pa.Table) -> pa.Table:
         """The entries of a file with these rows.
 
@@ -412,10 +481,26 @@ class FileIndex:
         return entries
 
 
+def _received(data: bytes, definition: IndexDefinition) -> FileIndex:
+    """An index as another process of the same job sent it."""
+    kind: FileIndexKind
+    try:
+        kind = pickle.loads(data)
+    except Exception as error:  # noqa: BLE001 - it must not fail the write
+        kind = UnavailableKind(
+            f"the index kind {definition.index_type} cannot be loaded on this executor: {error!r}"
+        )
+    return FileIndex(kind, definition)
+
+
 def with_file_numbers(parts: Sequence[pa.Table]) -> pa.Table:
     """The entries of several files, with the column `file`: the position of their part."""
     numbers = np.repeat(np.arange(len(parts), dtype=np.int32), [part.num_rows for part in parts])
     return pa.concat_tables(parts).add_column(0, FILE, pa.array(numbers))
+
+
+def _runs_key(name: str) -> str:
+    return f"runs of {name}"
 
 
 def _cache_key(name: str) -> str:

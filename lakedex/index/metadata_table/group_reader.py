@@ -7,12 +7,15 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from lakedex.config.keys import METADATA_TABLE_FOLDER
+from lakedex.errors import CorruptFile
 from lakedex.filegroup.log_changes import check_whole
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
 from lakedex.format.hfile import HFileReader, KeyRange
 from lakedex.format.logfile import BlockKind, LogBlock, effective_blocks
 from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
+from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.metadata_table.merging import CellBatch
 from lakedex.index.metadata_table.partitions import MetadataPartition
 from lakedex.schema import AvroRecord, arrow_schema, parse_avro_record, project
@@ -50,6 +53,28 @@ class GroupReader:
         """The reader of the base HFile, if the group has one."""
         file = self._base_file
         return None if file is None else file.base
+
+    def check_shard(self, shard: int, place: Callable[[pa.Array], Int32s | None]) -> None:
+        """Refuse a base file that holds the keys of another file group.
+
+        Args:
+            shard: The number of this group.
+            place: The numbers of the groups that keys lie in; None where that is not known.
+
+        Raises:
+            CorruptFile: it names the base file.
+        """
+        last = None if self.base is None else self.base.last_key
+        if last is None:
+            return
+        places = place(pa.array([last.decode(errors="replace")]))
+        if places is not None and places[0] != shard:
+            raise CorruptFile(
+                f"{METADATA_TABLE_FOLDER}/{self.base_path}",
+                0,
+                expected=f"keys of file group {shard}",
+                actual=f"those of file group {places[0]}",
+            )
 
     @property
     def base_path(self) -> str:

@@ -7,7 +7,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -51,14 +51,23 @@ _NOT_WRITTEN: set[tuple[str, str, str]] = set()
 """Root of a metadata table, partition and instant: commits that had nothing to say there."""
 _WHOLE_BASES: set[tuple[str, str, int]] = set()
 """Root of a metadata table, path and size of base files that are as their commits wrote them."""
+_MOST_GROUPS = 256
+"""Of partitions with more file groups sizes are not compared: a commit would take long to read."""
 Shards = npt.NDArray[np.int32]
+PlaceKeys = Callable[[str, pa.Array, int], Shards | None]
+"""The file groups of keys of a partition among so many; None where that is not known."""
 
 
 class MetadataTable:
     """The metadata table as one snapshot of its data table sees it."""
 
-    def __init__(self, table: Storage, data_timeline: Timeline) -> None:
-        """Open the metadata table of the table at `table`; raises if there is none."""
+    def __init__(
+        self, table: Storage, data_timeline: Timeline, place: PlaceKeys = lambda *_: None
+    ) -> None:
+        """Open the metadata table of the table at `table`; raises if there is none.
+
+        With `place` base files are checked for keys of their own file group.
+        """
         self._table = table
         self._storage = table.sub(FOLDER)
         self._timeline = Timeline.load(self._storage, load_table_config(self._storage))
@@ -69,6 +78,8 @@ class MetadataTable:
         self._exact: dict[str, bool] = {}
         self._checked: set[str] = set()
         self._readers: dict[tuple[str, str], GroupReader] = {}
+        self._place = place
+        self._own: set[tuple[str, str]] = set()
 
     @property
     def storage(self) -> Storage:
@@ -271,6 +282,21 @@ class MetadataTable:
                 _NOT_WRITTEN.add((self._storage.root, partition, time))
         self._checked.add(partition)
 
+    def _check_own(self, partition: str, file_id: str, reader: GroupReader) -> None:
+        """Refuse a base file that is not the one that its commit wrote for its file group.
+
+        Raises:
+            CorruptFile: it names the base file.
+        """
+        if (partition, file_id) in self._own:
+            return
+        groups = self.groups(partition)
+        shard = next(number for number, each in enumerate(groups) if each.file_id == file_id)
+        if len(groups) <= _MOST_GROUPS:
+            self._check_base(groups[shard])
+        reader.check_shard(shard, lambda keys: self._place(partition, keys, len(groups)))
+        self._own.add((partition, file_id))
+
     def _check_base(self, group: FileSlice) -> None:
         """Refuse a base file of another size than its commit wrote, such as an older copy.
 
@@ -342,7 +368,9 @@ class MetadataTable:
         # The maps of `files` are put together from whole arrays, not from parts of a larger one.
         most = 0 if FILES_PAYLOAD in described.payloads else _FEW_CELLS
         for file_id, selection in selections.items():
-            waiting.append(self.group_reader(partition, file_id).cells(selection))
+            reader = self.group_reader(partition, file_id)
+            self._check_own(partition, file_id, reader)
+            waiting.append(reader.cells(selection))
             if _cell_count(waiting) > most:
                 merged += _merged(described, schema, waiting)
                 waiting = []

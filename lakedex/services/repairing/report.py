@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,11 @@ class RepairReport:
     """The indexes that went, as nobody knows what they were on: their definition was damaged."""
 
     put_back: tuple[str, ...] = ()
-    """The instants that were lost and are on the timeline again. Savepoints of them are not."""
+    """The instants that were lost and are on the timeline again."""
+    savepoints: tuple[str, ...] = ()
+    """The savepoints that had lost a file and are complete again."""
+    lost_savepoints: Mapping[str, str] = field(default_factory=dict)
+    """Why others could not be completed, by their instants."""
 
     @property
     def ok(self) -> bool:
@@ -40,13 +44,18 @@ class RepairReport:
             "rebuilt": list(self.rebuilt),
             "dropped": list(self.dropped),
             "put_back": list(self.put_back),
+            "savepoints": list(self.savepoints),
+            "lost_savepoints": dict(self.lost_savepoints),
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
         }
 
     def __str__(self) -> str:
         if self.before.ok:
-            return "nothing to repair: every index agrees with the data"
+            done = (
+                [] if self.savepoints else ["nothing to repair: every index agrees with the data"]
+            )
+            return "\n".join([*done, *self._savepoint_lines()])
         left = self.after.problem_count
         solved = "all repaired" if not left else f"{left:,} not repaired"
         lines = [f"{_counted(self.before.problem_count, 'problem')} found, {solved}"]
@@ -60,15 +69,27 @@ class RepairReport:
             for name in self.dropped
         ]
         if self.put_back:
-            lines.append(
-                f"  timeline: {', '.join(self.put_back)} put back; a savepoint of a lost commit is "
-                "not: create it again before the next clean (`lakedex savepoint PATH INSTANT`)"
-            )
+            lines.append(f"  timeline: {', '.join(self.put_back)} put back")
+        lines += self._savepoint_lines()
         lines += [
             f"  not repaired in {problem.index}: {problem.key!r}: {problem.detail}"
             for problem in self.after.problems
         ]
         return "\n".join(lines)
+
+    def _savepoint_lines(self) -> Iterator[str]:
+        for time in self.savepoints:
+            yield (
+                f"  timeline: the savepoint {time} is complete again; to delete it: "
+                f"`lakedex savepoint PATH {time} --delete`"
+            )
+        for time, reason in self.lost_savepoints.items():
+            yield f"  not repaired: the savepoint {time}, as {reason}"
+        if set(self.put_back).difference(self.savepoints, self.lost_savepoints):
+            yield (
+                "  timeline: nothing says whether a commit that was put back had a savepoint: "
+                "create it again before the next clean (`lakedex savepoint PATH INSTANT`)"
+            )
 
 
 def _counted(count: int, noun: str) -> str:

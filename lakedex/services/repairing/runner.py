@@ -46,6 +46,7 @@ from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, update_properties
+from lakedex.txn.begin import WRITTEN_VERSION
 from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
@@ -74,12 +75,33 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     """
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
-    if any(problem.index == TIMELINE for problem in before.problems):
-        mended = mend_timeline(writer.address)
-        if mended.is_mended:
-            report = repair_table(writer, indexes)
-            return replace(report, before=before, put_back=mended.put_back + report.put_back)
+    is_damaged = any(problem.index == TIMELINE for problem in before.problems)
+    is_written = snapshot.config.version == WRITTEN_VERSION
+    if not is_damaged and not (is_written and snapshot.timeline.pending_of(Action.SAVEPOINT)):
+        return _repair_indexes(writer, indexes, snapshot, before)
+    mended = mend_timeline(writer.address)
+    if mended.is_mended:
+        report = repair_table(writer, indexes)
+        return replace(
+            report,
+            before=before,
+            put_back=mended.put_back + report.put_back,
+            savepoints=mended.savepoints + report.savepoints,
+            lost_savepoints={**mended.lost_savepoints, **report.lost_savepoints},
+        )
+    if is_damaged:
         _check_needed(writer.snapshot())
+    report = _repair_indexes(writer, indexes, snapshot, before)
+    return replace(report, lost_savepoints=mended.lost_savepoints)
+
+
+def _repair_indexes(
+    writer: TableWriter,
+    indexes: Sequence[str] | None,
+    snapshot: Snapshot,
+    before: VerifyReport,
+) -> RepairReport:
+    """Put indexes right on a timeline that is as whole as it can be made."""
     if snapshot.readable_definitions is None:
         lost = restore_definitions(writer.address)
         left = None if indexes is None else [name for name in indexes if name not in lost]

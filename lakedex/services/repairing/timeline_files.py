@@ -2,16 +2,18 @@
 
 A plan that nobody has run changes nothing, so it goes; another one is made when it is due. What a
 clean did stands in its plan too, and what a commit did, or a savepoint keeps, in the files of that
-time (`commit_files.py`). Instants whose files are all gone are put back by what the metadata table
-has of them (`lost_commits.py`). The manifest of the archived timeline names files that are there,
-and is written anew. What an archive said, and which rows an overwrite took away, is known to nobody
-else: that is named, and stays.
+time (`commit_files.py`). A savepoint that lost its completed file is completed again. Instants
+whose files are all gone are put back by what the metadata table has of them (`lost_commits.py`).
+The manifest of the archived timeline names files that are there, and is written anew. What an
+archive said, and which rows an overwrite took away, is known to nobody else: that is named, and
+stays.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsafePath
 from lakedex.services.repairing.commit_files import rebuilt_commit
@@ -34,7 +36,7 @@ from lakedex.timeline import (
     file_name,
     load_table_config,
 )
-from lakedex.timeline.clean_plan import clean_metadata, read_clean_plan
+from lakedex.timeline.clean_plan import CleanOutcome, clean_metadata, read_clean_plan
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import history_problem
 from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
@@ -44,7 +46,7 @@ from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, forget, roll_back
 from lakedex.txn.rollback_files import remove_instant
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.savepoints import rebuilt_savepoint
+from lakedex.upkeep.savepoints import complete_savepoint, rebuilt_savepoint
 
 _LAYOUT_WITH_MANIFESTS = 2
 _log = logging.getLogger("lakedex")
@@ -58,6 +60,10 @@ class MendedTimeline:
     """Whether there was anything."""
     put_back: tuple[str, ...]
     """The instants that were lost and are there again."""
+    savepoints: tuple[str, ...] = ()
+    """The savepoints that are complete again."""
+    lost_savepoints: Mapping[str, str] = field(default_factory=dict)
+    """Why others cannot be completed, by their instants."""
 
 
 def mend_timeline(address: StorageAddress) -> MendedTimeline:
@@ -89,7 +95,43 @@ def mend_timeline(address: StorageAddress) -> MendedTimeline:
             else:
                 roll_back(table, instant, drops_plan=True)
             is_mended = True
-    return MendedTimeline(is_mended, put_back)
+        savepoints, lost = _complete_savepoints(table, put_back)
+        is_mended = bool(savepoints) or is_mended
+    return MendedTimeline(is_mended, put_back, savepoints, lost)
+
+
+def _complete_savepoints(
+    table: LockedTable, put_back: Sequence[str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Complete the savepoints that lost a file, and tell why where that is not possible.
+
+    A savepoint that was lost together with its commit is named by the cleans that kept its files.
+    """
+    timeline = table.timeline()
+    known = _savepoints_of_newest_clean(timeline).intersection(put_back)
+    pending = {each.requested_time for each in timeline.pending_of(Action.SAVEPOINT)}
+    completed, lost = [], {}
+    for time in sorted(pending | known.difference(timeline.savepoints())):
+        try:
+            complete_savepoint(table, time)
+        except LakedexError as error:
+            _log.warning("the savepoint %s cannot be completed: %s", time, error)
+            lost[time] = str(error)
+        else:
+            _log.warning("the savepoint %s is complete again", time)
+            completed.append(time)
+    return tuple(completed), lost
+
+
+def _savepoints_of_newest_clean(timeline: Timeline) -> frozenset[str]:
+    cleans = [each for each in timeline.completed() if each.action is Action.CLEAN]
+    if not cleans:
+        return frozenset()
+    try:
+        outcome = CleanOutcome.decode(timeline.read(cleans[-1]), path=cleans[-1].requested_time)
+    except CorruptFile:
+        return frozenset()
+    return outcome.savepoints
 
 
 def _mend_properties(storage: Storage) -> bool:

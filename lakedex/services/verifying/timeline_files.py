@@ -71,8 +71,9 @@ def incomplete_savepoints(timeline: Timeline) -> Iterator[str]:
     for instant in timeline.pending_of(Action.SAVEPOINT):
         time = instant.requested_time
         yield (
-            f"the savepoint {time} is not complete, so that cleaning may remove its files: create "
-            f"it again (`lakedex savepoint PATH {time}`)"
+            f"the savepoint {time} is not complete, so that cleaning may remove its files: "
+            "`lakedex repair PATH` completes it, "
+            f"`lakedex savepoint PATH {time} --delete` removes it"
         )
 
 

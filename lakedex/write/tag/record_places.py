@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -69,15 +70,18 @@ def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -
     schema = record_schema(described)
     folder = storage.sub(FOLDER)
     found = [PLACES.empty_table()]
-    for group, keys in _asked(access, rows):
-        reader = GroupReader(folder, described, group, access.visible)
+    for groups, shard, keys in _asked(access, rows):
+        reader = GroupReader(folder, described, groups[shard], access.visible)
+        reader.check_shard(shard, partial(shards_of, shard_count=len(groups)))
         batches = reader.batches(Selection(keys=keys))
         found.append(_places(merge_batches(described, schema, batches)))
     return pa.concat_tables(found)
 
 
-def _asked(access: RecordIndexAccess, rows: pa.Table) -> Iterator[tuple[FileSlice, pa.Array]]:
-    """The groups to ask, each with the keys that lie in it."""
+def _asked(
+    access: RecordIndexAccess, rows: pa.Table
+) -> Iterator[tuple[tuple[FileSlice, ...], int, pa.Array]]:
+    """The groups to ask, as numbers among their kind, each with the keys that lie in it."""
     if access.groups:
         yield from _by_shard(access.groups, flat(rows[KEY]))
         return
@@ -88,12 +92,12 @@ def _asked(access: RecordIndexAccess, rows: pa.Table) -> Iterator[tuple[FileSlic
 
 def _by_shard(
     groups: tuple[FileSlice, ...], keys: pa.Array
-) -> Iterator[tuple[FileSlice, pa.Array]]:
+) -> Iterator[tuple[tuple[FileSlice, ...], int, pa.Array]]:
     if not len(keys) or not groups:
         return
     shards = shards_of(keys, len(groups))
     for shard in np.unique(shards).tolist():
-        yield groups[shard], keys.filter(pa.array(shards == shard))
+        yield groups, shard, keys.filter(pa.array(shards == shard))
 
 
 def _places(records: pa.Table) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -11,14 +12,16 @@ from typer.testing import CliRunner
 
 import lakedex
 from lakedex.cli.main import app
-from lakedex.errors import CorruptFile, IndexUnusable, TimelineDamaged
+from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput, TimelineDamaged
 from lakedex.services.clustering import cluster_table
+from lakedex.services.compaction import compact_table
 from lakedex.services.repairing import repair_table
+from lakedex.services.restoring import restore_table
 from lakedex.timeline import Action
 from lakedex.txn.transaction import Transaction
 from lakedex.upkeep.cleaning import clean_table
-from lakedex.upkeep.savepoints import create_savepoint
-from tests.support.secondary import RECORD_INDEX, Trips
+from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint, list_savepoints
+from tests.support.secondary import RECORD_INDEX, SCHEMA, Trips
 
 OFTEN = {
     "hoodie.keep.min.commits": "2",
@@ -27,7 +30,9 @@ OFTEN = {
     "hoodie.clean.commits.retained": "1",
     "hoodie.clean.trigger.max.commits": "1",
 }
+KEEPING = {"hoodie.archive.automatic": "false"}
 PLAIN = {"hoodie.metadata.enable": "false"}
+ALWAYS = lakedex.ReadOptions(weighs_cost=False, counts_usage=False)
 WITHOUT = lakedex.ReadOptions(without_indexes={"all"})
 
 
@@ -69,6 +74,21 @@ def timeline_of(trips: Trips) -> Path:
 def rows(trips: Trips, **how: object) -> list[tuple[object, ...]]:
     found = lakedex.open(trips.path, **how).to_arrow(columns=trips.schema.names)
     return sorted(tuple(row.values()) for row in found.to_pylist())
+
+
+def newest_bases(trips: Trips, partition: str) -> list[Path]:
+    """The base file of each of the two file groups of an index, as readers see them."""
+    metadata = trips.table().snapshot.metadata
+    folder = Path(trips.path, ".hoodie/metadata", partition)
+    files = [folder / group.base.name for group in metadata.groups(partition)]
+    assert len(files) == 2
+    return files
+
+
+def lose_savepoint(trips: Trips, instant: str) -> None:
+    """Remove the completed file of a savepoint."""
+    (complete,) = timeline_of(trips).glob(f"{instant}_*.savepoint")
+    complete.unlink()
 
 
 def newest(trips: Trips) -> str:
@@ -250,6 +270,31 @@ def test_changes_notice_the_metadata_of_another_deltacommit(table):
     assert table.table().changes(since).num_rows == right
 
 
+@pytest.mark.parametrize("name", ["cow_trips_all_indexes", "mor_trips_all_indexes", "v6_cow"])
+def test_the_metadata_of_the_next_commit_is_noticed(name, golden, tmp_path):
+    """It names the replaced commit, whose files are the earlier versions of its own."""
+    shutil.copytree(golden(name).path, tmp_path / "t")
+    table = lakedex.open(str(tmp_path / "t"))
+    folder = tmp_path / "t" / table.snapshot.config.timeline_folder
+    noticed = []
+    writes = table.timeline.write_instants()
+    for instant, following in itertools.pairwise(writes):
+        own, other = (
+            next(folder.glob(f"{each.requested_time}*.{each.action.completed.value}"))
+            for each in (instant, following)
+        )
+        if instant.requested_time.encode() not in other.read_bytes():
+            continue
+        right = own.read_bytes()
+        own.write_bytes(other.read_bytes())
+        for cdc in (False, True):
+            with pytest.raises(CorruptFile, match=own.name):
+                lakedex.open(str(tmp_path / "t")).changes("earliest", cdc=cdc)
+        own.write_bytes(right)
+        noticed.append(instant)
+    assert noticed
+
+
 @pytest.mark.parametrize("name", ["mor_trips_all_indexes", "v6_mor"])
 @pytest.mark.parametrize("damage", ["remove", "zero"])
 def test_files_are_listed_where_the_metadata_table_lost_a_list_of_them(
@@ -341,12 +386,59 @@ def test_what_is_to_be_done_about_lost_savepoints_is_said(table):
     assert (done.ok, done.put_back) == (True, (name,))
     assert "lakedex savepoint PATH" in str(done)
     create_savepoint(table.address, name)
-    (complete,) = timeline_of(table).glob(f"{name}_*.savepoint")
-    complete.unlink()
-    assert f"lakedex savepoint PATH {name}" in " ".join(table.table().verify().notes)
+    lose_savepoint(table, name)
+    assert f"lakedex savepoint PATH {name} --delete" in " ".join(table.table().verify().notes)
     create_savepoint(table.address, name)
     assert table.table().timeline.savepoints() == (name,)
     assert not any("savepoint" in note for note in table.table().verify().notes)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("loses_commit", [False, True], ids=["savepoint", "commit and savepoint"])
+def test_a_lost_savepoint_is_completed_by_a_repair(kind, loses_commit, tmp_path):
+    table = make(tmp_path / "t", kind)
+    kept = create_savepoint(table.address)
+    right = rows(table)
+    often = table.writer.with_options(KEEPING | OFTEN)
+    for number in range(4):
+        often.upsert(table.rows((f"k{number}", 9, "later", "oslo")))
+        if kind == "mor":
+            compact_table(often)
+    assert [each for each in table.table().timeline.completed() if each.action is Action.CLEAN]
+    if loses_commit:
+        lose(table, kept.instant)
+    else:
+        lose_savepoint(table, kept.instant)
+        with pytest.raises(InvalidInput, match=r"were cleaned|earliest"):
+            table.table().to_arrow(as_of=kept.instant)
+    done = repair_table(table.writer)
+    assert (done.ok, done.savepoints, done.lost_savepoints) == (True, (kept.instant,), {})
+    assert f"lakedex savepoint PATH {kept.instant} --delete" in str(done)
+    assert [each.files for each in list_savepoints(table.table().timeline)] == [kept.files]
+    assert table.table().verify().notes == ()
+    clean_table(table.address, OFTEN)
+    found = table.table().to_arrow(as_of=kept.instant, columns=table.schema.names)
+    assert sorted(tuple(row.values()) for row in found.to_pylist()) == right
+    restore_table(table.address, kept.instant)
+    assert rows(table) == right
+    assert str(repair_table(table.writer)) == "nothing to repair: every index agrees with the data"
+
+
+def test_a_savepoint_whose_files_were_cleaned_is_named_by_a_repair(tmp_path):
+    table = make(tmp_path / "t")
+    name = create_savepoint(table.address).instant
+    lose_savepoint(table, name)
+    for number in range(4):
+        row = (f"k{number}", 9, "later", "oslo")
+        table.writer.with_options(KEEPING | OFTEN).upsert(table.rows(row))
+    right = rows(table)
+    done = repair_table(table.writer)
+    assert (done.ok, done.savepoints, list(done.lost_savepoints)) == (True, (), [name])
+    assert f"not repaired: the savepoint {name}, as the clean " in str(done)
+    assert list_savepoints(table.table().timeline) == []
+    assert rows(table) == right
+    delete_savepoint(table.address, name)
+    assert repair_table(table.writer).lost_savepoints == {}
 
 
 @pytest.mark.parametrize("pattern", ["{}.*", "{}.deltacommit"], ids=["all files", "completed file"])
@@ -376,3 +468,53 @@ def test_an_older_copy_of_a_base_file_of_the_metadata_table_is_not_used(golden, 
     assert opened.to_arrow().equals(lakedex.open(sound).to_arrow())
     assert f"files/{newer.name} at offset 0: expected" in opened.snapshot.listing.source
     assert newer.name in str(opened.verify())
+
+
+# case B80: lost timeline or newest instant
+@pytest.mark.parametrize("partition", ["record_index", "secondary_index_idx_rider"])
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_base_file_of_another_file_group_is_not_used(kind, partition, tmp_path):
+    """As many keys lie in each file group, so that numbers of entries tell nothing."""
+    often = {"hoodie.metadata.compact.max.delta.commits": "1"}
+    table, names = Trips(tmp_path / "t", kind), SCHEMA.names
+    writer = table.writer.with_options(often)
+    writer.upsert(table.rows(*((f"k{n}", n, f"r{n}", f"city{n % 4}") for n in range(8))))
+    table.index("rider")
+    for _ in range(2):
+        writer.upsert(table.rows(("k0", 0, "r0", "city0"), ("k1", 1, "r1", "city1")))
+    right = rows(table)
+    bases = newest_bases(table, partition)
+    contents = [base.read_bytes() for base in bases]
+    for own, other, damaged in zip(bases, bases[::-1], contents[::-1], strict=True):
+        own.unlink()
+        own.write_bytes(damaged)
+        for number in range(8):
+            for text in (f"uuid = 'k{number}'", f"rider = 'r{number}'"):
+                found = lakedex.open(table.path, options=ALWAYS).to_arrow(text, columns=names)
+                assert [tuple(row.values()) for row in found.to_pylist()] == [right[number]], text
+        assert own.name in str(table.table().verify())
+        if partition == "record_index":
+            with pytest.raises(CorruptFile, match=own.name):
+                table.writer.upsert(table.rows(*right))
+        own.write_bytes(contents[bases.index(own)])
+        assert other.read_bytes() == damaged
+    assert table.table().verify().ok
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_repair_builds_an_index_anew_whose_file_groups_hold_the_keys_of_others(kind, tmp_path):
+    table = Trips(tmp_path / "t", kind)
+    writer = table.writer.with_options({"hoodie.metadata.compact.max.delta.commits": "1"})
+    for number in range(8):
+        writer.upsert(table.rows((f"k{number}", number, f"r{number}", "oslo")))
+    right = rows(table)
+    first, second = newest_bases(table, "record_index")
+    content = first.read_bytes()
+    first.unlink()
+    first.write_bytes(second.read_bytes())
+    second.unlink()
+    second.write_bytes(content)
+    assert repair_table(table.writer).ok
+    assert table.table().verify().ok
+    table.writer.upsert(table.rows(*right))
+    assert rows(table) == right

@@ -149,7 +149,7 @@ def test_an_unreachable_server_is_a_storage_error(moto: Any) -> None:
         client_options=config.client,
         retry_config={"max_retries": 0},
     )
-    with pytest.raises(StorageError, match="cannot look at s3://x/f"):
+    with pytest.raises(StorageError, match="cannot inspect s3://x/f"):
         ObjectStorage(store, "s3://x").exists("f")
 
 
