@@ -21,8 +21,8 @@ from lakedex.index.metadata_table.creation import (
 )
 from lakedex.index.metadata_table.group_files import GroupChange
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.services.indexing.build_snapshot import Look, earlier_writers, is_current, take_look
 from lakedex.services.indexing.claims import Claim, check_claim, give_up, put_down
-from lakedex.services.indexing.looks import Look, earlier_writers, is_current, take_look
 from lakedex.services.indexing.reading import Reading
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import Action, Instant, State, write_instant

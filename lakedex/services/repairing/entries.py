@@ -1,26 +1,41 @@
-"""Repairs single entries: one commit without rows whose records replace the wrong ones."""
+"""Repairs single entries: one commit without rows whose records replace the wrong ones.
+
+Entries of files and partitions are made again from the data: only the file slices are read that a
+problem is about, or those of its partition. What has an entry and should have none is deleted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakedex.errors import CommitConflict
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.deltacommit import commit_changes
+from lakedex.index.metadata_table.records import RecordMaker
 from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
 from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.index.written import CommitChanges
-from lakedex.services.repairing.file_records import right_records
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.build_survey import SurveyWants, survey
+from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.table_facts import table_facts
 from lakedex.write.taking import Target
+from lakedex.write.target import StoredSchema, WriteSchema
 
 _OPERATION = "INDEX"
 _OF_ENTRIES = (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE)
 _COLUMNS = ("schema", "latest_schema")
+_RANGES = (Kind.COLUMN_STATS.value, Kind.PARTITION_STATS.value)
 
 
 def is_repairable(problem: Problem, plain: Collection[str] = ()) -> bool:
@@ -107,3 +122,69 @@ def _changes(snapshot: Snapshot, scratch: str, problems: Sequence[Problem]) -> C
             pairs={**changes.pairs, **more.pairs},
         )
     return changes
+
+
+def right_records(
+    target: Target, snapshot: Snapshot, scratch: str, problems: Sequence[Problem]
+) -> dict[str, Change]:
+    """What makes the named entries right and changes no other, by index.
+
+    Args:
+        target: The table.
+        snapshot: Its newest state.
+        scratch: A folder for spill files.
+        problems: What is wrong, each with the keys of its entries.
+
+    Raises:
+        IndexUnusable: an index cannot be computed here.
+    """
+    names = sorted({problem.index for problem in problems})
+    if not names:
+        return {}
+    stored = StoredSchema.of(snapshot)
+    schema = WriteSchema.of(stored.columns, stored)
+    plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
+    facts = table_facts(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
+    wants = SurveyWants(
+        stat_columns=plan.stat_columns if {*names}.intersection(_RANGES) else (),
+        blooms=Kind.BLOOM_FILTERS.value in names,
+        expressions=tuple(each for each in plan.expressions if each.name in names),
+    )
+    slices = _named(snapshot, problems)
+    found = survey(target.engine, facts, snapshot.history, slices, wants)
+    changes = CommitChanges(
+        statistics=found.statistics,
+        overwritten_partitions=tuple({each.partition: None for each in slices}),
+        replaces_ranges=True,
+        blooms=found.blooms,
+        expressions=found.expressions,
+    )
+    newest = snapshot.timeline.last_completed
+    instant = "" if newest is None else newest.requested_time
+    maker = RecordMaker(changes, instant, plan.stat_columns, snapshot.definitions)
+    return {
+        name: _only(
+            maker.change_of(name),
+            dict.fromkeys(key for each in problems if each.index == name for key in each.entries),
+        )
+        for name in names
+    }
+
+
+def _named(snapshot: Snapshot, problems: Sequence[Problem]) -> list[FileSlice]:
+    """The slices that problems are about, all of a partition where one is about that."""
+    places = {problem.place for problem in problems}
+    return [
+        each
+        for each in snapshot.slices
+        if each.id in places or FileSliceId(each.partition, "") in places
+    ]
+
+
+def _only(change: Change, wanted: dict[str, None]) -> Change:
+    """The records of some keys, and marks of deletion for those that have none."""
+    keys = pa.array(list(wanted), pa.string())
+    kept = pc.is_in(change.keys, value_set=keys)
+    records = change.keys.filter(kept)
+    gone = keys.filter(pc.invert(pc.is_in(keys, value_set=records)))
+    return replace(change, keys=records, values=change.values.filter(kept), deletes=gone)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakedex.services.upgrading.report import UpgradeReport
 from lakedex.services.upgrading.runner import upgrade_table
+from lakedex.services.upgrading.state import UpgradeReport
 
 __all__ = ["UpgradeReport", "upgrade_table"]

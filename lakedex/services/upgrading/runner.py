@@ -31,8 +31,7 @@ from lakedex.services.upgrading.compacting import (
     run_compaction,
 )
 from lakedex.services.upgrading.new_properties import TARGET_VERSION, property_changes
-from lakedex.services.upgrading.report import UpgradeReport
-from lakedex.services.upgrading.state import UpgradeState, forget
+from lakedex.services.upgrading.state import UpgradeReport, UpgradeState, forget
 from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_timeline
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress

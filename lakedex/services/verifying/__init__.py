@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakedex.services.verifying.progress import Listener
+    from lakedex.services.verifying.data_pass import Listener
     from lakedex.services.verifying.report import VerifyReport
     from lakedex.services.verifying.runner import verify
 
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Listener": "lakedex.services.verifying.progress",
+    "Listener": "lakedex.services.verifying.data_pass",
     "VerifyReport": "lakedex.services.verifying.report",
     "verify": "lakedex.services.verifying.runner",
 }

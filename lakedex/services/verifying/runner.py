@@ -24,8 +24,7 @@ from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.entries import foreign_groups
 from lakedex.index.verification.findings import Findings, ProblemKind
 from lakedex.services.verifying import file_index
-from lakedex.services.verifying.data_pass import show_data
-from lakedex.services.verifying.progress import Listener, Progress
+from lakedex.services.verifying.data_pass import Listener, Progress, show_data
 from lakedex.services.verifying.report import VerifyReport
 from lakedex.services.verifying.timeline_files import (
     check_timeline,
