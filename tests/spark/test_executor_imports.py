@@ -25,7 +25,7 @@ WORKER_MODULES = [
     "lakedex.index.metadata_table.pair_writer",
     "lakedex.index.metadata_table.shard_writer",
     "lakedex.index.kinds.windowed.run_writer",
-    "lakedex.services.clustering.rewriting",
+    "lakedex.services.clustering.moved_keys",
     "lakedex.spark.engine",
     "lakedex.spark.row_source",
     "lakedex.spark.slice_reading",

@@ -1,4 +1,4 @@
-"""Puts the plan of a compaction on the timeline, with the file slices that a strategy of Hudi takes.
+"""Puts the plan of a compaction on the timeline, with the file slices that a strategy takes.
 
 Any engine may run the plan then. It is made under the table's lock, so its instant lies after the
 completion of every log file that it names, and before that of every later one: later ones count for

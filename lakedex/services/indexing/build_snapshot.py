@@ -1,4 +1,4 @@
-"""One look of a builder at its table: the snapshot that it builds from, and what came after it."""
+"""The snapshot that the build of an index reads, and what was committed after it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WRITES = (
 
 
 @dataclass(frozen=True)
-class Look:
-    """A snapshot, and the instant of the metadata table that its base files are of.
+class BuildSnapshot:
+    """A snapshot, and the instant of the metadata table that its base files have.
 
     Every commit of the snapshot completed before that instant, and every later one after it. So
-    the base files take the place of all that commits wrote to the index before the look.
+    the base files take the place of all that commits wrote to the index before the view.
     """
 
     number: int
@@ -40,8 +40,8 @@ class Look:
     base: str
 
 
-def take_look(table: LockedTable, claim: Claim, number: int) -> Look:
-    """Look at the table, with its lock held."""
+def take_build_snapshot(table: LockedTable, claim: Claim, number: int) -> BuildSnapshot:
+    """BuildSnapshot at the table, with its lock held."""
     snapshot = Snapshot(table.storage, table.config, table.timeline())
     base = table.next_time()
     # The run tells of the instant, should this be cut short.
@@ -51,7 +51,7 @@ def take_look(table: LockedTable, claim: Claim, number: int) -> Look:
     done = Instant(base, Action.DELTACOMMIT, State.COMPLETED, table.next_time())
     # It is complete before its files are there: other engines roll back what pends.
     store.complete(done, _planned(store, claim.build, base), _OPERATION)
-    return Look(number, snapshot, base)
+    return BuildSnapshot(number, snapshot, base)
 
 
 def _planned(store: MetadataStore, build: IndexBuild, base: str) -> list[WriteStat]:
@@ -72,18 +72,18 @@ def earlier_writers(table: LockedTable, build: IndexBuild) -> list[str]:
     ]
 
 
-def is_current(table: LockedTable, build: IndexBuild, look: Look) -> bool:
-    """Whether everything since a look was written to the index too, and nothing was taken back."""
-    before, now = look.snapshot.timeline, table.timeline()
+def is_current(table: LockedTable, build: IndexBuild, view: BuildSnapshot) -> bool:
+    """Whether everything since a view was written to the index too, and nothing was taken back."""
+    before, now = view.snapshot.timeline, table.timeline()
     if _is_taken_back(before, now):
         return False
     if not all(has_kept(metadata.extra, build) for _, metadata in commits_since(before, now)):
         return False
     snapshot = Snapshot(table.storage, table.config, now)
-    is_same = StoredSchema.of(snapshot).columns == StoredSchema.of(look.snapshot).columns
-    if not is_same or snapshot.history != look.snapshot.history:
+    is_same = StoredSchema.of(snapshot).columns == StoredSchema.of(view.snapshot).columns
+    if not is_same or snapshot.history != view.snapshot.history:
         return False
-    return all(_is_based_on(table, now, name, look) for name in build.names)
+    return all(_is_based_on(table, now, name, view) for name in build.names)
 
 
 def _is_taken_back(before: Timeline, now: Timeline) -> bool:
@@ -94,9 +94,9 @@ def _is_taken_back(before: Timeline, now: Timeline) -> bool:
     return not all(now.has_completed(time) for time in gone)
 
 
-def _is_based_on(table: LockedTable, now: Timeline, name: str, look: Look) -> bool:
-    """Whether every file group begins with a base file of the look: others may have compacted."""
+def _is_based_on(table: LockedTable, now: Timeline, name: str, view: BuildSnapshot) -> bool:
+    """Whether every file group begins with a base file of the view: others may have compacted."""
     store = MetadataStore.at(table.storage)
     groups = store.slices(name, now)
-    based = [each for each in groups if each.base is not None and each.base_instant == look.base]
+    based = [each for each in groups if each.base is not None and each.base_instant == view.base]
     return bool(groups) and len(based) == len(groups)

@@ -1,4 +1,4 @@
-"""What an upgrade is about to do, kept in the table until it is done, and the report of what it did.
+"""What an upgrade is about to do, kept in the table until it is done, and what it did.
 
 The file is written before anything else is changed and removed last, so that an upgrade can be
 resumed. Whether it is past its point of no return is not said here: the table's version says it.
