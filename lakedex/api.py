@@ -19,8 +19,8 @@ from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
-from lakedex.index.placement import find_records
 from lakedex.index.registry import (
+    find_records,
     indexes_behind,
     indexes_outside_metadata,
     kind_name,

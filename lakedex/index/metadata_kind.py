@@ -25,6 +25,7 @@ from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
@@ -66,6 +67,8 @@ class MetadataIndexKind:
     """Indexes whose records are made of those of this kind: they are dropped and built with it."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Indexes without which one of this kind is of no use."""
+    is_of_keys: ClassVar[bool] = False
+    """Whether entries are about record keys, and a key decides on the file group of its entry."""
     describes_files: ClassVar[bool] = False
     """Whether it has entries of files or partitions, which can be made again from those alone."""
     is_suggested: ClassVar[bool] = False
@@ -243,6 +246,27 @@ class MetadataIndexKind:
         what_if: Callable[[MetadataIndexKind, tuple[str, ...], pa.Schema], HypotheticalIndex]
         what_if = self._part("what_if").what_if
         return what_if(self, columns, schema)
+
+    def find_records(
+        self,
+        metadata: MetadataTable,
+        name: str,
+        definition: IndexDefinition | None,
+        keys: pa.Array,
+    ) -> pa.Table:
+        """The records of some keys, read from nothing but the blocks that may hold them."""
+        del definition
+        return metadata.lookup(name, keys)
+
+    def key_shards(
+        self, definition: IndexDefinition | None, keys: pa.Array, count: int
+    ) -> Int32s | None:
+        """The file groups, among `count`, of keys of an index whose groups share no key.
+
+        None where groups do share keys, or the definition is not there to tell.
+        """
+        del definition, keys, count
+        return None
 
     def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
         """The indexes of this kind that a table has outside of the metadata table."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
+
+import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.option_check import did_you_mean
@@ -40,6 +42,7 @@ from lakedex.index.kinds.secondary.kind import SecondaryKind
 from lakedex.index.kinds.windowed.kind import WindowedKind
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
@@ -239,6 +242,32 @@ def indexes_outside_metadata(
         for kind in _METADATA_KINDS
         for info in kind.outside_metadata(storage, timeline)
     ]
+
+
+def find_records(
+    metadata: MetadataTable, name: str, definition: IndexDefinition | None, keys: pa.Array
+) -> pa.Table:
+    """The records of some keys of an index, read from the blocks that may hold them.
+
+    Raises:
+        InvalidInput: there is no index of such a name.
+    """
+    return metadata_kind(name).find_records(metadata, name, definition, keys)
+
+
+def key_shards(
+    definitions: Callable[[], Mapping[str, IndexDefinition] | None],
+    name: str,
+    keys: pa.Array,
+    count: int,
+) -> Int32s | None:
+    """The file groups, among `count`, of keys of an index whose groups share no key.
+
+    None where other indexes are asked about, or the definition is not there to tell.
+    """
+    kind = metadata_kind(name)
+    known = definitions() if kind.is_of_keys else None
+    return None if known is None else kind.key_shards(known.get(name), keys, count)
 
 
 def live_file_groups(

@@ -33,7 +33,7 @@ from lakedex.index.kinds.expression.virtual import (
     with_expressions,
 )
 from lakedex.index.metadata_table import MetadataTable
-from lakedex.index.placement import key_shards
+from lakedex.index.registry import key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.table.listing import Listing, list_files

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
+
 from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options_of
 from lakedex.config.write_options import WriteOptions
@@ -14,6 +16,7 @@ from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.kinds.record_index.lookup import RecordIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.hashing import Int32s, shards_of
 from lakedex.index.request import PARTITIONED, NewIndex
 from lakedex.index.verification.findings import Problem
 from lakedex.storage import Storage, split
@@ -26,6 +29,7 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     """The record index as a kind of index."""
 
     partition = Kind.RECORD_INDEX
+    is_of_keys = True
     is_suggested = True
     switches = (options_of.GLOBAL_RECORD_INDEX, options_of.PARTITIONED_RECORD_INDEX)
     options = (PARTITIONED,)
@@ -68,3 +72,23 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     def live_file_groups(self, metadata: MetadataTable) -> frozenset[FileSliceId]:
         """The file groups that record keys are in."""
         return frozenset(distinct_locations(metadata.scan(self.kind)))
+
+    def find_records(
+        self,
+        metadata: MetadataTable,
+        name: str,
+        definition: IndexDefinition | None,
+        keys: pa.Array,
+    ) -> pa.Table:
+        """The records of some keys; an index for each partition has them in any partition."""
+        if definition is None or not definition.is_partitioned:
+            return metadata.lookup(name, keys)
+        parts = [metadata.lookup_in(name, each.file_id, keys) for each in metadata.groups(name)]
+        return pa.concat_tables(parts) if parts else metadata.lookup(name, keys)
+
+    def key_shards(
+        self, definition: IndexDefinition | None, keys: pa.Array, count: int
+    ) -> Int32s | None:
+        """Those of the keys' hashes, where the index is one over the whole table."""
+        is_partitioned = definition is not None and definition.is_partitioned
+        return None if is_partitioned else shards_of(keys, count)

@@ -11,12 +11,14 @@ from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.kinds.secondary.composite import composites_behind, kept_note
-from lakedex.index.kinds.secondary.coverage import covered_slices
+from lakedex.index.kinds.secondary.coverage import covered_slices, find_pairs
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.hashing import Int32s, shards_of
+from lakedex.index.metadata_table.keys import placed_values_of_secondary
 from lakedex.index.request import NewIndex
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.schema.field_paths import type_at
@@ -27,6 +29,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     """Secondary indexes as a kind of index."""
 
     partition = Kind.SECONDARY_INDEX
+    is_of_keys = True
     is_suggested = True
     needs = ("record_index",)
     is_default = True
@@ -70,3 +73,24 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     ) -> Mask:
         """Those that the index names as read."""
         return covered_slices(metadata, definition, context, slices)
+
+    def find_records(
+        self,
+        metadata: MetadataTable,
+        name: str,
+        definition: IndexDefinition | None,
+        keys: pa.Array,
+    ) -> pa.Table:
+        """The records of some keys."""
+        return find_pairs(metadata, name, definition, keys)
+
+    def key_shards(
+        self, definition: IndexDefinition | None, keys: pa.Array, count: int
+    ) -> Int32s | None:
+        """Those of the values' hashes, or of the whole keys' in an index of the first version."""
+        if definition is None:
+            return None
+        if not definition.is_placed_by_value:
+            return shards_of(keys, count)
+        values = placed_values_of_secondary(keys, max(1, len(definition.source_fields)))
+        return None if values.null_count else shards_of(values, count)
