@@ -7,8 +7,8 @@ computes. What changes from call to call, what aggregates, and what is not known
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -18,7 +18,20 @@ from lakedex.expr.coercion import Family
 from lakedex.expr.functions import canonical_name, function_names
 from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql import parse_expression
-from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
+from lakedex.expr.tree import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    Literal,
+    Or,
+    Unknown,
+    check_depth,
+    children_of,
+    columns_of,
+)
 
 EXPR: Final = "expr"
 """The option that names the function, or has the whole expression."""
@@ -285,3 +298,42 @@ def nodes_of(expression: Expr) -> Iterator[Expr]:
         node = pending.pop()
         yield node
         pending.extend(children_of(node))
+
+
+def with_expressions(predicate: Expr, named: Callable[[str], Expr | None]) -> Expr:
+    """A predicate as it was written, with expressions in place of the names of indexes.
+
+    Args:
+        predicate: Not bound yet.
+        named: Returns the expression of an index; None for any other name.
+
+    Example:
+        >>> from lakedex.expr.tree import Compare, Op
+        >>> asked = Compare(Op.EQ, Column(("up",)), Literal("A"))
+        >>> upper = Call("upper", (Column(("name",), pa.string()),))
+        >>> with_expressions(asked, {"up": upper}.get).left.function
+        'upper'
+    """
+    check_depth(predicate)
+    known: dict[tuple[str, ...], Expr] = {}
+    for column in columns_of(predicate):
+        if len(column.path) == 1 and column.type is None:
+            expression = named(column.path[0])
+            known |= {} if expression is None else {column.path: expression}
+    return _replaced(predicate, known) if known else predicate
+
+
+def _replaced(node: Expr, known: Mapping[tuple[str, ...], Expr]) -> Expr:
+    match node:
+        case Column(path):
+            return known.get(path, node)
+        case Literal() | Unknown():
+            return node
+        case Compare(op, left, right):
+            return Compare(op, _replaced(left, known), _replaced(right, known))
+        case And(children) | Or(children):
+            return replace(node, children=tuple(_replaced(child, known) for child in children))
+        case Call(name, arguments):
+            return Call(name, tuple(_replaced(argument, known) for argument in arguments))
+        case _:
+            return replace(node, child=_replaced(node.child, known))

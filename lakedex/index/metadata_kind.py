@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.config.option_values import FlagOption, TextOption
 from lakedex.errors import UnsupportedFeature
+from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
@@ -246,6 +247,35 @@ class MetadataIndexKind:
         what_if: Callable[[MetadataIndexKind, tuple[str, ...], pa.Schema], HypotheticalIndex]
         what_if = self._part("what_if").what_if
         return what_if(self, columns, schema)
+
+    def expression_names(self, definitions: Mapping[str, IndexDefinition]) -> frozenset[str]:
+        """The names, in small letters, by which queries may mean what an index is about."""
+        del definitions
+        return frozenset()
+
+    def expression_named(
+        self,
+        name: str,
+        schema: pa.Schema,
+        definitions: Mapping[str, IndexDefinition],
+        zones: Callable[[], Mapping[str, str]],
+        time_zone: str,
+    ) -> Expr | None:
+        """The bound expression of the index of a name; None for a column, or no such index.
+
+        Args:
+            name: As the query has it.
+            schema: The columns of the table.
+            definitions: Its indexes.
+            zones: Reads the zones that expression indexes are computed in, by index.
+            time_zone: That of the query.
+
+        Raises:
+            InvalidInput: the index is computed in another zone than the query is.
+            IndexUnusable: its expression is not known here.
+        """
+        del name, schema, definitions, zones, time_zone
+        return None
 
     def find_records(
         self,
