@@ -1,4 +1,4 @@
-"""What queries asked of a table, and the indexes that would have helped them."""
+"""How queries compared columns of a table, and the indexes that would have helped them."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def _as_hudi_has_it(tree: Expr) -> tuple[list[str], dict[str, str]] | None:
     """A function of a column that Hudi knows too, with constants for its other arguments."""
     if isinstance(tree, Cast) and pa.types.is_date(tree.type):
         # Spark's optimiser leaves only the bare column of a comparison with such a cast, and that
-        # is asked of functions that Hudi knows.
+        # is compared with functions that Hudi knows.
         tree = Call(_TO_DATE, (tree.child,))
     if not isinstance(tree, Call) or not tree.arguments:
         return None
@@ -309,9 +309,9 @@ def with_expressions(predicate: Expr, named: Callable[[str], Expr | None]) -> Ex
 
     Example:
         >>> from lakedex.expr.tree import Compare, Op
-        >>> asked = Compare(Op.EQ, Column(("up",)), Literal("A"))
+        >>> written = Compare(Op.EQ, Column(("up",)), Literal("A"))
         >>> upper = Call("upper", (Column(("name",), pa.string()),))
-        >>> with_expressions(asked, {"up": upper}.get).left.function
+        >>> with_expressions(written, {"up": upper}.get).left.function
         'upper'
     """
     check_depth(predicate)

@@ -161,7 +161,7 @@ class MetadataIndexKind:
         """
 
     def recovered_definition(self, storage: Storage) -> IndexDefinition | None:
-        """What the files of an index tell of its definition, where that is lost."""
+        """The definition of an index as its files imply it, where it is lost."""
         del storage
         return None
 
@@ -293,7 +293,7 @@ class MetadataIndexKind:
     ) -> Int32s | None:
         """The file groups, among `count`, of keys of an index whose groups share no key.
 
-        None where groups do share keys, or the definition is not there to tell.
+        None where groups do share keys, or there is no definition.
         """
         del definition, keys, count
         return None

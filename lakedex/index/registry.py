@@ -263,7 +263,7 @@ def key_shards(
 ) -> Int32s | None:
     """The file groups, among `count`, of keys of an index whose groups share no key.
 
-    None where other indexes are asked about, or the definition is not there to tell.
+    None for indexes of other kinds, and where there is no definition.
     """
     kind = metadata_kind(name)
     known = definitions() if kind.is_of_keys else None
@@ -306,7 +306,7 @@ def meant_kind(request: CreateRequest) -> MetadataIndexKind:
     by_name = kinds_by_name()
     name = request.name.lower()
     asked = request.using.lower() or (name if name in by_name else default)
-    # Statements about expressions name another kind, or none: that kind is asked before.
+    # Statements about expressions name another kind, or none: that kind comes first.
     for kind in sorted(_METADATA_KINDS, key=lambda kind: not kind.indexes_expressions):
         if kind.accepts(request, asked):
             return kind

@@ -217,7 +217,7 @@ def _create_file_index(
 
 
 def resume_index(writer: TableWriter, name: str) -> BackgroundBuild:
-    """Go on with an index that is in the making, or planned, and that nobody is at work on.
+    """Go on with an index that is being built, or planned, and that no process works on.
 
     Args:
         writer: The table.

@@ -37,7 +37,7 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
 
     Where none is spelled so, capital and small letters are taken for the same, as in all of SQL.
     An index that another engine is building is found too. A definition alone is not an index, nor
-    is one that is said to be in the making while nobody makes one.
+    is one that the properties call inflight while no process builds it.
     """
     config = snapshot.config
     beside = file_index_definitions(config)
@@ -68,7 +68,7 @@ def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
 
 
 def find_plan(snapshot: Snapshot, name: str) -> ForeignPlan | None:
-    """The plan of another engine to build an index, by any of its names, that nobody has begun."""
+    """The plan of another engine to build an index, by any of its names, that has not begun."""
     wanted = {*spellings(name)}
     plans = foreign_plans(snapshot.timeline)
     return next((each for each in plans if not wanted.isdisjoint(each.names)), None)

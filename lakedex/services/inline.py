@@ -77,7 +77,7 @@ class InlineServices:
     def finish(self, writer: TableWriter, target: Target) -> bool:
         """Run what pends and is in the way of a write; False where that is left to others.
 
-        A process that died may have left it, and nobody else would ever run it.
+        A process that died may have left it, and no other process would ever run it.
         """
         options = target.options.scheduling
         if options.compact_inline and _is_merge_on_read(target):

@@ -1,4 +1,4 @@
-"""Builds the metadata table anew after it had to be given up, with the indexes that it had."""
+"""Builds the metadata table again after it had to be given up, with the indexes that it had."""
 
 from __future__ import annotations
 

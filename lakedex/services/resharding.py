@@ -96,5 +96,5 @@ def reshard_if_due(writer: TableWriter, target: Target) -> int | None:
 
 
 def _is_only_planned(pending: Instant) -> bool:
-    """Whether nobody has begun to run a plan: it has put no keys anywhere yet."""
+    """Whether a plan has not begun to run: it has put no keys anywhere yet."""
     return pending.state is State.REQUESTED and pending.action in _PLANNED

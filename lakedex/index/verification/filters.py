@@ -64,7 +64,7 @@ class FilterCheck(Check):
             self._lacking[part.file_number] = (known + len(lacking), example)
 
     def finish(self) -> None:
-        """Tell filters that lack values, files without filter, and filters without file."""
+        """Report filters that lack values, files without filter, and filters without file."""
         paths = self.subject.file_paths()
         without = sorted(self._without - self._exempt)
         if self.may_lack_filters and without:

@@ -58,7 +58,7 @@ class FileEntries:
         self.paths = self.check.subject.file_paths()
 
     def compare(self, column: str, label: str, records: pa.Table, actual: Actual) -> None:
-        """Hold the entries of a column against what the files have."""
+        """Compare the entries of a column with what the files have."""
         place = self._places(column, records, actual.files.tolist())
         found = place.is_valid().to_numpy(zero_copy_only=False)
         for number in actual.files[~found].tolist():
@@ -149,7 +149,7 @@ def compare_partitions(
     actual: Actual,
     key_of: Callable[[str], str],
 ) -> None:
-    """Hold partition-level entries of a column against every file of their partition."""
+    """Compare partition-level entries of a column with every file of their partition."""
     if pa.types.is_integer(actual.type):
         # Files of before and after a widening share one entry.
         actual = actual.as_type(pa.int64())

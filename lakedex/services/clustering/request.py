@@ -1,4 +1,4 @@
-"""What a caller asks of a clustering: an order of rows, and the file slices to lay out anew."""
+"""What a caller may choose for a clustering: an order of rows, and the file slices to lay out again."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def cluster_table(
     *,
     time_zone: str = "UTC",
 ) -> WriteResult:
-    """Lay the rows of a table out anew.
+    """Lay the rows of a table out again.
 
     Args:
         writer: The table, with Hudi's options: `hoodie.clustering.plan.strategy.*`.

@@ -33,7 +33,7 @@ class Selection:
     def slices(self, snapshot: Snapshot) -> dict[str, tuple[FileSlice, ...]]:
         """The file slices by partition.
 
-        What a pending compaction or clustering is about to write anew is left out.
+        What a pending compaction or clustering is about to write again is left out.
 
         Raises:
             InvalidInput: there is no such partition, or the condition is about something else.

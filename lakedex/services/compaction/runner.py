@@ -116,7 +116,7 @@ def run_compaction(writer: TableWriter, instant: str) -> WriteResult:
 
 
 def _unattended(target: Target) -> list[str]:
-    """The compactions that pend and that nobody is at work on."""
+    """The compactions that pend and that no process runs."""
     storage, patience = target.address.open(), target.patience
     if not pending_compactions(Snapshot.open(storage).timeline):
         return []
@@ -208,7 +208,7 @@ def planned_slices(snapshot: Snapshot, plan: CompactionPlan, instant: str) -> li
             seen.is_visible(base.instant_time) and not completed_before(base.instant_time)
             for base in _bases(own)
         ):
-            log.info("%s was written anew since %s was planned: left out", place, instant)
+            log.info("%s was written again since %s was planned: left out", place, instant)
             continue
         found = latest_slices(place.partition, own, before)
         _check(operation, {name for name, _ in own}, found, instant)

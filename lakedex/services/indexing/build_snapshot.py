@@ -55,7 +55,7 @@ def take_build_snapshot(table: LockedTable, claim: Claim, number: int) -> BuildS
 
 
 def _planned(store: MetadataStore, build: IndexBuild, base: str) -> list[WriteStat]:
-    """The base files that are going to be there, whose sizes nobody knows yet."""
+    """The base files that will be there, whose sizes are not known yet."""
     return [
         base_stat(GroupFile(name, file_id, base_file_name(file_id, TOKEN, base, EXTENSION), 0, 0))
         for name in build.names

@@ -27,7 +27,7 @@ _log = logging.getLogger("lakedex")
 
 
 def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
-    """Write the definitions anew, as far as they are known; answer the indexes that went."""
+    """Write the definitions again, as far as they are known; return the indexes that were dropped."""
     forget_unreadable_metadata(address)
     storage, patience = address.open(), TransactionOptions()
     with open_lock(storage, patience.lock) as lock:
@@ -44,7 +44,7 @@ def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
             if recovered is not None:
                 known[name] = recovered
         if lost:
-            _log.warning("nobody knows the definitions of %s of %s", lost, config.name)
+            _log.warning("the definitions of %s of %s are lost", lost, config.name)
             left = sorted(set(live).difference(lost))
             config = update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         write_definitions(storage, config, known)

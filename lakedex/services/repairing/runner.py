@@ -1,7 +1,7 @@
-"""Verifies every index, puts wrong entries right, and builds anew what cannot be read.
+"""Verifies every index, repairs wrong entries, and builds again what cannot be read.
 
 Entries are put right one by one, as long as verifying told all of them. An index with more problems
-than that, and one that cannot be read, is built anew from the data; a metadata table without a
+than that, and one that cannot be read, is built again from the data; a metadata table without a
 readable file listing goes as a whole. The data itself is never changed. Files of the timeline are
 put right first, as far as the rest of the table tells what they said.
 """
@@ -139,17 +139,17 @@ def _repair_indexes(
     if astray:
         wrong = sorted({*wrong, *astray})
         after = verify(writer.snapshot(), indexes)
-    log.info("repaired %s: %s, built anew: %s", snapshot.config.name, dict(repaired), wrong)
+    log.info("repaired %s: %s, built again: %s", snapshot.config.name, dict(repaired), wrong)
     return RepairReport(before, after, repaired, tuple(wrong))
 
 
 def _of_indexes(report: VerifyReport) -> list[Problem]:
-    """The problems that can be put right: what a commit said is known to nobody else."""
+    """The problems that can be repaired: what a commit said is recorded nowhere else."""
     return [problem for problem in report.problems if problem.index != TIMELINE]
 
 
 def _check_needed(snapshot: Snapshot) -> None:
-    """Raise where that cannot be read without which nobody knows the rows or their columns."""
+    """Raise where something cannot be read that decides on the rows or their columns."""
     timeline = snapshot.timeline
     for instant in timeline.write_instants():
         if instant.action is Action.REPLACECOMMIT or instant == timeline.last_completed:
@@ -225,7 +225,7 @@ def _rebuild(writer: TableWriter, name: str) -> None:
         return
     kind = find_metadata_kind(name)
     if kind is None or not kind.switches:
-        raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")
+        raise UnsupportedFeature(f"building the index {name} again (drop it, and create it again)")
     gone = built_together(name)
     target = writer.target()
     with locked(target) as table:
@@ -249,12 +249,12 @@ def _wanting(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 def _without_metadata(
     writer: TableWriter, snapshot: Snapshot, before: VerifyReport
 ) -> RepairReport:
-    """Give the whole metadata table up and build it anew."""
+    """Give the whole metadata table up and build it again."""
     names = tuple(sorted(snapshot.config.metadata_partitions))
     named = [name for name in names if is_named_index(name)]
     lost = {name for name in names if find_metadata_kind(name) is None}
     if lost:
-        raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
+        raise UnsupportedFeature(f"building the index {min(lost)} again (drop it first)")
     again = [rebuilt_index(writer, snapshot, name) for name in named]
     forget_unreadable_metadata(writer.address)
     with locked(writer.target()) as table:

@@ -1,4 +1,4 @@
-"""Takes a table of an older version to version 9, and builds its metadata table anew."""
+"""Takes a table of an older version to version 9, and builds its metadata table again."""
 
 from __future__ import annotations
 

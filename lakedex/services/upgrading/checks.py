@@ -47,10 +47,10 @@ def check_pending(pending: Sequence[Instant], root: str) -> None:
 
 
 def split_indexes(names: Sequence[str], *, drop: bool) -> tuple[list[str], list[str]]:
-    """The metadata partitions that are built anew, and those that are left out.
+    """The metadata partitions that are built again, and those that are left out.
 
     Raises:
-        UnsupportedFeature: an index cannot be built anew, and is not to be dropped.
+        UnsupportedFeature: an index cannot be built again, and is not to be dropped.
     """
     kept = [name for name in names if _is_rebuilt(name)]
     dropped = [name for name in names if name not in kept]

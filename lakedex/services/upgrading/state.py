@@ -93,9 +93,9 @@ class UpgradeReport:
     from_version: int
     to_version: int
     instants: int = 0
-    """The files of the active timeline that were written anew."""
+    """The files of the active timeline that were written again."""
     archived: int = 0
-    """The archived instants that were written anew."""
+    """The archived instants that were written again."""
     compacted: int = 0
     """The file slices whose log files were merged into a base file."""
     indexes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Finds out in which time zone an expression index over time was built.
 
 No table records the zone. An index that was built in another zone than the one it is compared
-in is wrong in every entry in the same way, which is one thing to tell and not a thousand. The
+in is wrong in every entry in the same way, which is one problem to report and not a thousand. The
 zone is that in which the function of a file's smallest and largest time gives the file's bounds.
 """
 
@@ -25,7 +25,7 @@ from lakedex.schema.flat_columns import flat
 
 _QUARTERS = range(-12 * 4, 14 * 4 + 1)
 _SAMPLE = 256
-"""So many files are enough to tell a zone."""
+"""So many files are enough to identify a zone."""
 
 
 def built_in(

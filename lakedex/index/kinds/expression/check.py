@@ -46,7 +46,7 @@ class ExpressionRangeCheck(Check):
     zone_is_guessed: bool = field(kw_only=True)
     is_own: bool = field(kw_only=True)
     """Whether lakedex alone keeps it, and without entries of partitions."""
-    _untold: set[int] = field(default_factory=set)
+    _unknown: set[int] = field(default_factory=set)
     """Files with values that the expression cannot be computed for."""
     _without_column: set[int] = field(default_factory=set)
     """Files that need no entry, as they are from before the column came."""
@@ -61,7 +61,7 @@ class ExpressionRangeCheck(Check):
         try:
             values = certain_values(self.expression, part.rows, self.zone)
         except UnsupportedFeature:
-            self._untold.add(part.file_number)
+            self._unknown.add(part.file_number)
             return
         self._results.add(part.file_number, self.column, values)
         if self.zone_is_guessed:
@@ -78,8 +78,8 @@ class ExpressionRangeCheck(Check):
             return
         entries = FileEntries(self, self._results)
         for found in self._results.of(self.column):
-            told = ~np.isin(found.files, list(self._untold))
-            actual = found.at(np.flatnonzero(told))
+            is_known = ~np.isin(found.files, list(self._unknown))
+            actual = found.at(np.flatnonzero(is_known))
             entries.compare(self.column, self.label, by_file, actual)
             if not self.is_own:
                 compare_partitions(self, self.label, by_partition, actual, self._partition_key)

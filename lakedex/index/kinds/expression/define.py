@@ -171,7 +171,7 @@ def _checked_target(
         request.spark.check(column, function, arguments)
     target = _target(request, definition, zone)
     if target.is_bloom and target.zone is not None:
-        # Hudi would fill filters in the zone of whoever writes, and no filter tells its zone.
+        # Hudi would fill filters in the zone of whoever writes, and filters do not name their zone.
         return _own_target(request, flavour, spelled, zone)
     return target
 

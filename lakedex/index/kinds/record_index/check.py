@@ -45,7 +45,7 @@ class RecordIndexCheck(Check):
         self.by_group(self._compare, len(self.group_ids))
 
     def close(self) -> None:
-        """Forget the keys."""
+        """Release the keys."""
         self.rows.close()
 
     def _compare(self, number: int, findings: Findings) -> None:
@@ -162,7 +162,7 @@ def entry_places(entries: pa.Table) -> tuple[npt.NDArray[np.int64], list[FileSli
     for name in PLACE_FIELDS:
         encoded = pc.dictionary_encode(pc.struct_field(payload, name), null_encoding="encode")
         if len(encoded.dictionary) == 1:
-            continue  # it tells no place from another
+            continue  # all places have the same
         own = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         codes = np.unique(codes * max(1, len(encoded.dictionary)) + own, return_inverse=True)[1]
     _, first = np.unique(codes, return_index=True)

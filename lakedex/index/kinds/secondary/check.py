@@ -44,7 +44,7 @@ class SecondaryIndexCheck(Check):
     """Whether the text of values in keys is known; else only record keys are compared."""
     by_value: bool = field(kw_only=True)
     covers: bool = field(kw_only=True)
-    """Whether entries tell where their rows are, and queries go by that."""
+    """Whether entries name the file groups of their rows, and queries use that."""
     group_count: int = field(kw_only=True)
     rows: RowKeys = field(kw_only=True)
     covered: Mask | None = field(default=None, kw_only=True)
@@ -75,7 +75,7 @@ class SecondaryIndexCheck(Check):
             self._compare_record_keys(self.rows.of_group(0)[0])
 
     def close(self) -> None:
-        """Forget the pairs."""
+        """Release the pairs."""
         self.rows.close()
 
     def _compare(self, number: int, findings: Findings) -> None:

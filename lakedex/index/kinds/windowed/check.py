@@ -70,13 +70,13 @@ class WindowedRecordIndexCheck(Check):
             self._report(ProblemKind.MISSING, keys, base, codes[~found.is_live], detail)
 
     def close(self) -> None:
-        """Forget the keys."""
+        """Release the keys."""
         self._rows.close()
 
     def _report(
         self, kind: ProblemKind, keys: pa.Array, ones: _Ints, others: _Ints, detail: str
     ) -> None:
-        """Tell pairs of key and slice that are among the ones and not among the others."""
+        """Report pairs of key and slice that are among the ones and not among the others."""
         count = max(1, len(self.subject.slices))
         wrong = np.setdiff1d(ones, others)
 
