@@ -1,4 +1,4 @@
-"""What a caller may choose for a clustering: an order of rows, and the file slices to lay out again."""
+"""What a caller may choose for a clustering: an order of rows, and the file slices."""
 
 from __future__ import annotations
 

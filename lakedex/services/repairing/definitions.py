@@ -27,7 +27,7 @@ _log = logging.getLogger("lakedex")
 
 
 def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
-    """Write the definitions again, as far as they are known; return the indexes that were dropped."""
+    """Write the definitions again that are known; return the indexes that were dropped."""
     forget_unreadable_metadata(address)
     storage, patience = address.open(), TransactionOptions()
     with open_lock(storage, patience.lock) as lock:
