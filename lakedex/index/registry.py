@@ -61,7 +61,10 @@ _METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
     SecondaryKind(),
     ExpressionKind(),
 )
-_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(), NgramKind())
+_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (
+    BitmapKind(),
+    NgramKind(),
+)
 _LOCK = threading.RLock()
 log = logging.getLogger("lakedex")
 

@@ -26,6 +26,7 @@ from typing import Final
 from lakedex.config import keys
 from lakedex.config.write_index import bucket_options
 from lakedex.errors import CorruptFile, FileMissing
+from lakedex.storage import split
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import Action, Instant, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
@@ -40,7 +41,7 @@ _LIMITS: Final = (1 << 12, 10**6, 10**8)
 _LEAST_CHANCE: Final = 1e-6
 _COMMITS_READ: Final = 3
 _FILES_READ: Final = 2_000
-"""Of a larger commit so many files tell as much as all of them."""
+"""Of a larger commit so many files are as good as all of them."""
 
 
 class BucketEngine(Enum):
@@ -61,11 +62,13 @@ class BucketIndex:
 
 
 def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
-    """The bucket index of a table, whoever wrote it; None for all other tables.
+    """The bucket index of a table of any writer; None for all other tables.
 
     Lists one folder and reads the newest commit; file slices only where that leaves a doubt.
     """
-    folders = snapshot.storage.folders(keys.BUCKET_INDEX_FOLDER)
+    folders = []
+    if split(keys.BUCKET_INDEX_FOLDER)[1] in snapshot.meta_folders:
+        folders = snapshot.storage.folders(keys.BUCKET_INDEX_FOLDER)
     resize = pending_resize(snapshot.timeline)
     if _CONSISTENT_FOLDER in folders or resize is not None:
         evidence = f"the plan {resize}" if not folders else _folder_of(folders)

@@ -85,14 +85,15 @@ def change_own_properties(
     The caller holds the table's lock, and did not when it read what was `before`.
     """
     changed = {name: value for name, value in after.items() if before.get(name) != value}
-    write_own_properties(storage, {**read_own_properties(storage), **changed})
+    if changed:
+        write_own_properties(storage, {**read_own_properties(storage), **changed})
 
 
 def propose_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     """Put the settings of a table that is about to be created where a killed creator leaves none.
 
-    Several creators may do so at once. Each writes other bytes, so that whoever creates the table
-    can put its own settings in place by `settle_own_properties` and no loser can undo that.
+    Several creators may do so at once. Each writes other bytes, so that the one that creates the
+    table can put its own settings in place by `settle_own_properties` and no loser can undo that.
 
     Raises:
         AlreadyExists: another creator was faster.

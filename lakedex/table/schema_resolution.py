@@ -14,7 +14,8 @@ from lakedex.timeline import Timeline
 
 _SCHEMA_KEY = "schema"
 HISTORY_KEY = "latest_schema"
-HISTORY_FOLDER = ".hoodie/.schema"
+HISTORY_NAME = ".schema"
+HISTORY_FOLDER = f".hoodie/{HISTORY_NAME}"
 HISTORY_SUFFIX = ".schemacommit"
 
 
@@ -44,6 +45,11 @@ def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None
             newest = max(newest, info.path)
     if newest:
         return parse_history(_text(storage.read(newest), newest), path=newest)
+    return newest_history(timeline)
+
+
+def newest_history(timeline: Timeline) -> SchemaHistory | None:
+    """The history that the newest commit has in its metadata."""
     last = timeline.last_completed
     text = timeline.commit_summary(last).extra.get(HISTORY_KEY) if last else None
     return parse_history(text, path=HISTORY_KEY) if text else None
@@ -78,7 +84,7 @@ def _footer_schema(storage: Storage, timeline: Timeline) -> pa.Schema:
         for stat in timeline.commit_metadata(instant).stats():
             if stat.path and stat.path.endswith(".parquet"):
                 return _read_footer_schema(storage, stat.path)
-    raise LakedexError(f"the table at {storage.root} has no commit that tells its schema")
+    raise LakedexError(f"the table at {storage.root} has no commit with its schema")
 
 
 def _read_footer_schema(storage: Storage, path: str) -> pa.Schema:

@@ -1,16 +1,23 @@
-"""A table at one instant: properties, schema, timeline and file slices; it never changes."""
+"""A table at one instant: properties, schema, timeline and file slices; it never changes.
+
+Data files are listed by partition: from the metadata table, else from the store.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
+from lakedex.config.keys import META_FOLDER
 from lakedex.config.metadata_options import expression_zones
-from lakedex.errors import FileMissing, LakedexError
+from lakedex.errors import FileMissing, IndexUnusable, LakedexError
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import (
     FileSlice,
@@ -19,6 +26,7 @@ from lakedex.filegroup import (
     Slices,
     Visibility,
     latest_slices,
+    parse_data_file,
 )
 from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.contract import IndexedTable
@@ -27,28 +35,110 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
 from lakedex.index.expressions import with_expressions
 from lakedex.index.file_index.definitions import given_name, readable_file_indexes
-from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.metadata_table import (
+    ALL_PARTITIONS_KEY,
+    FILES_PAYLOAD,
+    NON_PARTITIONED_KEY,
+    MetadataTable,
+)
 from lakedex.index.registry import expression_kind, key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
-from lakedex.table.listing import Listing, list_files
+from lakedex.storage.paths import normalise
 from lakedex.table.lost_instants import check_instants, metadata_problem
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
-from lakedex.table.schema_resolution import schema_history, table_schema
+from lakedex.table.schema_resolution import (
+    HISTORY_NAME,
+    newest_history,
+    schema_history,
+    table_schema,
+)
 from lakedex.timeline import Action, QueryTime, Timeline, load_table_config
 
+_META_FOLDER = ".hoodie/"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Data files with their sizes by partition path, and where the list came from."""
+
+    files: dict[str, list[tuple[str, int]]]
+    source: str
+
+
+def list_files(storage: Storage, metadata: MetadataTable | None) -> Listing:
+    """All data files of a table.
+
+    A metadata table that cannot be read costs time, never rows: the store is listed instead.
+    """
+    if metadata is None:
+        return Listing(_from_store(storage), "file listing")
+    try:
+        return Listing(_from_metadata(metadata), "metadata table")
+    except LakedexError as error:
+        return Listing(_from_store(storage), f"file listing, as the metadata table failed: {error}")
+
+
+def _from_metadata(metadata: MetadataTable) -> dict[str, list[tuple[str, int]]]:
+    records = metadata.scan("files")
+    maps = records[FILES_PAYLOAD].combine_chunks()
+    is_list = pc.equal(records["key"], ALL_PARTITIONS_KEY).to_pylist()
+    if not any(is_list):
+        raise IndexUnusable("the files index has no list of partitions")
+    names = maps.keys.to_pylist()
+    sizes = pc.struct_field(maps.items, "size").to_pylist()
+    offsets = maps.offsets.to_pylist()
+    found: dict[str, list[tuple[str, int]]] = {}
+    for row, key in enumerate(records["key"].to_pylist()):
+        if is_list[row]:
+            continue
+        partition = "" if key == NON_PARTITIONED_KEY else normalise(key)
+        begin, end = offsets[row], offsets[row + 1]
+        files = list(zip(names[begin:end], sizes[begin:end], strict=True))
+        for name, _ in files:
+            if "/" in name:
+                normalise(f"{key}/{name}")
+        found[partition] = files
+    return found
+
+
+def _from_store(storage: Storage) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for info in storage.list_recursive():
+        if info.path.startswith(_META_FOLDER):
+            continue
+        partition, _, name = info.path.rpartition("/")
+        if parse_data_file(name, info.size_bytes) is not None:
+            found[partition].append((name, info.size_bytes))
+    return dict(found)
+
+
 _FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
+_UNCHANGED = ("schema", "history", "metadata", "listing", "slices", "meta_folders")
+"""What properties and timelines determine; kept by `Snapshot.renewed`."""
 
 
 class Snapshot:
-    """What a query sees of a table; everything is read when first asked for, then kept."""
+    """What a query sees of a table; everything is read on first use, then kept."""
 
-    def __init__(self, storage: Storage, config: TableConfig, timeline: Timeline) -> None:
-        """Use `open`; this only keeps what it is given."""
+    def __init__(
+        self,
+        storage: Storage,
+        config: TableConfig,
+        timeline: Timeline,
+        *,
+        metadata_timeline: Timeline | None = None,
+    ) -> None:
+        """Use `open`; this only keeps what it is given.
+
+        `metadata_timeline` is that of the metadata table, where it was loaded already.
+        """
         self.storage = storage
         self.config = config
         self._full_timeline = timeline
+        self._metadata_timeline = metadata_timeline
+        self._lists_metadata = False
         self.timeline = timeline
         self.as_of: str | None = None
         self.metadata_problem: str | None = None
@@ -60,6 +150,36 @@ class Snapshot:
         config = load_table_config(storage)
         snapshot = cls(storage, config, Timeline.load(storage, config))
         return snapshot if as_of is None else snapshot.at(as_of)
+
+    def renewed(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        metadata_timeline: Timeline | None,
+        *,
+        own: str | None = None,
+    ) -> Snapshot:
+        """The table as it is now, with what this snapshot has read of it as far as that holds.
+
+        The caller holds the table's lock. Where the properties and both timelines are the same as
+        before, but for the pending instant `own`, so are schema, files and indexes. Who commits
+        such an instant reads the definitions again: the columns of column_stats may change without
+        an instant.
+        """
+        now = Snapshot(self.storage, config, timeline, metadata_timeline=metadata_timeline)
+        metadata = self.__dict__.get("metadata")
+        is_same = (
+            config.raw == self.config.raw
+            and not timeline.differs_from(self._full_timeline, aside=own)
+            and metadata is not None
+            and metadata_timeline is not None
+            and not metadata_timeline.differs_from(metadata.timeline)
+        )
+        if is_same:
+            names = _UNCHANGED if own is not None else (*_UNCHANGED, "definitions")
+            held = (name for name in names if name in self.__dict__)
+            now.__dict__.update((name, self.__dict__[name]) for name in held)
+        return now
 
     def at(self, as_of: QueryTime) -> Snapshot:
         """The same table as of an earlier time."""
@@ -87,7 +207,14 @@ class Snapshot:
     @cached_property
     def history(self) -> SchemaHistory | None:
         """How columns were renamed and retyped."""
+        if "meta_folders" in self.__dict__ and HISTORY_NAME not in self.meta_folders:
+            return newest_history(self.timeline)
         return schema_history(self.storage, self.timeline)
+
+    @cached_property
+    def meta_folders(self) -> frozenset[str]:
+        """The names of the folders in `.hoodie`; what is not there need not be listed."""
+        return frozenset(self.storage.folders(META_FOLDER))
 
     @cached_property
     def metadata(self) -> MetadataTable | None:
@@ -100,7 +227,11 @@ class Snapshot:
             return None
         try:
             place = partial(key_shards, partial(getattr, self, "readable_definitions"))
-            opened = MetadataTable(self.storage, self._full_timeline, place)
+            if self._lists_metadata and self._metadata_timeline is None:
+                opened = MetadataTable.list_whole(self.storage, self._full_timeline, place)
+            else:
+                own = self._metadata_timeline
+                opened = MetadataTable(self.storage, self._full_timeline, place, timeline=own)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None
@@ -110,6 +241,12 @@ class Snapshot:
             self.metadata_problem = problem
             return None
         return opened
+
+    def list_metadata(self) -> None:
+        """List all files of the metadata table at once: a write needs most partitions."""
+        self._lists_metadata = True
+        if self.metadata is not None:
+            self.metadata.list_all()
 
     def check_timeline(self) -> None:
         """Refuse a table whose timeline lacks instants; reads of rows do so by themselves.
@@ -127,7 +264,7 @@ class Snapshot:
 
     @cached_property
     def readable_definitions(self) -> Mapping[str, IndexDefinition] | None:
-        """The same for queries: None where they cannot be read, and so no index can be asked."""
+        """The same for queries: None where they cannot be read, and no index is consulted."""
         try:
             return self.definitions
         except LakedexError as error:
@@ -136,7 +273,7 @@ class Snapshot:
 
     @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:
-        """The indexes in the making, which writers keep up to date and nobody asks yet."""
+        """The indexes in the making, which writers keep up to date and no query consults yet."""
         return active_builds(self._full_timeline, self.config)
 
     @cached_property
@@ -148,7 +285,7 @@ class Snapshot:
 
     @cached_property
     def expression_zones(self) -> Mapping[str, str]:
-        """The time zones that expression indexes are computed in, as far as the table tells."""
+        """The time zones that expression indexes are computed in, as far as the table says."""
         return expression_zones(read_own_properties(self.storage))
 
     @cached_property

@@ -30,7 +30,7 @@ from lakedex.index.metadata_table.group_files import (
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 
@@ -66,6 +66,8 @@ class ShardJob:
     """The time that entries made of notes say they are from."""
     is_late: bool = False
     """Whether the instant is complete already; only `pending_path` tells who waits for files."""
+    may_outlive: bool = True
+    """Whether an attempt at a task may go on after the instant has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,9 @@ def write_groups(job: ShardJob, bucket: int, changes: Iterable[GroupChange]) -> 
         if job.as_base and not len(change.keys):
             continue
         publish = partial(_publish, storage, job, bucket, change)
+        if not job.may_outlive:
+            written.append(publish())
+            continue
         written.append(
             write_while_pending(
                 storage, job.instant, job.pending_path, publish, is_late=job.is_late

@@ -17,7 +17,7 @@ from lakedex.index.metadata_table import BLOOM_PAYLOAD
 from lakedex.index.verification.check import Check, FileRows
 from lakedex.index.verification.entries import live_keys
 from lakedex.index.verification.findings import ProblemKind
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _LOOKUP_AT_ONCE = 64
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _SCHEMA = pa.schema([("key", pa.large_string()), ("slice", pa.int32()), ("group", pa.int32())])
 _MOST_BUCKETS = 256

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from lakedex.config.clustering_scope import ClusteringScope, PartitionFilter
+from lakedex.config.service_options import ClusteringScope, PartitionFilter
 from lakedex.config.write_option_names import CLUSTERING_PATTERN
 from lakedex.errors import InvalidInput
 from lakedex.expr import bind_predicate, evaluate, parse_predicate

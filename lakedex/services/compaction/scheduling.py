@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 
 from lakedex.config import TableType
-from lakedex.config.scheduling_options import CompactionStrategy, SchedulingOptions, Trigger
+from lakedex.config.service_options import CompactionStrategy, SchedulingOptions, Trigger
 from lakedex.config.write_option_names import COMPACTION_PATTERN
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId

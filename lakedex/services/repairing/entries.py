@@ -23,13 +23,12 @@ from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
-from lakedex.timeline import CommitMetadata
+from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.build_survey import SurveyWants, survey
+from lakedex.write.context import Target, write_context
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.table_facts import table_facts
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 
 _OPERATION = "INDEX"
@@ -74,7 +73,7 @@ def repair_entries(target: Target, problems: Sequence[Problem], *, seen: str | N
         CommitConflict: the table has changed since; nothing was changed.
     """
     address = target.address
-    action = write_action(address.open())
+    action = write_action(load_table_config(address.open()))
     with Transaction.begin(
         address, action=action, operation=_OPERATION, options=target.patience
     ) as transaction:
@@ -144,7 +143,7 @@ def right_records(
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
-    facts = table_facts(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
+    facts = write_context(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
     wants = SurveyWants(
         stat_columns=plan.stat_columns if {*names}.intersection(_RANGES) else (),
         blooms=Kind.BLOOM_FILTERS.value in names,

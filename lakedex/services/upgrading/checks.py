@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakedex.config import TableConfig, TableType, keys
-from lakedex.config.keygen_type import KeyGeneratorType
+from lakedex.config.table_config import KeyGeneratorType
 from lakedex.errors import CommitConflict, UnsupportedFeature
 from lakedex.index.registry import find_metadata_kind
 from lakedex.services.upgrading.new_properties import key_generator, new_merge_mode

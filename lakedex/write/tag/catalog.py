@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup import BaseFile, FileSlice, LogFile, parse_data_file
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.tag.places import Mask, group_names, mask_of
 
@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
 
 def spill_slices(storage: Storage, scratch: str, slices: Sequence[FileSlice]) -> Segment:
     """Put slices into the write's scratch folder."""
-    writer = SpillWriter(storage, f"{scratch}/slices-{uuid.uuid4().hex}")
+    writer = SpillWriter(storage, f"{scratch}/slices-{uuid.uuid4().hex}", holds_small=True)
     columns = [
         [file_slice.partition for file_slice in slices],
         [file_slice.file_id for file_slice in slices],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.config.record_index_window import Outside, RecordIndexWindow
+from lakedex.config.write_index import Outside, RecordIndexWindow
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess
@@ -17,7 +17,7 @@ from lakedex.index.kinds.windowed.store import open_window
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.windowed.day_window import DayWindow
 
 
@@ -30,7 +30,7 @@ class WindowedLookup:
 
 
 def plan_windowed_lookup(
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     window: RecordIndexWindow,
     slices: Sequence[FileSlice],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import lakedex
-from lakedex.config.upkeep_options import CleaningOptions
+from lakedex.config.service_options import CleaningOptions
 from lakedex.index.metadata_table import FILES_PAYLOAD
 from lakedex.index.verification.findings import ProblemKind
 from lakedex.timeline.clean_plan import read_clean_plan

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.spark_text import time_zone_of
@@ -44,7 +44,7 @@ from lakedex.index.kinds.expression.scalar import bound_scalar
 from lakedex.index.kinds.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
 from lakedex.index.request import CreateRequest, NewIndex
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 _FLAVOURS: Final = ("column_stats", BLOOM_FLAVOUR)
 _VERSION = 2

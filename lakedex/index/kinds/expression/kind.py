@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask

@@ -14,7 +14,7 @@ from lakedex.expr.functions import canonical_name
 from lakedex.expr.tree import Call, Cast, Expr, columns_of
 from lakedex.index.expressions import nodes_of
 from lakedex.index.request import CreateRequest
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 _OF_TEXT = frozenset(
     {"upper", "lower", "trim", "ltrim", "rtrim", "length", "substring", "left", "replace", "lpad"}

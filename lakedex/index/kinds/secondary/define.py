@@ -7,7 +7,7 @@ from typing import Final
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
-from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
+from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import InvalidInput
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import is_indexable

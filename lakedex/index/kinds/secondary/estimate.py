@@ -31,8 +31,7 @@ from lakedex.index.metadata_table.keys import placed_values_of_secondary, second
 from lakedex.index.metadata_table.pair_writer import pair_records
 from lakedex.index.sampling import Ints, files_per_value, files_with_any, spread_slices
 from lakedex.index.size_estimate import SampledTable, SizeEstimate, encoded_size, stored_bytes
-from lakedex.schema.field_paths import column_at, type_at, values_at
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import column_at, flat, type_at, values_at
 
 _MOST_SLICES = 24
 _MOST_ROWS = 400_000

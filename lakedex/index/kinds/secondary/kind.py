@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
+from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
