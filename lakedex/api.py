@@ -18,11 +18,15 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.secondary.composite import composites_behind
-from lakedex.index.kinds.windowed.store import list_windowed
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
-from lakedex.index.placement import find_records
-from lakedex.index.registry import kinds, list_file_indexes
+from lakedex.index.registry import (
+    find_records,
+    indexes_behind,
+    indexes_outside_metadata,
+    kind_name,
+    kinds,
+    list_file_indexes,
+)
 from lakedex.prune import (
     ANY_ENGINE,
     ARROW,
@@ -38,9 +42,7 @@ from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.read.changes import names_in, texts_in
 from lakedex.read.row_changes import told_changes
-from lakedex.services import advising, verifying
-from lakedex.services import assuming as assumptions
-from lakedex.services.index_names import index_kind
+from lakedex.services import advising, verifying, what_if
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
@@ -72,7 +74,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.time_zone, str):
             raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
-        names = [index_kind(each) for each in names_in("without_indexes", self.without_indexes)]
+        names = [kind_name(each) for each in names_in("without_indexes", self.without_indexes)]
         switches = _SWITCHES.union(each.kind for each in kinds())
         for name in names:
             # The name of an index may be anything; what is nearly a kind is a misspelled one.
@@ -235,7 +237,7 @@ class Table:
         if isinstance(assuming, str) or assuming:
             view = self._at(as_of)
             tree = self._understood(view, filter).tree
-            return assumptions.with_assumed(
+            return what_if.with_assumed(
                 view,
                 None if tree is None else normalise(tree),
                 report,
@@ -267,7 +269,7 @@ class Table:
             keys: Only these keys, a list or an Arrow column; the rest is not read.
             prefix: Only keys that start so; the rest is not read.
         """
-        (partition,) = map(index_kind, names_in("partition", [partition]))
+        (partition,) = map(kind_name, names_in("partition", [partition]))
         metadata_partition(partition)
         table = self._metadata_table()
         if keys is not None and prefix is not None:
@@ -289,12 +291,12 @@ class Table:
             definitions,
             view.metadata,
             dropped=view.dropped_indexes,
-            behind=composites_behind(view.timeline, definitions),
+            behind=indexes_behind(view.timeline, definitions),
             builds=view.builds,
             storage=view.storage,
         )
         found += list_file_indexes(view.storage, view.config)
-        found += list_windowed(view.storage, view.timeline.is_committed_write)
+        found += [info for info, _ in indexes_outside_metadata(view.storage, view.timeline)]
         lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes

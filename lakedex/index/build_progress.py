@@ -1,4 +1,4 @@
-"""How far an index in the making is, as its builder tells other processes."""
+"""How far the build of an index is, as its builder reports to other processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BuildProgress:
     slices_read: int
     slices: int
     round: int = 1
-    """How often the table was looked at: once more for commits that did not tell the index."""
+    """The snapshots that were read: one more for commits that did not write to the index."""
 
     @property
     def fraction(self) -> float:
@@ -47,7 +47,7 @@ def write_progress(storage: Storage, instant: str, progress: BuildProgress) -> N
 
 
 def read_progress(storage: Storage, instant: str) -> BuildProgress | None:
-    """How far the build of an instant is; None where nobody is at work on it."""
+    """How far the build of an instant is; None where no process is at work on it."""
     try:
         tree = json.loads(storage.read(_path(instant)))
         return BuildProgress(

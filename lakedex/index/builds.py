@@ -46,7 +46,7 @@ class IndexBuild:
     instant: str
     partitions: tuple[BuildPartition, ...]
     options: Mapping[str, str] = field(default_factory=dict)
-    """The write options that it was asked with, which the table keeps afterwards."""
+    """The write options of the statement, which the table keeps afterwards."""
     taken_over: str | None = None
     """When a plan of another engine was taken over; writers before that do not know of it."""
 
@@ -149,7 +149,7 @@ class ForeignPlan:
 
 
 def foreign_plans(timeline: Timeline) -> tuple[ForeignPlan, ...]:
-    """The plans of other engines that nobody has begun to carry out."""
+    """The plans of other engines that no process has begun to carry out."""
     found = []
     for instant in timeline.pending_of(Action.INDEXING):
         time = instant.requested_time
@@ -172,7 +172,7 @@ def pending_builds(timeline: Timeline) -> tuple[IndexBuild, ...]:
 
 
 def completed_builds(timeline: Timeline) -> tuple[IndexBuild, ...]:
-    """The builds of lakedex that completed, as far as the active timeline tells."""
+    """The builds of lakedex that completed, as far as the active timeline shows."""
     done = (each for each in timeline.completed() if each.action is Action.INDEXING)
     return _builds(timeline, done)
 

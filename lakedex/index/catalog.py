@@ -15,7 +15,7 @@ from lakedex.index.dropped import Dropped
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.storage.protocol import Storage
 
-_BEHIND = "another engine wrote to the table and not to it; REFRESH INDEX builds it anew"
+_BEHIND = "another engine wrote to the table and not to it; REFRESH INDEX builds it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class IndexInfo:
     size_bytes: int
     problem: str | None = None
     scans: int = 0
-    """Queries that asked the index and got an answer."""
+    """Queries that used the index."""
     files_pruned: int = 0
     bytes_saved: int = 0
     last_used: str | None = None
@@ -93,23 +93,23 @@ def list_indexes(
         dropped: The defined indexes that another engine dropped, by `dropped.find_dropped`.
         behind: Those that another engine did not keep up, by `secondary.composites_behind`.
         builds: The indexes in the making.
-        storage: Where their builders tell how far they are.
+        storage: Where their builders report how far they are.
     """
     names = {*config.metadata_partitions, *config.metadata_partitions_inflight, *definitions}
     known = dict(definitions)
     progress: dict[str, float] = {}
     for build in builds:
         known |= build.definitions
-        told = None if storage is None else read_progress(storage, build.instant)
-        if told is not None:
-            progress |= dict.fromkeys(build.names, told.fraction)
-    found = [_info(name, config, known.get(name), metadata) for name in sorted(names)]
-    found = [replace(each, progress=progress.get(each.name)) for each in found]
-    found = [replace(each, problem=_BEHIND) if each.name in behind else each for each in found]
-    return [_told(each, (dropped or {}).get(each.name)) for each in found]
+        reported = None if storage is None else read_progress(storage, build.instant)
+        if reported is not None:
+            progress |= dict.fromkeys(build.names, reported.fraction)
+    infos = [_info(name, config, known.get(name), metadata) for name in sorted(names)]
+    infos = [replace(each, progress=progress.get(each.name)) for each in infos]
+    infos = [replace(each, problem=_BEHIND) if each.name in behind else each for each in infos]
+    return [_with_drop(each, (dropped or {}).get(each.name)) for each in infos]
 
 
-def _told(info: IndexInfo, dropped: Dropped | None) -> IndexInfo:
+def _with_drop(info: IndexInfo, dropped: Dropped | None) -> IndexInfo:
     if dropped is None:
         return info
     return replace(info, state="dropped", problem=f"{dropped}; {dropped.remedy}")

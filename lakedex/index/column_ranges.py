@@ -36,7 +36,7 @@ def column_bounds(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Scalar, pa.Sca
         return low, high
     if pc.any(pc.is_nan(values)).as_py():
         return pa.scalar(-np.inf, values.type), pa.scalar(np.inf, values.type)
-    # Comparing tells no difference between the zeros, so either may have been found.
+    # The zeros compare equal, so either may have been kept.
     if low.as_py() == 0:
         low = pa.scalar(-0.0, values.type)
     if high.as_py() == 0:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ ALREADY_LOCATED = "not needed: an index of single rows has told where such value
 
 @dataclass(frozen=True, slots=True)
 class IndexedTable:
-    """What index kinds may know of the table that is asked about."""
+    """What index kinds may know of the table of a query."""
 
     read: ReadContext
     timeline: Timeline
@@ -92,7 +92,7 @@ class Question:
         return self.slices.mask_of(groups)
 
     def locate(self, columns: Iterable[str]) -> None:
-        """Note that the slices left are those of rows with the values asked of these columns."""
+        """Note that the slices left are those of rows with the queried values of these columns."""
         self.found[_LOCATED] = self.located.union(columns)
 
     def leave_to(self, other: str) -> bool:
@@ -110,7 +110,7 @@ class Question:
 
     @property
     def located(self) -> frozenset[str]:
-        """The columns about which an index of single rows has told all there is to tell."""
+        """The columns whose queried values an index of single rows has located already."""
         found: frozenset[str] = self.found.get(_LOCATED, frozenset())
         return found
 
@@ -169,6 +169,7 @@ class Stage(IntEnum):
     """Filters that have to be read file by file."""
 
 
+@runtime_checkable
 class IndexKind(Protocol):
     """One kind of index, as the planner uses it."""
 

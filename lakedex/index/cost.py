@@ -40,7 +40,7 @@ _BLOCK_BYTES = 64 << 10
 LEAST_S = _READ_S + _GROUP_S
 """What asking any index takes at least."""
 FIRST_S = _STATS_READ_S
-"""The same where nothing was asked about a snapshot before: checks and ranges are not at hand."""
+"""The same for the first query of a snapshot: no checks and ranges are cached."""
 ROUND_TRIP_S = 20e-3
 """One request to an object store."""
 _REQUESTS_PER_GROUP = 2
@@ -52,7 +52,7 @@ class Estimate:
 
     seconds: float
     most_left: int | None = None
-    """At most so many slices are left, whatever the index answers; None when nobody knows."""
+    """At most so many slices are left, whatever the index answers; None if that is not known."""
     once: float = 0.0
     """The part of the seconds that later questions about the same snapshot need not pay again."""
 

@@ -21,7 +21,7 @@ COPY_PATH: Final = f"{keys.META_FOLDER}/.lakedex/index_defs.json"
 _ATTEMPTS = 3
 _WAIT_S = 0.02
 _MEANT_BY_DEFINITION = ("record_index", "secondary_index_", "expr_index_")
-"""How partitions are called that nobody can read rightly without their definition."""
+"""How names of partitions begin that cannot be read correctly without a definition."""
 
 
 def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
@@ -40,7 +40,7 @@ def load_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDe
 def saved_definitions(storage: Storage, config: TableConfig) -> dict[str, IndexDefinition]:
     """The definitions that are left of a table whose files of them were damaged, by name.
 
-    Each file is asked that can be read, before the copy.
+    Every file that can be read counts before the copy.
     """
     found: dict[str, IndexDefinition] = {}
     for path in (COPY_PATH, keys.OWN_INDEX_DEFS_PATH, config.index_defs_path):

@@ -30,7 +30,7 @@ BUILT_AFTER = "lakedex.built.after"
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index, as its definition tells it."""
+    """One index, as its definition describes it."""
 
     name: str
     index_type: str
@@ -69,7 +69,7 @@ class IndexDefinition:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is on an expression that other engines cannot compute, nor are told of."""
+        """Whether it is on an expression that other engines can neither compute nor see."""
         return OWN_EXPRESSION in self.options or self.name.startswith(OWN_EXPRESSION_PREFIX)
 
     @property

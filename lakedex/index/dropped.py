@@ -3,7 +3,7 @@
 Hudi removes an index whose partition the options of a writer do not name, and leaves its
 definition; no instant says so (case B62). But every write leaves a deltacommit in the metadata
 table, which names the partitions that it wrote. The index was there until the last deltacommit
-that names it, and was gone when a write added or took away rows without telling the index.
+that names it, and was gone when a write added or removed rows without writing to the index.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Dropped:
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return f"REFRESH INDEX {self.name} builds it anew"
+        return f"REFRESH INDEX {self.name} builds it again"
 
     def __str__(self) -> str:
         who = "another engine dropped it"
@@ -121,11 +121,11 @@ def _written(metadata: Timeline, instant: Instant) -> Iterable[str]:
     try:
         return metadata.commit_metadata(instant).partition_to_stats
     except LakedexError:
-        return ()  # one that cannot be read tells nothing
+        return ()  # one that cannot be read is no sign
 
 
 class _Changes:
-    """Whether a write added or took away rows, so that an index of rows must hear of it."""
+    """Whether a write added or removed rows, so that it must write to an index of rows."""
 
     def __init__(self, data: Timeline) -> None:
         self._data = data

@@ -29,7 +29,7 @@ from lakedex.schema import SchemaHistory
 _Ints = npt.NDArray[np.int64]
 Notes = frozenset[str | None] | None
 _FEW_PARTITIONS = 64
-"""Up to so many partitions are asked for one by one; more are read with the whole column."""
+"""Up to so many partitions are read one by one; more are read with the whole column."""
 _FILTERS = "bloom_filters"
 _KEPT = "column_bounds"
 _MOST_KEPT = 1_000_000
@@ -175,7 +175,7 @@ def bounds_seconds(question: Question, partition: str, column: str) -> float:
 
 
 def _is_narrow(question: Question) -> bool:
-    """Whether the records are read partition by partition, as few of many are asked about."""
+    """Whether the records are read partition by partition, as the query is about few of many."""
     is_part = len(question.slices) < len(question.table.slices)
     return is_part and len(question.partitions) <= _FEW_PARTITIONS
 

@@ -9,39 +9,57 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 
+import pyarrow as pa
+
 from lakedex.config import TableConfig
-from lakedex.errors import InvalidInput
+from lakedex.config.option_check import did_you_mean
+from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndex, FileIndexKind
-from lakedex.index.file_index.definitions import file_index_definitions, readable_file_indexes
+from lakedex.index.file_index.definitions import (
+    file_index_definitions,
+    index_prefix,
+    readable_file_indexes,
+)
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
-from lakedex.index.kinds.bloom_filters.lookup import BloomFilterIndex
-from lakedex.index.kinds.column_stats.lookup import ColumnStatsIndex
-from lakedex.index.kinds.expression import ExpressionIndex
+from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
+from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
+from lakedex.index.kinds.expression.kind import ExpressionKind
+from lakedex.index.kinds.files.kind import FilesKind
 from lakedex.index.kinds.ngram import NgramKind
-from lakedex.index.kinds.partition_stats.lookup import PartitionStatsIndex
-from lakedex.index.kinds.record_index import RecordIndex
-from lakedex.index.kinds.secondary import SecondaryIndex
+from lakedex.index.kinds.partition_stats.kind import PartitionStatsKind
+from lakedex.index.kinds.record_index.kind import RecordIndexKind
+from lakedex.index.kinds.secondary.kind import SecondaryKind
+from lakedex.index.kinds.windowed.kind import WindowedKind
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.index.metadata_table import MetadataTable, metadata_partition
+from lakedex.index.metadata_table.hashing import Int32s
+from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline
 
 _ENTRY_POINTS = "lakedex.index_kinds"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
 _RESERVED = frozenset({"secondary_index", "secondary", "expr", "expr_index", "files"})
 """Names that would be taken for those of metadata partitions."""
-_METADATA_KINDS: tuple[IndexKind, ...] = (
-    PartitionStatsIndex(),
-    RecordIndex(),
-    SecondaryIndex(),
-    ExpressionIndex(),
-    ColumnStatsIndex(),
-    BloomFilterIndex(),
+_METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
+    FilesKind(),
+    RecordIndexKind(),
+    WindowedKind(),
+    ColumnStatsKind(),
+    PartitionStatsKind(),
+    BloomFiltersKind(),
+    SecondaryKind(),
+    ExpressionKind(),
 )
 _BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (
     BitmapKind(),
@@ -130,11 +148,198 @@ def register(kind: FileIndexKind) -> FileIndexKind:
 def kinds() -> tuple[IndexKind, ...]:
     """Every kind, in the order in which the planner consults them."""
     found: tuple[IndexKind, ...] = (
-        *_METADATA_KINDS,
+        *(kind for kind in _METADATA_KINDS if isinstance(kind, IndexKind)),
         *_REGISTRY.file_kinds().values(),
         _MissingKind(),
     )
     return tuple(sorted(found, key=lambda kind: kind.stage))
+
+
+def metadata_kinds() -> tuple[MetadataIndexKind, ...]:
+    """The kinds of index in the metadata table, and those that stand in for one."""
+    return _METADATA_KINDS
+
+
+def metadata_kind(name: str) -> MetadataIndexKind:
+    """The kind of an index, by the name of its partition of the metadata table.
+
+    Example:
+        >>> metadata_kind("secondary_index_idx_rider").kind
+        'secondary_index'
+
+    Raises:
+        InvalidInput: there is no partition of such a name.
+    """
+    partition = metadata_partition(name).kind
+    return next(kind for kind in _METADATA_KINDS if kind.partition is partition)
+
+
+def find_metadata_kind(name: str) -> MetadataIndexKind | None:
+    """The same, or None for a partition that this version of lakedex does not know."""
+    try:
+        return metadata_kind(name)
+    except InvalidInput:
+        return None
+
+
+def is_named_index(name: str) -> bool:
+    """Whether a partition of the metadata table is an index with a name and a definition.
+
+    Example:
+        >>> is_named_index("secondary_index_idx_rider"), is_named_index("record_index")
+        (True, False)
+    """
+    return any(name.startswith(kind.prefixes) for kind in _METADATA_KINDS)
+
+
+def built_together(name: str) -> tuple[str, ...]:
+    """An index that a table has once, and those that are built and dropped with it.
+
+    Example:
+        >>> built_together("partition_stats"), built_together("record_index")
+        (('column_stats', 'partition_stats'), ('record_index',))
+    """
+    whole = next((kind.kind for kind in _METADATA_KINDS if name in kind.derived), name)
+    return (whole, *metadata_kind(whole).derived)
+
+
+def kind_name(text: str) -> str:
+    """The name of a kind that RFCs and early releases of Hudi call otherwise; all else as it is.
+
+    Example:
+        >>> kind_name("RECORD_LEVEL"), kind_name("col_stats"), kind_name("idx_city")
+        ('record_index', 'column_stats', 'idx_city')
+    """
+    name = text.lower()
+    return next((kind.kind for kind in _METADATA_KINDS if name in kind.aliases), text)
+
+
+def name_prefixes() -> tuple[str, ...]:
+    """What stands before the given name in the full names of indexes, of every kind."""
+    prefixes = [prefix for kind in _METADATA_KINDS for prefix in kind.prefixes]
+    return (*prefixes, *map(index_prefix, file_index_kinds()))
+
+
+def reserved_names() -> frozenset[str]:
+    """The names of partitions of the metadata table that a table has once."""
+    parts = (kind.partition for kind in _METADATA_KINDS if not kind.is_named)
+    return frozenset(part.value for part in parts if part is not None)
+
+
+def kinds_by_name() -> tuple[str, ...]:
+    """The kinds of index that CREATE INDEX makes under the name of the kind itself.
+
+    Example:
+        >>> kinds_by_name()
+        ('record_index', 'column_stats', 'bloom_filters')
+    """
+    return tuple(kind.kind for kind in _METADATA_KINDS if kind.is_creatable and not kind.is_named)
+
+
+def indexes_outside_metadata(
+    storage: Storage, timeline: Timeline
+) -> list[tuple[IndexInfo, MetadataIndexKind]]:
+    """The indexes of these kinds that a table has outside of its metadata table."""
+    return [
+        (info, kind)
+        for kind in _METADATA_KINDS
+        for info in kind.outside_metadata(storage, timeline)
+    ]
+
+
+def find_records(
+    metadata: MetadataTable, name: str, definition: IndexDefinition | None, keys: pa.Array
+) -> pa.Table:
+    """The records of some keys of an index, read from the blocks that may hold them.
+
+    Raises:
+        InvalidInput: there is no index of such a name.
+    """
+    return metadata_kind(name).find_records(metadata, name, definition, keys)
+
+
+def key_shards(
+    definitions: Callable[[], Mapping[str, IndexDefinition] | None],
+    name: str,
+    keys: pa.Array,
+    count: int,
+) -> Int32s | None:
+    """The file groups, among `count`, of keys of an index whose groups share no key.
+
+    None for indexes of other kinds, and where there is no definition.
+    """
+    kind = metadata_kind(name)
+    known = definitions() if kind.is_of_keys else None
+    return None if known is None else kind.key_shards(known.get(name), keys, count)
+
+
+def live_file_groups(
+    metadata: MetadataTable, live: Collection[str]
+) -> frozenset[FileSliceId] | None:
+    """The file groups that have rows, as one of the live indexes says; None if none does."""
+    for kind in _METADATA_KINDS:
+        groups = kind.live_file_groups(metadata) if kind.kind in live else None
+        if groups is not None:
+            return groups
+    return None
+
+
+def indexes_behind(
+    timeline: Timeline, definitions: Mapping[str, IndexDefinition]
+) -> frozenset[str]:
+    """The indexes that queries must not use, as another engine wrote to the table only."""
+    return frozenset().union(*(kind.behind(timeline, definitions) for kind in _METADATA_KINDS))
+
+
+def kept_notes(timeline: Timeline, definitions: Mapping[str, IndexDefinition]) -> dict[str, str]:
+    """What a commit that changes no rows says of the indexes that are right after it."""
+    notes: dict[str, str] = {}
+    for kind in _METADATA_KINDS:
+        notes |= kind.kept_note(timeline, definitions)
+    return notes
+
+
+def meant_kind(request: CreateRequest) -> MetadataIndexKind:
+    """The kind that a CREATE INDEX statement is about, of those in the metadata table.
+
+    Raises:
+        UnsupportedFeature: there is no such kind.
+    """
+    default = default_kind().kind
+    by_name = kinds_by_name()
+    name = request.name.lower()
+    asked = request.using.lower() or (name if name in by_name else default)
+    # Statements about expressions name another kind, or none: that kind comes first.
+    for kind in sorted(_METADATA_KINDS, key=lambda kind: not kind.indexes_expressions):
+        if kind.accepts(request, asked):
+            return kind
+    known = (*by_name, default, *file_index_kinds())
+    hint = did_you_mean(asked, known)
+    raise UnsupportedFeature(
+        f"CREATE INDEX {request.name} of kind {asked!r} (only {', '.join(known)}{hint})"
+    )
+
+
+def advising_kinds() -> list[MetadataIndexKind]:
+    """The kinds that suggest indexes, in the order in which the planner consults them."""
+    return [kind for kind in kinds() if isinstance(kind, MetadataIndexKind) and kind.is_suggested]
+
+
+def default_kind() -> MetadataIndexKind:
+    """The kind of an index on columns for which a statement names none."""
+    return next(kind for kind in _METADATA_KINDS if kind.is_default)
+
+
+def expression_kind() -> MetadataIndexKind:
+    """The kind that checks and defines expressions."""
+    return next(kind for kind in _METADATA_KINDS if kind.indexes_expressions)
+
+
+def index_options() -> tuple[str, ...]:
+    """What a CREATE INDEX statement may say of the index itself, beside write options."""
+    first = expression_kind()
+    others = (option for kind in _METADATA_KINDS for option in kind.options)
+    return tuple(dict.fromkeys([*first.options, *others]))
 
 
 def file_index_kinds() -> dict[str, FileIndexKind]:

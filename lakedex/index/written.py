@@ -133,7 +133,7 @@ class CommitChanges:
     statistics: FileStatistics = field(default_factory=dict)
     """Ranges of the new files, log files included."""
     overwritten_partitions: Sequence[str] = ()
-    """Partitions whose old file groups were all replaced: their statistics start anew."""
+    """Partitions whose old file groups were all replaced: their statistics start again."""
     young_columns: frozenset[str] = frozenset()
     """Columns that older files may lack, whose rows then have a null there."""
     retyped_columns: Mapping[str, pa.DataType] = field(default_factory=dict)

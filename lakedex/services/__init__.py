@@ -1,1 +1,1 @@
-"""Work on a table that nobody asked a query of: verifying it, and later tending it."""
+"""Table services: compaction, clustering, rollback, indexes, verification, repair, advice."""

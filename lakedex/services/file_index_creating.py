@@ -23,8 +23,8 @@ from lakedex.index.file_index.definitions import (
 )
 from lakedex.index.file_index.kind import KIND_VERSION
 from lakedex.index.file_index.maintenance import forget_files
-from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
-from lakedex.index.registry import file_index_kinds, missing_kind
+from lakedex.index.registry import file_index_kinds, metadata_kind, missing_kind
+from lakedex.index.request import NewIndex
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import load_table_config, update_properties
@@ -87,20 +87,21 @@ class FileIndexBuilder:
     """Whether writers leave it alone (`maintenance=async`)."""
 
     def add_expression(
-        self, writer: TableWriter, options: Mapping[str, str], target: ExpressionTarget
+        self, writer: TableWriter, expression: NewIndex
     ) -> WriteResult | FileIndexBuild:
         """Build an index on an expression that was checked for an expression index."""
-        known = target.definition
+        known = expression.definition
+        assert known is not None
         own = {KIND_VERSION: str(self.kind.version)}
-        if target.zone is not None:
-            own[PINNED_ZONE] = target.zone
+        if expression.zone is not None:
+            own[PINNED_ZONE] = expression.zone
         definition = replace(
             known,
-            name=index_prefix(self.kind.kind) + given_name(target.name),
+            name=index_prefix(self.kind.kind) + metadata_kind(known.name).given_name(known.name),
             index_type=self.kind.kind,
             options={**known.options, **own},
         )
-        return self.add(writer, options, definition)
+        return self.add(writer, expression.options, definition)
 
     def add(
         self, writer: TableWriter, options: Mapping[str, str], definition: IndexDefinition

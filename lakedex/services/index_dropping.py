@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakedex.config import keys
-from lakedex.config import write_option_names as options
 from lakedex.config.metadata_options import zone_setting
-from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.definition_files import write_definitions
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.creation import remove_partition
+from lakedex.index.registry import find_metadata_kind, metadata_kind
 from lakedex.services.file_index_creating import drop_file_index
 from lakedex.services.index_names import (
     find_build,
@@ -31,23 +29,9 @@ from lakedex.txn.index_builds import discard_build
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
 
-_FLAGS = {
-    "column_stats": (options.COLUMN_STATS, options.PARTITION_STATS),
-    "partition_stats": (options.PARTITION_STATS,),
-    "bloom_filters": (options.BLOOM_FILTERS,),
-    "record_index": (options.GLOBAL_RECORD_INDEX, options.PARTITIONED_RECORD_INDEX),
-}
-_WITH = {"column_stats": ("column_stats", "partition_stats")}
-"""Ranges of partitions are made of those of files."""
-
-_LAYOUT = {
-    "column_stats": (options.COLUMN_STATS_COLUMNS.name, options.COLUMN_STATS_MOST_COLUMNS.name)
-}
-"""What the next index of the kind may choose anew."""
-
 GONE_ALONG: Final = "lakedex.indexes.gone.along"
-"""Where a table keeps the names of indexes that went with another; a script that drops them
-itself afterwards, as those of Hudi do, is told nothing."""
+"""Where a table keeps the names of indexes that were dropped with another; a script that drops them
+itself afterwards, as those of Hudi do, gets no error."""
 
 
 def drop_index(
@@ -57,13 +41,13 @@ def drop_index(
     *,
     with_dependents: bool = False,
 ) -> None:
-    """Take an index away, also one that is being built; later writes do not build it again.
+    """Drop an index, also one that is being built; later writes do not build it again.
 
     Args:
         address: Where the table lies.
         name: The index by the name of its metadata partition, or by that which it was given.
         patience: How long to wait for other writers.
-        with_dependents: Whether secondary indexes go with the record index that they need.
+        with_dependents: Whether indexes that need this one are dropped with it.
 
     Raises:
         InvalidInput: There is no such index, or the table's writes need it.
@@ -100,7 +84,8 @@ def _drop_partitions(
             known = ", ".join(config.metadata_partitions) or "none"
             raise InvalidInput(f"table {config.name} has no index {name!r}; it has {known}")
         name = found
-        if name not in _FLAGS and not name.startswith((PREFIX, EXPRESSION)):
+        kind = find_metadata_kind(name)
+        if kind is None or not (kind.switches or kind.is_named):
             raise UnsupportedFeature(f"dropping the index {name}")
         ours = {each.instant for each in snapshot.builds}
         pending = snapshot.timeline.pending_of(Action.INDEXING)
@@ -108,9 +93,14 @@ def _drop_partitions(
             raise InvalidInput(f"an index of {config.name} is being built; drop {name} after that")
         present = config.metadata_partitions
         needing = _needing(snapshot, name)
-        gone = [each for each in (*_WITH.get(name, (name,)), *needing) if each in present]
+        gone = [each for each in (name, *kind.derived, *needing) if each in present]
         in_the_way = [each for each in needing if not with_dependents or each not in gone]
-        _check_unneeded(snapshot, kept, name, in_the_way)
+        if in_the_way:
+            raise InvalidInput(
+                f"{', '.join(in_the_way)} of table {config.name} need the "
+                f"{kind.kind.replace('_', ' ')}; drop them first"
+            )
+        kind.require_unused(config, kept, snapshot.definitions.get(name))
         left = sorted(set(present) - set(gone))
         update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         definitions = {
@@ -122,7 +112,7 @@ def _drop_partitions(
         along = set(kept.pop(GONE_ALONG, "").split(",")).union(gone) - {name, ""}
         if along:
             kept[GONE_ALONG] = ",".join(sorted(along))
-        write_own_properties(storage, _switched_off(kept, name) if name in _FLAGS else kept)
+        write_own_properties(storage, _switched_off(kept, kind))
         for each in gone:
             remove_partition(address, each)
 
@@ -145,43 +135,23 @@ def _had_gone(snapshot: Snapshot, name: str) -> bool:
     return True
 
 
-def _switched_off(kept: dict[str, str], name: str) -> dict[str, str]:
-    """Settings by which writers do not make the index again."""
-    flags = {spelling: "false" for flag in _FLAGS[name] for spelling in flag.names}
-    said = {each: "false" for each in flags if each in kept}
-    off = {flag.name: "false" for flag in _FLAGS[name]}
-    layout = _LAYOUT.get(name, ())
-    chosen = {each: value for each, value in kept.items() if each not in layout}
-    return {**chosen, **said, **off}
+def _switched_off(kept: dict[str, str], kind: MetadataIndexKind) -> dict[str, str]:
+    """Settings by which writers do not build the index again, nor those derived from it."""
+    of_derived = (flag for name in kind.derived for flag in metadata_kind(name).switches)
+    flags = (*kind.switches, *of_derived)
+    spellings_kept = {name: "false" for flag in flags for name in flag.names if name in kept}
+    off = {flag.name: "false" for flag in flags}
+    forgotten = {choice.name for choice in kind.choices}
+    chosen = {each: value for each, value in kept.items() if each not in forgotten}
+    return {**chosen, **spellings_kept, **off}
 
 
 def _needing(snapshot: Snapshot, name: str) -> list[str]:
-    """The indexes that lead nowhere without this one (case B62)."""
-    if name != "record_index":
-        return []
-    making = (each for build in snapshot.builds for each in build.names)
-    present = (*snapshot.config.metadata_partitions, *making)
-    return [each for each in present if each.startswith(PREFIX)]
-
-
-def _check_unneeded(
-    snapshot: Snapshot, kept: dict[str, str], name: str, needing: list[str]
-) -> None:
-    if name != "record_index":
-        return
-    if needing:
-        raise InvalidInput(
-            f"{', '.join(needing)} of table {snapshot.config.name} need the record index; drop "
-            "them first"
-        )
-    definition = snapshot.definitions.get(name)
-    partitioned = None if definition is None else definition.is_partitioned
-    chosen = WriteOptions.resolve(
-        snapshot.config, kept, {}, record_index_partitioned=partitioned
-    ).index_type
-    # Without meta columns nobody keeps the index up to date, and writes go by none.
-    if chosen.uses_record_index and snapshot.config.populate_meta_fields:
-        raise InvalidInput(
-            f"the writes of table {snapshot.config.name} find records by the record index "
-            f"(hoodie.index.type={chosen.value}); it cannot be dropped"
-        )
+    """The indexes that are of no use without this one (case B62)."""
+    building = (each for build in snapshot.builds for each in build.names)
+    present = (*snapshot.config.metadata_partitions, *building)
+    return [
+        each
+        for each in present
+        if (kind := find_metadata_kind(each)) is not None and name in kind.needs
+    ]

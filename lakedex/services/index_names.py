@@ -5,67 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-import pyarrow as pa
-
-from lakedex.config.table_config import (
-    ASYNC_SECONDARY_PREFIX,
-    COMPOSITE_PREFIX,
-    OWN_EXPRESSION_PREFIX,
-)
 from lakedex.errors import InvalidInput
-from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
-from lakedex.index.file_index.definitions import file_index_definitions, given_name, index_prefix
-from lakedex.index.registry import file_index_kinds
-from lakedex.schema.hudi_types import hudi_type
+from lakedex.index.file_index.definitions import file_index_definitions, given_name
+from lakedex.index.registry import (
+    default_kind,
+    kind_name,
+    kinds_by_name,
+    name_prefixes,
+    reserved_names,
+)
+from lakedex.index.request import indexed_path as path_to_index
 from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.write.target import StoredSchema
 
-SECONDARY: Final = "secondary_index_"
-PREFIXES: Final = (
-    COMPOSITE_PREFIX,
-    ASYNC_SECONDARY_PREFIX,
-    SECONDARY,
-    OWN_EXPRESSION_PREFIX,
-    "expr_index_",
-)
-"""What stands before the name that an index was given, in the name of its partition."""
-ONCE: Final = ("record_index", "column_stats", "bloom_filters")
+ONCE: Final = kinds_by_name()
 """Indexes that a table has at most once, each under its own name."""
-_OTHER_KIND_NAMES: Final = {
-    "col_stats": "column_stats",
-    "bloom_filter": "bloom_filters",
-    "record_level": "record_index",
-    "record_level_index": "record_index",
-}
-"""How RFC-8, RFC-63 and early releases of Hudi spell kinds of indexes."""
 _LONGEST_NAME = 100
 
 
-def index_kind(name: str) -> str:
-    """A kind of index by the name that the metadata table has for it.
-
-    Example:
-        >>> index_kind("RECORD_LEVEL"), index_kind("col_stats"), index_kind("idx_city")
-        ('record_index', 'column_stats', 'idx_city')
-    """
-    return _OTHER_KIND_NAMES.get(name.lower(), name)
-
-
 def existing_index(snapshot: Snapshot, *columns: str) -> str | None:
-    """The live secondary index on these columns and no others, if there is one."""
-    live = snapshot.config.metadata_partitions
-    return next(
-        (
-            name
-            for name, each in snapshot.definitions.items()
-            if name in live and name.startswith(SECONDARY) and each.source_fields == columns
-        ),
-        None,
-    )
+    """The live index of the default kind on these columns and no others, if there is one."""
+    return default_kind().live_index_on(snapshot.config, snapshot.definitions, columns)
 
 
 def find_index(snapshot: Snapshot, name: str) -> str | None:
@@ -73,7 +37,7 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
 
     Where none is spelled so, capital and small letters are taken for the same, as in all of SQL.
     An index that another engine is building is found too. A definition alone is not an index, nor
-    is one that is said to be in the making while nobody makes one.
+    is one that the properties call inflight while no process builds it.
     """
     config = snapshot.config
     beside = file_index_definitions(config)
@@ -92,8 +56,8 @@ def _spelled(name: str, known: Collection[str]) -> str | None:
         return exact
     wanted = {each.lower() for each in spellings(name)}
     alike = [each for each in known if each.lower() in wanted]
-    if not alike and index_kind(name) in known:
-        return index_kind(name)
+    if not alike and kind_name(name) in known:
+        return kind_name(name)
     return alike[0] if len(alike) == 1 else None
 
 
@@ -104,7 +68,7 @@ def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:
 
 
 def find_plan(snapshot: Snapshot, name: str) -> ForeignPlan | None:
-    """The plan of another engine to build an index, by any of its names, that nobody has begun."""
+    """The plan of another engine to build an index, by any of its names, that has not begun."""
     wanted = {*spellings(name)}
     plans = foreign_plans(snapshot.timeline)
     return next((each for each in plans if not wanted.isdisjoint(each.names)), None)
@@ -142,32 +106,8 @@ def check_index_name(name: str) -> None:
             f"{name!r} is no name for an index: letters, digits and underscores, at most "
             f"{_LONGEST_NAME} of them"
         )
-    if name.lower().startswith(prefixes()) or name.lower() in (*ONCE, "files", "partition_stats"):
+    if name.lower().startswith(name_prefixes()) or name.lower() in reserved_names():
         raise InvalidInput(f"{name!r} is no name for an index, as it means something else")
-
-
-def indexed_column(snapshot: Snapshot, asked: str) -> str:
-    """The column of a table that is to be indexed, as the table spells it.
-
-    Raises:
-        InvalidInput: there is no such column, or it is a VECTOR or a BLOB.
-    """
-    known = StoredSchema.of(snapshot).columns
-    found = _meant(known.names, asked)
-    table = snapshot.config.name
-    if asked in META_COLUMNS:
-        raise InvalidInput(f"the meta column {asked} of table {table} cannot be indexed")
-    if len(found) != 1:
-        raise InvalidInput(
-            f"table {table} has no column {asked!r} to index; it has {', '.join(known.names)}"
-        )
-    own_type = hudi_type(known.field(found[0]))
-    if own_type is not None:
-        raise InvalidInput(
-            f"column {found[0]!r} of table {table} is {own_type}, and there is no index of such "
-            "columns yet"
-        )
-    return found[0]
 
 
 def indexed_path(snapshot: Snapshot, asked: str) -> str:
@@ -176,27 +116,7 @@ def indexed_path(snapshot: Snapshot, asked: str) -> str:
     Raises:
         InvalidInput: there is no such column or field.
     """
-    column, *fields = asked.split(".")
-    path = [indexed_column(snapshot, column)]
-    kind: pa.DataType = StoredSchema.of(snapshot).columns.field(path[0]).type
-    for name in fields:
-        found = _meant([each.name for each in kind] if pa.types.is_struct(kind) else [], name)
-        if len(found) != 1:
-            raise InvalidInput(f"table {snapshot.config.name} has no field {asked!r} to index")
-        path += found
-        kind = kind.field(found[0]).type
-    return ".".join(path)
-
-
-def _meant(names: Collection[str], asked: str) -> list[str]:
-    """The names that are meant: the very same, else those that differ in case only."""
-    same = [name for name in names if name == asked]
-    return same or [name for name in names if name.lower() == asked.lower()]
-
-
-def prefixes() -> tuple[str, ...]:
-    """What stands before the given name in the full names of indexes, of every kind."""
-    return (*PREFIXES, *map(index_prefix, file_index_kinds()))
+    return path_to_index(StoredSchema.of(snapshot).columns, snapshot.config.name, asked)
 
 
 def spellings(name: str) -> tuple[str, ...]:
@@ -206,4 +126,4 @@ def spellings(name: str) -> tuple[str, ...]:
         >>> {"idx", "secondary_index_idx", "expr_index_idx"} <= set(spellings("idx"))
         True
     """
-    return (name, *(prefix + name for prefix in prefixes()))
+    return (name, *(prefix + name for prefix in name_prefixes()))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from lakedex.config import write_option_names as names_of
 from lakedex.errors import InvalidInput
 from lakedex.index.definitions import MAINTENANCE
-from lakedex.services.expression_creating import EXPR, CheckedBySpark
+from lakedex.index.expressions import EXPR, CheckedBySpark
 from lakedex.services.index_creating import create_index
 from lakedex.write.verbs import TableWriter
 

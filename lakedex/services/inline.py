@@ -13,6 +13,7 @@ from lakedex.config import TableType
 from lakedex.config.option_check import option_texts
 from lakedex.engine import Engine
 from lakedex.errors import LakedexError
+from lakedex.index.expressions import CheckedBySpark
 from lakedex.services.clustering.scheduling import (
     run_clustering,
     run_pending_clusterings,
@@ -20,7 +21,6 @@ from lakedex.services.clustering.scheduling import (
 )
 from lakedex.services.compaction import run_compaction, schedule_compaction
 from lakedex.services.compaction.runner import run_pending_compactions
-from lakedex.services.expression_creating import CheckedBySpark
 from lakedex.services.index_creating import refresh_index
 from lakedex.services.indexes_by_options import make_indexes_of_options
 from lakedex.services.resharding import reshard_if_due
@@ -77,7 +77,7 @@ class InlineServices:
     def finish(self, writer: TableWriter, target: Target) -> bool:
         """Run what pends and is in the way of a write; False where that is left to others.
 
-        A process that died may have left it, and nobody else would ever run it.
+        A process that died may have left it, and no other process would ever run it.
         """
         options = target.options.scheduling
         if options.compact_inline and _is_merge_on_read(target):

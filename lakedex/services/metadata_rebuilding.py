@@ -1,4 +1,4 @@
-"""Builds the metadata table anew after it had to be given up, with the indexes that it had."""
+"""Builds the metadata table again after it had to be given up, with the indexes that it had."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.registry import find_metadata_kind, is_named_index
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -28,8 +27,6 @@ from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
 from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
-
-_BUILT_AGAIN = ("files", "column_stats", "partition_stats", "bloom_filters", "record_index")
 
 log = logging.getLogger("lakedex")
 
@@ -75,7 +72,7 @@ def _buildable(
     found = []
     for name in before.metadata_partitions:
         definition = snapshot.definitions.get(name)
-        if definition is None or not name.startswith((PREFIX, EXPRESSION)):
+        if definition is None or not is_named_index(name):
             continue
         if {column_at(each) for each in definition.source_fields} <= set(columns):
             found.append(definition)
@@ -92,7 +89,11 @@ def drop_metadata_table(writer: TableWriter) -> None:
     """
     with locked(writer.target()) as table:
         recover(table)
-        lost = [name for name in table.config.metadata_partitions if name not in _BUILT_AGAIN]
+        lost = [
+            name
+            for name in table.config.metadata_partitions
+            if (kind := find_metadata_kind(name)) is None or kind.is_named
+        ]
         if lost:
             raise UnsupportedFeature(f"to lose the index {lost[0]} (DROP INDEX first)")
         drop_metadata(table.storage)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.index.metadata_table.resharding import finish_resharding, reshard_record_index
-from lakedex.services.index_names import index_kind
+from lakedex.index.registry import kind_name
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
@@ -51,7 +51,7 @@ def reshard_index(
         CommitConflict: A write of another engine goes on, which would put its keys into the old
             file groups; nothing was changed, try again.
     """
-    if index_kind(index) != RESHARDABLE:
+    if kind_name(index) != RESHARDABLE:
         raise InvalidInput(f"only the {RESHARDABLE} can be resharded, not {index!r}")
     if isinstance(file_groups, bool) or not isinstance(file_groups, int):
         raise InvalidInput(f"the number of file groups is a whole number, not {file_groups!r}")
@@ -96,5 +96,5 @@ def reshard_if_due(writer: TableWriter, target: Target) -> int | None:
 
 
 def _is_only_planned(pending: Instant) -> bool:
-    """Whether nobody has begun to run a plan: it has put no keys anywhere yet."""
+    """Whether a plan has not begun to run: it has put no keys anywhere yet."""
     return pending.state is State.REQUESTED and pending.action in _PLANNED

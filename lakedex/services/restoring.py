@@ -69,7 +69,7 @@ def restore_table(
     Args:
         address: Where the table lies.
         instant: A savepoint, or any completed commit that no clean has taken files from.
-        engine: Runs the workers where indexes must be built anew.
+        engine: Runs the workers where indexes must be built again.
         patience: How long to wait for other writers.
 
     Raises:
@@ -105,7 +105,7 @@ def restore_table(
 
 
 def _put_down(table: LockedTable, timeline: Timeline) -> list[IndexBuild]:
-    """Indexes in the making that nobody is at work on: what they were made of is undone."""
+    """Indexes in the making that no process works on: what they were made of is undone."""
     life = SignsOfLife.load(table.storage, table.heartbeat)
     return [each for each in pending_builds(timeline) if not life.is_alive(each.instant)]
 

@@ -1,4 +1,4 @@
-"""The end of a service that wrote rows anew without changing them: its commit, and what follows."""
+"""The end of a service that rewrote rows without changing them: its commit, and what follows."""
 
 from __future__ import annotations
 

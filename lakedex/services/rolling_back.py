@@ -65,8 +65,8 @@ def rollback_instant(
 
     Args:
         address: Where the table lies.
-        instant: The newest completed commit, or one that pends and that nobody writes any more.
-        engine: Runs the workers where indexes must be built anew.
+        instant: The newest completed commit, or one that pends and whose writer is gone.
+        engine: Runs the workers where indexes must be built again.
         patience: How long to wait for other writers.
         keeps_plan: Take back the run of a clustering only, not its plan.
 

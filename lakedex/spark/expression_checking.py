@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.temporal.zones import offset_changes
 from lakedex.index.definitions import OWN_EXPRESSION
-from lakedex.services.expression_creating import WHOLE_NUMBERS
+from lakedex.index.expressions import WHOLE_NUMBERS
 from lakedex.spark.jvm_contract import NUMBER_SEPARATOR
 from lakedex.spark.schemas import spark_schema
 from lakedex.table import Snapshot

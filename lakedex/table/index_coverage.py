@@ -9,14 +9,11 @@ import numpy as np
 
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice
-from lakedex.index.contract import Mask, newest_instant
+from lakedex.index.contract import newest_instant
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_bounds import slices_with_entries
 from lakedex.index.file_index.definitions import file_index_definitions, is_file_index
 from lakedex.index.file_index.run import list_runs
-from lakedex.index.kinds.secondary.coverage import covered_slices
-from lakedex.index.kinds.secondary.pairs import PREFIX
-from lakedex.index.registry import file_index_kinds, missing_kind
+from lakedex.index.registry import file_index_kinds, metadata_kind, missing_kind
 from lakedex.table.snapshot import Snapshot
 
 _INDEX_BUILD = "INDEX"
@@ -66,11 +63,8 @@ def newer_slices(snapshot: Snapshot, definition: IndexDefinition) -> tuple[FileS
             f"({snapshot.metadata_problem}); `lakedex repair` builds it again"
         )
     slices = snapshot.slices
-    covered: Mask
-    if definition.name.startswith(PREFIX):
-        covered = covered_slices(metadata, definition, snapshot.read_context, slices)
-    else:
-        covered = slices_with_entries(metadata, definition, slices)
+    kind = metadata_kind(definition.name)
+    covered = kind.covered(metadata, definition, snapshot.read_context, slices)
     return tuple(slices[at] for at in np.flatnonzero(~covered).tolist())
 
 

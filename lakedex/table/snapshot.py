@@ -33,20 +33,15 @@ from lakedex.index.contract import IndexedTable
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
+from lakedex.index.expressions import with_expressions
 from lakedex.index.file_index.definitions import given_name, readable_file_indexes
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.expression.virtual import (
-    expression_named,
-    names_of_expressions,
-    with_expressions,
-)
 from lakedex.index.metadata_table import (
     ALL_PARTITIONS_KEY,
     FILES_PAYLOAD,
     NON_PARTITIONED_KEY,
     MetadataTable,
 )
-from lakedex.index.placement import key_shards
+from lakedex.index.registry import expression_kind, key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
 from lakedex.storage.paths import normalise
@@ -349,18 +344,20 @@ class Snapshot:
     def expression_named(self, name: str, time_zone: str) -> Expr | None:
         """The bound expression of an index that a query names; None for all else."""
         zones = partial(getattr, self, "expression_zones")
-        return expression_named(name, self.schema, self._expressions, zones, time_zone)
+        return expression_kind().expression_named(
+            name, self.schema, self._expressions, zones, time_zone
+        )
 
     @property
     def expression_names(self) -> frozenset[str]:
         """What queries may call expression indexes, in small letters."""
-        return names_of_expressions(self._expressions)
+        return expression_kind().expression_names(self._expressions)
 
     @property
     def _expressions(self) -> Mapping[str, IndexDefinition]:
+        prefix = expression_kind().prefixes[-1]
         beside = {
-            EXPRESSION + given_name(each): each
-            for each in readable_file_indexes(self.config).values()
+            prefix + given_name(each): each for each in readable_file_indexes(self.config).values()
         }
         return {**beside, **(self.readable_definitions or {})}
 

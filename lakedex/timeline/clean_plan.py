@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakedex.timeline.instant import Action, Instant, State
+from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.timeline.plans import PlanKind, bare_name, read_plan, safe_partition, write_plan
+from lakedex.timeline.timeline import Timeline
 
 SAVEPOINTS_KEY = "savepointed_timestamps"
 """Where Hudi notes the savepoints that a clean left alone."""
@@ -130,6 +131,19 @@ class CleanOutcome:
             files=record["totalFilesDeleted"],
             savepoints=frozenset(filter(None, extra.get(SAVEPOINTS_KEY, "").split(","))),
         )
+
+
+def read_clean_plan(timeline: Timeline, instant: str) -> CleanPlan:
+    """The plan of a clean of the active timeline.
+
+    Raises:
+        FileMissing: there is none.
+        CorruptFile: there is none that can be read.
+    """
+    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
+    return CleanPlan.decode(
+        timeline.read(requested), path=file_name(requested, timeline.config.timeline_layout)
+    )
 
 
 def clean_metadata(

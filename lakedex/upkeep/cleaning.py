@@ -42,10 +42,14 @@ from lakedex.timeline import (
     Instant,
     State,
     Timeline,
-    file_name,
     instant_key,
 )
-from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan, clean_metadata
+from lakedex.timeline.clean_plan import (
+    SAVEPOINTS_KEY,
+    CleanPlan,
+    clean_metadata,
+    read_clean_plan,
+)
 from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.file_index_builders import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
@@ -336,19 +340,6 @@ def drop_unreadable_cleans(
             _give_up(address, pending.requested_time, patience, str(error))
             dropped.append(pending.requested_time)
     return tuple(dropped)
-
-
-def read_clean_plan(timeline: Timeline, instant: str) -> CleanPlan:
-    """The plan of a clean of the active timeline.
-
-    Raises:
-        FileMissing: there is none.
-        CorruptFile: there is none that can be read.
-    """
-    requested = Instant(instant, Action.CLEAN, State.REQUESTED)
-    return CleanPlan.decode(
-        timeline.read(requested), path=file_name(requested, timeline.config.timeline_layout)
-    )
 
 
 def _run(address: StorageAddress, instant: str, patience: TransactionOptions) -> CleanResult:

@@ -8,7 +8,7 @@ import lakedex
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.table.retention import is_retained
 from lakedex.timeline import Action, Timeline, instant_key
-from lakedex.upkeep.cleaning import read_clean_plan
+from lakedex.timeline.clean_plan import read_clean_plan
 from tests.soak.ledger import Ledger, Lost, Question, Read
 from tests.soak.stage import INDEXED_COLUMN, LATER_INDEXED_COLUMN, Stage
 from tests.soak.writing import KEYS, key_name

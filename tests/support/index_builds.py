@@ -12,7 +12,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.index.definitions import IndexDefinition
-from lakedex.services import expression_creating, index_creating
+from lakedex.services import index_creating
 from lakedex.services.indexing import start_build
 from lakedex.services.indexing.claims import Claim
 from lakedex.services.indexing.runner import run_build
@@ -69,8 +69,7 @@ def begun(writer: TableWriter, name: str, columns: str | Sequence[str]) -> Claim
     """A build by the name and the columns of its index, which is there and which nobody runs."""
     claims: list[Claim] = []
     with pytest.MonkeyPatch.context() as patch:
-        for module in (index_creating, expression_creating):
-            patch.setattr(module, "build_in_background", lambda _, claim: claims.append(claim))
+        patch.setattr(index_creating, "build_in_background", lambda _, claim: claims.append(claim))
         index_creating.create_index(writer, name, columns, wait=False)
     return claims[0]
 

@@ -6,6 +6,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from lakedex.prune.usage import TableUsage
+from lakedex.table import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class AdvisedTable:
+    """A table, how queries used it, and its name in statements."""
+
+    snapshot: Snapshot
+    usage: TableUsage
+    name: str
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a file slice."""
+        slices = self.snapshot.slices
+        return sum(each.size_bytes for each in slices) / max(1, len(slices))
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:

@@ -1,4 +1,4 @@
-"""Clustering: the rows of a table laid out anew, so that column ranges tell its files apart."""
+"""Clustering: rows laid out again in an order, so that the ranges of files overlap less."""
 
 from lakedex.services.clustering.runner import cluster_table
 from lakedex.services.clustering.scheduling import run_clustering, schedule_clustering

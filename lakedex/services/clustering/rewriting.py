@@ -1,4 +1,4 @@
-"""Lays the rows of file slices out anew: in new file groups, in an order, as one commit.
+"""Lays the rows of file slices out again: in new file groups, in an order, as one commit.
 
 sample -> spread -> write -> commit
 """

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 
 from lakedex.errors import CommitConflict
-from lakedex.services.clustering.asking import Asked
 from lakedex.services.clustering.plan import Regrouping, regroup, requested
+from lakedex.services.clustering.request import Asked
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
@@ -35,7 +35,7 @@ def cluster_table(
     *,
     time_zone: str = "UTC",
 ) -> WriteResult:
-    """Lay the rows of a table out anew.
+    """Lay the rows of a table out again.
 
     Args:
         writer: The table, with Hudi's options: `hoodie.clustering.plan.strategy.*`.

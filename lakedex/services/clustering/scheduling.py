@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.services.clustering.asking import Asked, table_order
 from lakedex.services.clustering.plan import (
     LAYOUT_STRATEGY,
     SORT_COLUMNS,
@@ -21,6 +20,7 @@ from lakedex.services.clustering.plan import (
     regroup,
     requested,
 )
+from lakedex.services.clustering.request import Asked, table_order
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize

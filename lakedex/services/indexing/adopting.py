@@ -11,11 +11,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from lakedex.config import write_option_names as names_of
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table.partitions import Kind, metadata_partition
+from lakedex.index.registry import metadata_kind
 from lakedex.services.indexing.claims import Claim, open_build, partitions_to_build
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, file_name
@@ -26,14 +25,6 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.write.holding import locked
 from lakedex.write.target import check_writable
 from lakedex.write.verbs import TableWriter
-
-_ASKED_BY = {
-    Kind.RECORD_INDEX: names_of.GLOBAL_RECORD_INDEX.name,
-    Kind.COLUMN_STATS: names_of.COLUMN_STATS.name,
-    Kind.PARTITION_STATS: names_of.PARTITION_STATS.name,
-    Kind.BLOOM_FILTERS: names_of.BLOOM_FILTERS.name,
-}
-"""The options that ask for the indexes which a table has once."""
 
 
 def adopt_plan(writer: TableWriter, instant: str) -> Claim:
@@ -56,7 +47,7 @@ def adopt_plan(writer: TableWriter, instant: str) -> Claim:
         plan = plans[instant]
         snapshot = Snapshot.open(table.storage)
         check_writable(snapshot)
-        options, new = _asked(plan, snapshot.definitions)
+        options, new = _options_of(plan, snapshot.definitions)
         target = writer.with_options(options).target()
         parts = partitions_to_build(target, snapshot, new)
         left = {*plan.names}.difference(each.name for each in parts)
@@ -86,27 +77,23 @@ def _take_over(table: LockedTable, snapshot: Snapshot, claim: Claim) -> None:
         raise
 
 
-def _asked(
+def _options_of(
     plan: ForeignPlan, definitions: Mapping[str, IndexDefinition]
 ) -> tuple[dict[str, str], list[IndexDefinition]]:
     """The write options, and the definitions, by which lakedex builds what a plan names."""
     options: dict[str, str] = {}
     new: list[IndexDefinition] = []
     for name in plan.names:
-        kind, known = metadata_partition(name).kind, definitions.get(name)
-        if kind is Kind.SECONDARY_INDEX:
-            if known is None:
-                raise InvalidInput(
-                    f"the plan {plan.instant} names the index {name}, which has no definition; "
-                    "create the index by its column instead"
-                )
-            new.append(known)
-        elif kind is Kind.RECORD_INDEX and known is not None and known.is_partitioned:
-            options[names_of.PARTITIONED_RECORD_INDEX.name] = "true"
-        elif kind in _ASKED_BY:
-            options[_ASKED_BY[kind]] = "true"
-        else:
+        kind = metadata_kind(name)
+        planned = kind.planned(definitions.get(name))
+        if planned is None:
             raise UnsupportedFeature(f"building the index {name} of the plan {plan.instant}")
-        if kind is Kind.COLUMN_STATS and known is not None:
-            options[names_of.COLUMN_STATS_COLUMNS.name] = ",".join(known.source_fields)
+        if planned.definition is not None:
+            new.append(planned.definition)
+        elif kind.is_named:
+            raise InvalidInput(
+                f"the plan {plan.instant} names the index {name}, which has no definition; "
+                "create the index by its column instead"
+            )
+        options |= planned.options
     return options, new

@@ -1,4 +1,4 @@
-"""Runs a build to its end: looks, reads, writes, and switches."""
+"""Runs a build to its end: takes snapshots, reads them, writes, and switches to the index."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ from lakedex.index.metadata_table.creation import (
 )
 from lakedex.index.metadata_table.group_files import GroupChange
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.services.indexing.build_snapshot import (
+    BuildSnapshot,
+    earlier_writers,
+    is_current,
+    take_build_snapshot,
+)
 from lakedex.services.indexing.claims import Claim, check_claim, give_up, put_down
-from lakedex.services.indexing.looks import Look, earlier_writers, is_current, take_look
 from lakedex.services.indexing.reading import Reading
 from lakedex.table.own_properties import write_own_properties
 from lakedex.timeline import Action, Instant, State, write_instant
@@ -38,7 +43,7 @@ from lakedex.write.metadata_plan import plan_metadata, plan_of_build
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
 
-_MOST_LOOKS = 5
+_MOST_SNAPSHOTS = 5
 """After so many the writers wait for the builder, once."""
 _PAUSE_S = 0.2
 _PATIENCE_S = 900.0
@@ -52,7 +57,7 @@ class _Next(Enum):
     """What a builder does after it held the lock."""
 
     DONE = "done"
-    LOOK = "look again"
+    SNAPSHOT_AGAIN = "another snapshot"
     WAIT = "wait for writers that began before the build"
 
 
@@ -107,47 +112,47 @@ class _Runner:
     def run(self) -> None:
         with locked(self._target) as table:
             check_claim(table, self._claim)
-            look = take_look(table, self._claim, 1)
+            view = take_build_snapshot(table, self._claim, 1)
         deadline = time.monotonic() + _PATIENCE_S
-        is_there = self._make(look)
+        is_there = self._make(view)
         while True:
             with locked(self._target) as table:
                 recover(table)
                 check_claim(table, self._claim)
-                found = self._switch(table, look, is_there=is_there)
-                if found is _Next.LOOK:
-                    look = take_look(table, self._claim, look.number + 1)
-                    if look.number > _MOST_LOOKS:
-                        # Nobody commits now, so that this look is the last one.
-                        self._make_bases(look)
-                        found = self._switch(table, look, is_there=True)
+                found = self._switch(table, view, is_there=is_there)
+                if found is _Next.SNAPSHOT_AGAIN:
+                    view = take_build_snapshot(table, self._claim, view.number + 1)
+                    if view.number > _MOST_SNAPSHOTS:
+                        # Nobody commits now, so that this view is the last one.
+                        self._make_bases(view)
+                        found = self._switch(table, view, is_there=True)
             if found is _Next.DONE:
                 return
             if found is _Next.WAIT:
-                self._wait(look, deadline)
-            elif look.number > _MOST_LOOKS:
+                self._wait(view, deadline)
+            elif view.number > _MOST_SNAPSHOTS:
                 names = ", ".join(self._build.names)
                 raise CommitConflict(f"others go on changing the index {names} without the lock")
             else:
-                is_there = self._make(look)
+                is_there = self._make(view)
 
-    def _make(self, look: Look) -> bool:
-        """Read the data of a look, and write its base files; False when a file went meanwhile."""
+    def _make(self, view: BuildSnapshot) -> bool:
+        """Read the data of a view, and write its base files; False when a file went meanwhile."""
         is_there = True
         try:
-            self._make_bases(look)
+            self._make_bases(view)
         except FileMissing:
-            is_there = False  # a clean was faster; the next look has other files
+            is_there = False  # a clean was faster; the next view has other files
         except StorageError:
             with locked(self._target) as table:
                 check_claim(table, self._claim)  # tells better what happened
             raise
         self._on_step("switch")
-        self._say("switching", look)
+        self._say("switching", view)
         return is_there
 
-    def _make_bases(self, look: Look) -> None:
-        snapshot = look.snapshot
+    def _make_bases(self, view: BuildSnapshot) -> None:
+        snapshot = view.snapshot
         stored = StoredSchema.of(snapshot)
         schema = WriteSchema.of(stored.columns, stored)
         known = plan_metadata(snapshot, self._target.options.metadata, schema.columns, rows=0)
@@ -165,42 +170,42 @@ class _Runner:
 
         def tell(read: int, total: int) -> None:
             self._read = read, total
-            self._say("reading", look)
+            self._say("reading", view)
 
         self._on_step("read")
         wants = survey_wants(plan, plan.missing)
         found = self._reading.survey(facts, snapshot, wants, tell)
         self._on_step("write")
-        self._say("writing", look)
+        self._say("writing", view)
         plans = partition_plans(snapshot, plan, plan.missing, found)
         for name, wanted in plans.items():
-            self._write(look, name, wanted)
+            self._write(view, name, wanted)
 
-    def _write(self, look: Look, name: str, plan: PartitionPlan) -> None:
+    def _write(self, view: BuildSnapshot, name: str, plan: PartitionPlan) -> None:
         path = run_path(self._build, self._claim.run)
-        place = BasePlace(self._target.address, name, look.base, path, is_late=True)
-        made = write_bases(self._target.engine, look.snapshot.config, place, plan)
+        place = BasePlace(self._target.address, name, view.base, path, is_late=True)
+        made = write_bases(self._target.engine, view.snapshot.config, place, plan)
         inner = self._storage.sub(keys.METADATA_TABLE_FOLDER)
-        # A group without a base file would go on with what was written to it before the look.
+        # A group without a base file would go on with what was written to it before the view.
         ids = {*MetadataStore.at(self._storage).group_ids(name)}
         ids.update(*plan.groups(name).values())
         nothing, no_values = pa.array([], pa.string()), pa.array([], pa.large_binary())
         for file_id in sorted(ids.difference(each.file_id for each in made)):
             write_one_base(inner, place, GroupChange(file_id, nothing, no_values, nothing))
 
-    def _switch(self, table: LockedTable, look: Look, *, is_there: bool) -> _Next:
+    def _switch(self, table: LockedTable, view: BuildSnapshot, *, is_there: bool) -> _Next:
         """Let the index count, if nothing stands against it."""
         if earlier_writers(table, self._build):
             return _Next.WAIT
-        if not is_there or not is_current(table, self._build, look):
-            return _Next.LOOK
+        if not is_there or not is_current(table, self._build, view):
+            return _Next.SNAPSHOT_AGAIN
         target = self._writer.target()
         zones = {zone_setting(n): zone for n, zone in self._build.expression_zones.items()}
         kept = {**target.kept, **target.options.kept(), **zones}
         if zones:
             # Whoever finds an expression index must find the time zone that it is computed in.
             write_own_properties(table.storage, {**target.kept, **zones})
-        newest = look.snapshot.timeline.last_completed
+        newest = view.snapshot.timeline.last_completed
         infos = self._build.infos(None if newest is None else newest.requested_time)
         body = write_plan(PlanKind.INDEX_COMMIT_METADATA, {"indexPartitionInfos": infos})
         add_definitions(table, self._build)
@@ -210,18 +215,18 @@ class _Runner:
         write_own_properties(table.storage, kept)
         return _Next.DONE
 
-    def _wait(self, look: Look, deadline: float) -> None:
+    def _wait(self, view: BuildSnapshot, deadline: float) -> None:
         if time.monotonic() > deadline:
             names = ", ".join(self._build.names)
             raise CommitConflict(
                 f"writers that began before the build of {names} do not end; take the build up "
                 "again later"
             )
-        self._say("waiting", look)
+        self._say("waiting", view)
         self._stop.wait(_PAUSE_S)
 
-    def _say(self, step: str, look: Look) -> None:
+    def _say(self, step: str, view: BuildSnapshot) -> None:
         if self._stop.is_set():
             raise Stopped
-        progress = BuildProgress(step, *self._read, look.number)
+        progress = BuildProgress(step, *self._read, view.number)
         write_progress(self._storage, self._build.instant, progress)

@@ -1,7 +1,7 @@
-"""Puts the definitions of indexes back where their file is damaged or gone.
+"""Restores the definitions of indexes where their file is damaged or gone.
 
-A copy tells what writers of lakedex defined. An index whose definition nobody knows any more is
-taken away: no reader could ask it, and no writer keep it up to date.
+A copy has what writers of lakedex defined. An index whose definition is lost is dropped: no reader
+could use it, and no writer maintain it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ import logging
 
 from lakedex.config import keys
 from lakedex.errors import CorruptFile, FileMissing, TableNotFound
-from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import saved_definitions, write_definitions
-from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.storage import Storage, split
+from lakedex.index.registry import find_metadata_kind, is_named_index
+from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
 from lakedex.table.lost_instants import metadata_problem
 from lakedex.timeline import Timeline, load_table_config, update_properties
@@ -26,14 +23,11 @@ from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import TransactionOptions
 
-_RECORD_INDEX = "record_index"
-_DASHES_OF_A_PARTITION = 4
-"""In `record-index-<partition>-<number>-0`, which a file group of one data partition is called."""
 _log = logging.getLogger("lakedex")
 
 
 def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
-    """Write the definitions anew, as far as they are known; answer the indexes that went."""
+    """Write the definitions again that are known; return the indexes that were dropped."""
     forget_unreadable_metadata(address)
     storage, patience = address.open(), TransactionOptions()
     with open_lock(storage, patience.lock) as lock:
@@ -42,12 +36,15 @@ def restore_definitions(address: StorageAddress) -> tuple[str, ...]:
         config = table.config
         known = saved_definitions(storage, config)
         live = config.metadata_partitions
-        named = [name for name in live if name.startswith((PREFIX, EXPRESSION))]
+        named = [name for name in live if is_named_index(name)]
         lost = tuple(sorted(set(named).difference(known)))
-        if _RECORD_INDEX in live and _RECORD_INDEX not in known:
-            known[_RECORD_INDEX] = _of_record_index(storage)
+        for name in set(live).difference(known):
+            kind = find_metadata_kind(name)
+            recovered = None if kind is None else kind.recovered_definition(storage)
+            if recovered is not None:
+                known[name] = recovered
         if lost:
-            _log.warning("nobody knows the definitions of %s of %s", lost, config.name)
+            _log.warning("the definitions of %s of %s are lost", lost, config.name)
             left = sorted(set(live).difference(lost))
             config = update_properties(storage, {keys.METADATA_PARTITIONS: ",".join(left)})
         write_definitions(storage, config, known)
@@ -80,14 +77,3 @@ def is_metadata_whole(storage: Storage) -> bool:
     except (CorruptFile, FileMissing):
         return False
     return True
-
-
-def _of_record_index(storage: Storage) -> IndexDefinition:
-    """The definition of a record index, as the names of its file groups tell it."""
-    found = storage.list(f"{keys.METADATA_TABLE_FOLDER}/{_RECORD_INDEX}")
-    files = (parse_data_file(split(info.path)[1], 0) for info in found)
-    by_partition = any(
-        file is not None and file.file_id.count("-") == _DASHES_OF_A_PARTITION for file in files
-    )
-    options = {"isPartitioned": str(by_partition).lower()}
-    return IndexDefinition(_RECORD_INDEX, _RECORD_INDEX, "", (), options)

@@ -1,69 +1,63 @@
-"""Puts single entries right: one commit without rows whose records replace the wrong ones."""
+"""Repairs single entries: one commit without rows whose records replace the wrong ones.
+
+Entries of files and partitions are made again from the data: only the file slices are read that a
+problem is about, or those of its partition. What has an entry and should have none is deleted.
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.errors import CommitConflict
-from lakedex.filegroup import FileSliceId, parse_data_file
-from lakedex.format.spill import SpillWriter
-from lakedex.index.kinds.secondary.composite import kept_note
-from lakedex.index.kinds.secondary.key_encoding import is_sure
-from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.metadata_table import Kind
+from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.deltacommit import commit_changes
-from lakedex.index.metadata_table.hashing import java_hashes
-from lakedex.index.metadata_table.keys import placed_values_of_secondary
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
-from lakedex.index.written import CommitChanges, KeyNote, PairNotes, note_rows
-from lakedex.schema.field_paths import type_at
-from lakedex.services.repairing.file_records import is_by_file, right_records
-from lakedex.services.verifying.report import Problem, ProblemKind
-from lakedex.storage import Storage, split
+from lakedex.index.metadata_table.records import RecordMaker
+from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
+from lakedex.index.repair import RepairedTable
+from lakedex.index.verification.findings import Problem, ProblemKind
+from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.context import Target
+from lakedex.write.build_survey import SurveyWants, survey
+from lakedex.write.context import Target, write_context
+from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.target import StoredSchema, WriteSchema
 
-FILES = Kind.FILES.value
-RECORD_INDEX = Kind.RECORD_INDEX.value
 _OPERATION = "INDEX"
+_OF_ENTRIES = (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE)
 _COLUMNS = ("schema", "latest_schema")
+_RANGES = (Kind.COLUMN_STATS.value, Kind.PARTITION_STATS.value)
 
 
-def is_repairable(problem: Problem, pairs: Collection[str] = ()) -> bool:
-    """Whether an entry can be put right by itself; `pairs` are indexes by `plain_secondary`."""
-    if problem.entries:
-        return is_by_file(problem.index)
-    if problem.kind not in (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE):
+def is_repairable(problem: Problem, plain: Collection[str] = ()) -> bool:
+    """Whether an entry can be repaired by itself; `plain` are the indexes by `plain_indexes`."""
+    kind = find_metadata_kind(problem.index)
+    if kind is None:
         return False
-    if problem.index == FILES:
-        return parse_data_file(split(problem.key)[1], 0) is not None
-    if problem.index in pairs:
-        return problem.kind is not ProblemKind.WRONG
-    return problem.index == RECORD_INDEX and problem.place is not None
+    if problem.entries:
+        return kind.describes_files
+    if problem.kind not in _OF_ENTRIES:
+        return False
+    return kind.can_repair(problem, is_plain=problem.index in plain)
 
 
-def plain_secondary(snapshot: Snapshot) -> frozenset[str]:
-    """The secondary indexes whose entries are nothing but their keys, which verifying names."""
-    schema = snapshot.schema
+def plain_indexes(snapshot: Snapshot) -> frozenset[str]:
+    """The indexes whose entries are nothing but their keys, which verifying reports."""
+    definitions = snapshot.definitions
     return frozenset(
         name
         for name in snapshot.config.metadata_partitions
-        if name.startswith(PREFIX)
-        and (known := snapshot.definitions.get(name)) is not None
-        and known.names_columns
-        and not known.is_covering
-        and all(
-            (kind := type_at(each, schema)) is not None and is_sure(kind)
-            for each in known.source_fields
-        )
+        if name in definitions
+        and (kind := find_metadata_kind(name)) is not None
+        and kind.has_plain_entries(definitions[name], snapshot.schema)
     )
 
 
@@ -99,75 +93,97 @@ def repair_entries(target: Target, problems: Sequence[Problem], *, seen: str | N
             commit_changes(
                 address, target.engine, transaction.instant, changes, next_time=scope.next_time
             )
-            said = _said_of_columns(snapshot) | kept_note(snapshot.timeline, snapshot.definitions)
-            return CommitMetadata({}, said, operation_type=_OPERATION)
+            extra = _column_metadata(snapshot) | kept_notes(snapshot.timeline, snapshot.definitions)
+            return CommitMetadata({}, extra, operation_type=_OPERATION)
 
         transaction.commit(prepare, touched=())
 
 
-def _said_of_columns(snapshot: Snapshot) -> dict[str, str]:
+def _column_metadata(snapshot: Snapshot) -> dict[str, str]:
     """What readers take from the newest commit: the schema, and the history of the columns."""
     writes = snapshot.timeline.write_instants()
-    said = snapshot.timeline.commit_metadata(writes[-1]).extra if writes else {}
-    return {name: said[name] for name in _COLUMNS if name in said}
+    extra = snapshot.timeline.commit_metadata(writes[-1]).extra if writes else {}
+    return {name: extra[name] for name in _COLUMNS if name in extra}
 
 
 def _changes(snapshot: Snapshot, scratch: str, problems: Sequence[Problem]) -> CommitChanges:
-    storage = snapshot.storage
-    added: dict[str, dict[str, int]] = defaultdict(dict)
-    removed: dict[str, list[str]] = defaultdict(list)
-    for problem in problems:
-        if problem.index == FILES:
-            partition, name = split(problem.key)
-            if problem.kind is ProblemKind.STALE:
-                removed[partition].append(name)
-            else:
-                added[partition][name] = storage.size(problem.key)
-    return CommitChanges(
-        added=added,
-        removed=removed,
-        key_notes=_notes(storage, scratch, [p for p in problems if p.index == RECORD_INDEX]),
-        pairs={
-            name: _pairs(snapshot, scratch, name, [p for p in problems if p.index == name])
-            for name in {p.index for p in problems if p.index.startswith(PREFIX)}
-        },
+    """What repairs single entries of all indexes."""
+    table = RepairedTable(snapshot.storage, scratch, snapshot.definitions)
+    changes = CommitChanges()
+    for name in sorted({problem.index for problem in problems}):
+        own = [problem for problem in problems if problem.index == name]
+        more = metadata_kind(name).repair(name, own, table)
+        changes = replace(
+            changes,
+            added={**changes.added, **more.added},
+            removed={**changes.removed, **more.removed},
+            key_notes=(*changes.key_notes, *more.key_notes),
+            pairs={**changes.pairs, **more.pairs},
+        )
+    return changes
+
+
+def right_records(
+    target: Target, snapshot: Snapshot, scratch: str, problems: Sequence[Problem]
+) -> dict[str, Change]:
+    """What makes the named entries right and changes no other, by index.
+
+    Args:
+        target: The table.
+        snapshot: Its newest state.
+        scratch: A folder for spill files.
+        problems: What is wrong, each with the keys of its entries.
+
+    Raises:
+        IndexUnusable: an index cannot be computed here.
+    """
+    names = sorted({problem.index for problem in problems})
+    if not names:
+        return {}
+    stored = StoredSchema.of(snapshot)
+    schema = WriteSchema.of(stored.columns, stored)
+    plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
+    facts = write_context(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
+    wants = SurveyWants(
+        stat_columns=plan.stat_columns if {*names}.intersection(_RANGES) else (),
+        blooms=Kind.BLOOM_FILTERS.value in names,
+        expressions=tuple(each for each in plan.expressions if each.name in names),
     )
+    slices = _named(snapshot, problems)
+    found = survey(target.engine, facts, snapshot.history, slices, wants)
+    changes = CommitChanges(
+        statistics=found.statistics,
+        overwritten_partitions=tuple({each.partition: None for each in slices}),
+        replaces_ranges=True,
+        blooms=found.blooms,
+        expressions=found.expressions,
+    )
+    newest = snapshot.timeline.last_completed
+    instant = "" if newest is None else newest.requested_time
+    maker = RecordMaker(changes, instant, plan.stat_columns, snapshot.definitions)
+    return {
+        name: _only(
+            maker.change_of(name),
+            dict.fromkeys(key for each in problems if each.index == name for key in each.entries),
+        )
+        for name in names
+    }
 
 
-def _pairs(snapshot: Snapshot, scratch: str, name: str, problems: Sequence[Problem]) -> PairNotes:
-    """The pairs that a secondary index lacks, and those that it should not have."""
-    definition = snapshot.definitions[name]
-    keys = pa.array([problem.key for problem in problems], pa.string())
-    columns = len(definition.source_fields)
-    placed = placed_values_of_secondary(keys, columns) if definition.is_placed_by_value else keys
-    stale = [problem.kind is ProblemKind.STALE for problem in problems]
-    # What is no key of such an index at all lies in any group: it is not found, and left.
-    hashes = java_hashes(placed.fill_null(""))
-    rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
-    return PairNotes(1, (_noted(snapshot.storage, scratch, rows),))
-
-
-def _notes(storage: Storage, scratch: str, problems: Sequence[Problem]) -> tuple[KeyNote, ...]:
-    if not problems:
-        return ()
-    places: Mapping[tuple[FileSliceId, bool], list[str]] = _by_place(problems)
-    rows = [
-        note_rows(pa.array(keys), place.partition, place.file_id, is_delete=is_delete)
-        for (place, is_delete), keys in places.items()
+def _named(snapshot: Snapshot, problems: Sequence[Problem]) -> list[FileSlice]:
+    """The slices that problems are about, all of a partition where one is about that."""
+    places = {problem.place for problem in problems}
+    return [
+        each
+        for each in snapshot.slices
+        if each.id in places or FileSliceId(each.partition, "") in places
     ]
-    return (_noted(storage, scratch, pa.concat_tables(rows)),)
 
 
-def _noted(storage: Storage, scratch: str, rows: pa.Table) -> KeyNote:
-    writer = SpillWriter(storage, f"{scratch}/repair-{uuid.uuid4().hex}")
-    segment = writer.add(rows.combine_chunks())
-    writer.finish()
-    return KeyNote(0, segment)
-
-
-def _by_place(problems: Sequence[Problem]) -> dict[tuple[FileSliceId, bool], list[str]]:
-    found: dict[tuple[FileSliceId, bool], list[str]] = defaultdict(list)
-    for problem in problems:
-        if problem.place is not None:
-            found[problem.place, problem.kind is ProblemKind.STALE].append(problem.key)
-    return found
+def _only(change: Change, wanted: dict[str, None]) -> Change:
+    """The records of some keys, and marks of deletion for those that have none."""
+    keys = pa.array(list(wanted), pa.string())
+    kept = pc.is_in(change.keys, value_set=keys)
+    records = change.keys.filter(kept)
+    gone = keys.filter(pc.invert(pc.is_in(keys, value_set=records)))
+    return replace(change, keys=records, values=change.values.filter(kept), deletes=gone)

@@ -21,12 +21,12 @@ from lakedex.config import TableType
 from lakedex.errors import TimelineDamaged
 from lakedex.filegroup import FileSlice, FileSliceId, parse_data_file
 from lakedex.filegroup.names import LogFile
-from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.metadata_table import NON_PARTITIONED_KEY, Kind, metadata_partition
 from lakedex.index.metadata_table.cell_file import Selection
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.partitions import FILES_PAYLOAD
+from lakedex.index.registry import live_file_groups
 from lakedex.services.repairing.commit_files import rebuilt_commit
 from lakedex.storage import Storage, join, split
 from lakedex.table import Snapshot
@@ -48,7 +48,6 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import write_once
 
 _FILES = Kind.FILES.value
-_RECORD_INDEX = Kind.RECORD_INDEX.value
 _COMMIT_TIME = "_hoodie_commit_time"
 _POLICY = "KEEP_LATEST_COMMITS"
 _FilesByPartition: TypeAlias = dict[str, list[str]]
@@ -205,13 +204,15 @@ def _replaced(
     if not before:
         return {}
     metadata = snapshot.metadata
-    if metadata is None or _RECORD_INDEX not in snapshot.config.metadata_partitions:
+    live = None
+    if metadata is not None:
+        live = live_file_groups(metadata, snapshot.config.metadata_partitions)
+    if live is None:
         raise _cannot(
             snapshot.timeline,
             f"{time} wrote new file groups, and without a record index nobody knows whether it "
             f"took away others, such as {next(iter(before)).file_id}",
         )
-    live = distinct_locations(metadata.scan(_RECORD_INDEX))
     found: dict[str, list[str]] = defaultdict(list)
     for group in before:
         if group not in live:

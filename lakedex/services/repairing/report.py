@@ -20,9 +20,9 @@ class RepairReport:
     repaired: Mapping[str, int] = field(default_factory=dict)
     """How many entries of an index were put right one by one."""
     rebuilt: tuple[str, ...] = ()
-    """The indexes that were built anew from the data."""
+    """The indexes that were built again from the data."""
     dropped: tuple[str, ...] = ()
-    """The indexes that went, as nobody knows what they were on: their definition was damaged."""
+    """The indexes that were dropped, as their definition is lost."""
 
     put_back: tuple[str, ...] = ()
     """The instants that were lost and are on the timeline again."""

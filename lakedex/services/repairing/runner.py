@@ -1,7 +1,7 @@
-"""Verifies every index, puts wrong entries right, and builds anew what cannot be read.
+"""Verifies every index, repairs wrong entries, and builds again what cannot be read.
 
 Entries are put right one by one, as long as verifying told all of them. An index with more problems
-than that, and one that cannot be read, is built anew from the data; a metadata table without a
+than that, and one that cannot be read, is built again from the data; a metadata table without a
 readable file listing goes as a whole. The data itself is never changed. Files of the timeline are
 put right first, as far as the rest of the table tells what they said.
 """
@@ -14,32 +14,34 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakedex.config import keys
-from lakedex.config import write_option_names as options
 from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.composite import composites_behind
-from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.creation import remove_partition
-from lakedex.services.expression_creating import add_expression_index, stored_expression
+from lakedex.index.registry import (
+    built_together,
+    find_metadata_kind,
+    indexes_behind,
+    is_named_index,
+    metadata_kind,
+)
+from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.services.file_index_creating import rebuild_file_index, repair_file_index
-from lakedex.services.index_creating import refresh_index
+from lakedex.services.index_creating import build_index, rebuilt_index, refresh_index
 from lakedex.services.repairing.definitions import (
     forget_unreadable_metadata,
     is_metadata_whole,
     restore_definitions,
 )
 from lakedex.services.repairing.entries import (
-    FILES,
     is_repairable,
-    plain_secondary,
+    plain_indexes,
     repair_entries,
 )
 from lakedex.services.repairing.report import RepairReport
 from lakedex.services.repairing.timeline_files import mend_timeline
 from lakedex.services.verifying import VerifyReport, verify
 from lakedex.services.verifying.data_pass import DATA
-from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
 from lakedex.table import Snapshot
@@ -52,9 +54,7 @@ from lakedex.write.holding import locked
 from lakedex.write.target import check_bucket_index
 from lakedex.write.verbs import TableWriter
 
-_RANGES = ("column_stats", "partition_stats")
-"""Ranges of partitions are made of those of files."""
-_BUILT_FROM_DATA = ("column_stats", "partition_stats", "bloom_filters", "record_index")
+FILES = Kind.FILES.value
 _KNOWN_TO_NOBODY = (
     "what it did cannot be told from the rest of the table: roll the commit back, or restore the "
     "table to an earlier one"
@@ -120,7 +120,7 @@ def _repair_indexes(
         repaired.update(_put_right(writer, snapshot, before, {FILES}))
         snapshot = writer.snapshot()
         found = verify(snapshot, indexes)
-    pairs = plain_secondary(snapshot)
+    pairs = plain_indexes(snapshot)
     wrong = sorted({*_to_rebuild(found, pairs), *behind})
     others = {problem.index for problem in _of_indexes(found)}.difference(wrong, {FILES})
     repaired.update(_put_right(writer, snapshot, found, others))
@@ -139,17 +139,17 @@ def _repair_indexes(
     if astray:
         wrong = sorted({*wrong, *astray})
         after = verify(writer.snapshot(), indexes)
-    log.info("repaired %s: %s, built anew: %s", snapshot.config.name, dict(repaired), wrong)
+    log.info("repaired %s: %s, built again: %s", snapshot.config.name, dict(repaired), wrong)
     return RepairReport(before, after, repaired, tuple(wrong))
 
 
 def _of_indexes(report: VerifyReport) -> list[Problem]:
-    """The problems that can be put right: what a commit said is known to nobody else."""
+    """The problems that can be repaired: what a commit said is recorded nowhere else."""
     return [problem for problem in report.problems if problem.index != TIMELINE]
 
 
 def _check_needed(snapshot: Snapshot) -> None:
-    """Raise where that cannot be read without which nobody knows the rows or their columns."""
+    """Raise where something cannot be read that decides on the rows or their columns."""
     timeline = snapshot.timeline
     for instant in timeline.write_instants():
         if instant.action is Action.REPLACECOMMIT or instant == timeline.last_completed:
@@ -166,7 +166,7 @@ def _check_needed(snapshot: Snapshot) -> None:
 def _behind(snapshot: Snapshot, indexes: Sequence[str] | None) -> set[str]:
     """Indexes that no query asks since another engine wrote, of those that are to be repaired."""
     try:
-        found = composites_behind(snapshot.timeline, snapshot.definitions)
+        found = indexes_behind(snapshot.timeline, snapshot.definitions)
     except LakedexError:
         return set()
     live = found.intersection(snapshot.config.metadata_partitions)
@@ -177,7 +177,7 @@ def _put_right(
     writer: TableWriter, snapshot: Snapshot, report: VerifyReport, names: set[str]
 ) -> Counter[str]:
     """Repair entries of these indexes, and answer how many."""
-    pairs = plain_secondary(snapshot)
+    pairs = plain_indexes(snapshot)
     single = [p for p in report.problems if p.index in names and is_repairable(p, pairs)]
     if single:
         target, newest = writer.target(), snapshot.timeline.last_completed
@@ -217,15 +217,16 @@ def _is_listing_repairable(report: VerifyReport) -> bool:
 
 def _rebuild(writer: TableWriter, name: str) -> None:
     """Take one index away and build it from the data."""
-    if name.startswith((PREFIX, EXPRESSION)):
+    if is_named_index(name):
         refresh_index(writer, name, rebuild=True)
         return
     if name in file_index_definitions(writer.snapshot().config):
         rebuild_file_index(writer, name)
         return
-    if name not in _BUILT_FROM_DATA:
-        raise UnsupportedFeature(f"building the index {name} anew (drop it, and create it again)")
-    gone = _RANGES if name in _RANGES else (name,)
+    kind = find_metadata_kind(name)
+    if kind is None or not kind.switches:
+        raise UnsupportedFeature(f"building the index {name} again (drop it, and create it again)")
+    gone = built_together(name)
     target = writer.target()
     with locked(target) as table:
         recover(table)
@@ -237,34 +238,30 @@ def _rebuild(writer: TableWriter, name: str) -> None:
 
 
 def _wanting(present: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The options by which a write builds these indexes, also in a table that others wrote."""
-    flags = {
-        "column_stats": options.COLUMN_STATS,
-        "partition_stats": options.PARTITION_STATS,
-        "bloom_filters": options.BLOOM_FILTERS,
-    }
-    return {flags[name].name: "true" for name in names if name in flags and name in present}
+    """The options by which a write builds these indexes, also in a table that others wrote.
+
+    Where one of several options asks for an index, the properties of the table say which.
+    """
+    switches = [metadata_kind(name).switches for name in names if name in present]
+    return {of_kind[0].name: "true" for of_kind in switches if len(of_kind) == 1}
 
 
 def _without_metadata(
     writer: TableWriter, snapshot: Snapshot, before: VerifyReport
 ) -> RepairReport:
-    """Give the whole metadata table up and build it anew."""
+    """Give the whole metadata table up and build it again."""
     names = tuple(sorted(snapshot.config.metadata_partitions))
-    defined = [name for name in names if name.startswith(PREFIX)]
-    computed = [name for name in names if name.startswith(EXPRESSION)]
-    lost = set(names).difference((FILES, *_BUILT_FROM_DATA, *defined, *computed))
+    named = [name for name in names if is_named_index(name)]
+    lost = {name for name in names if find_metadata_kind(name) is None}
     if lost:
-        raise UnsupportedFeature(f"building the index {min(lost)} anew (drop it first)")
-    made = [snapshot.definitions[name] for name in defined]
-    expressions = [stored_expression(writer, snapshot, name) for name in computed]
+        raise UnsupportedFeature(f"building the index {min(lost)} again (drop it first)")
+    again = [rebuilt_index(writer, snapshot, name) for name in named]
     forget_unreadable_metadata(writer.address)
     with locked(writer.target()) as table:
         recover(table)
         drop_metadata(table.storage)
     writer.run(kinds.INDEX, None)
-    for definition in made:
-        writer.add_index(definition)
-    for expression in expressions:
-        add_expression_index(writer, expression)
+    for new in again:
+        if new is not None:
+            build_index(writer, new)
     return RepairReport(before, verify(writer.snapshot()), rebuilt=names)

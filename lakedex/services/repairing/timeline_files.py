@@ -4,7 +4,7 @@ A plan that nobody has run changes nothing, so it goes; another one is made when
 clean did stands in its plan too, and what a commit did, or a savepoint keeps, in the files of that
 time (`commit_files.py`). A savepoint that lost its completed file is completed again. Instants
 whose files are all gone are put back by what the metadata table has of them (`lost_commits.py`).
-The manifest of the archived timeline names files that are there, and is written anew. What an
+The manifest of the archived timeline names files that are there, and is written again. What an
 archive said, and which rows an overwrite took away, is known to nobody else: that is named, and
 stays.
 """
@@ -36,7 +36,7 @@ from lakedex.timeline import (
     file_name,
     load_table_config,
 )
-from lakedex.timeline.clean_plan import CleanOutcome, clean_metadata
+from lakedex.timeline.clean_plan import CleanOutcome, clean_metadata, read_clean_plan
 from lakedex.timeline.history_writer import restore_manifest
 from lakedex.timeline.lsm_history import history_problem
 from lakedex.timeline.properties_file import PROPERTIES_PATH, restore_properties
@@ -46,7 +46,6 @@ from lakedex.txn.recovery import is_being_run
 from lakedex.txn.rollback import LockedTable, forget, roll_back
 from lakedex.txn.rollback_files import remove_instant
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import read_clean_plan
 from lakedex.upkeep.savepoints import complete_savepoint, rebuilt_savepoint
 
 _LAYOUT_WITH_MANIFESTS = 2
@@ -76,7 +75,7 @@ def mend_timeline(address: StorageAddress) -> MendedTimeline:
         if config.timeline_layout == _LAYOUT_WITH_MANIFESTS:
             problem = history_problem(storage, config.history_folder)
             if problem is not None:
-                _log.warning("the archived timeline is listed anew: %s", problem)
+                _log.warning("the archived timeline is listed again: %s", problem)
                 restore_manifest(storage, config.history_folder)
                 is_mended = True
         table = locked_table(storage, lock, patience.heartbeat, may_lack_instants=True)
@@ -136,10 +135,10 @@ def _savepoints_of_newest_clean(timeline: Timeline) -> frozenset[str]:
 
 
 def _mend_properties(storage: Storage) -> bool:
-    """Write the properties files anew that are damaged, by their copies; whether one was."""
+    """Write the properties files again that are damaged, by their copies; whether one was."""
     is_mended = restore_properties(storage)
     if is_mended:
-        _log.warning("%s is written anew by its backup", PROPERTIES_PATH)
+        _log.warning("%s is written again by its backup", PROPERTIES_PATH)
     if own_properties_problem(storage) is not None:
         write_own_properties(storage, read_own_properties(storage))
         is_mended = True
@@ -147,7 +146,7 @@ def _mend_properties(storage: Storage) -> bool:
 
 
 def _mend_by_files(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
-    """Write a commit or savepoint anew, by its files; whether that was needed and possible."""
+    """Write a commit or savepoint again, by its files; whether that was needed and possible."""
     if not (instant.action.is_write or instant.action is Action.SAVEPOINT):
         return False
     try:
@@ -158,7 +157,7 @@ def _mend_by_files(table: LockedTable, timeline: Timeline, instant: Instant) -> 
         except LakedexError as reason:
             _log.warning("%s stays as it is: %s", error.path, reason)
             return False
-        _log.warning("%s is written anew by the files of the commit: %s", error.path, error)
+        _log.warning("%s is written again by the files of the commit: %s", error.path, error)
         _rewrite(table, instant, data)
         return True
     except FileMissing:
@@ -179,7 +178,7 @@ def _rewrite(table: LockedTable, instant: Instant, data: bytes) -> None:
 
 
 def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> bool:
-    """Write what a completed clean did anew, by its plan; whether that was needed and possible."""
+    """Write what a completed clean did again, by its plan; whether that was needed and possible."""
     time = instant.requested_time
     try:
         read_completed(timeline, instant)
@@ -188,7 +187,7 @@ def _mend_clean(table: LockedTable, timeline: Timeline, instant: Instant) -> boo
             plan = read_clean_plan(timeline, time)
         except (CorruptFile, FileMissing, UnsafePath):
             return False
-        _log.warning("the clean %s is written anew by its plan: %s", time, error)
+        _log.warning("the clean %s is written again by its plan: %s", time, error)
         data = clean_metadata(plan, time, plan.files, 0, plan.partitions)
         _rewrite(table, instant, data)
         return True

@@ -6,20 +6,13 @@ from collections.abc import Sequence
 
 from lakedex.config import TableConfig, TableType, keys
 from lakedex.config.table_config import KeyGeneratorType
-from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
-from lakedex.index.metadata_table import Kind, metadata_partition
+from lakedex.errors import CommitConflict, UnsupportedFeature
+from lakedex.index.registry import find_metadata_kind
 from lakedex.services.upgrading.new_properties import key_generator, new_merge_mode
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant
 
 _OLD_VERSION = 6
-_REBUILT = (
-    Kind.FILES,
-    Kind.COLUMN_STATS,
-    Kind.PARTITION_STATS,
-    Kind.BLOOM_FILTERS,
-    Kind.RECORD_INDEX,
-)
 _SERVICES = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING, Action.INDEXING)
 
 
@@ -54,10 +47,10 @@ def check_pending(pending: Sequence[Instant], root: str) -> None:
 
 
 def split_indexes(names: Sequence[str], *, drop: bool) -> tuple[list[str], list[str]]:
-    """The metadata partitions that are built anew, and those that are left out.
+    """The metadata partitions that are built again, and those that are left out.
 
     Raises:
-        UnsupportedFeature: an index cannot be built anew, and is not to be dropped.
+        UnsupportedFeature: an index cannot be built again, and is not to be dropped.
     """
     kept = [name for name in names if _is_rebuilt(name)]
     dropped = [name for name in names if name not in kept]
@@ -71,10 +64,9 @@ def split_indexes(names: Sequence[str], *, drop: bool) -> tuple[list[str], list[
 
 
 def _is_rebuilt(name: str) -> bool:
-    try:
-        return metadata_partition(name).kind in _REBUILT
-    except InvalidInput:
-        return False
+    """Whether write options ask for an index, so that no definition is needed to build it."""
+    kind = find_metadata_kind(name)
+    return kind is not None and not kind.is_named
 
 
 def _refused(config: TableConfig, snapshot: Snapshot) -> list[str]:

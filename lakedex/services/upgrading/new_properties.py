@@ -26,7 +26,7 @@ _PAYLOADS = {
 
 
 def property_changes(config: TableConfig) -> dict[str, str | None]:
-    """What to set, and what to remove (None); the metadata table is none until it is built anew.
+    """What to set, and what to remove (None); the metadata table is none until it is built again.
 
     Raises:
         UnsupportedFeature: the table merges or makes keys in a way that lakedex does not know.

@@ -5,7 +5,7 @@
 3. version 6: the old metadata table is given up and log files are merged into base files, on the
    old timeline; then the new timeline is written beside the old one (`timeline_move`);
 4. the properties change in one step: from here on it is a table of version 9;
-5. the metadata table is built anew with the partitions that it had;
+5. the metadata table is built again with the partitions that it had;
 6. old files and the note are removed.
 
 Killed before step 4 the table is of its old version still, killed after it a whole table of
@@ -31,8 +31,7 @@ from lakedex.services.upgrading.compacting import (
     run_compaction,
 )
 from lakedex.services.upgrading.new_properties import TARGET_VERSION, property_changes
-from lakedex.services.upgrading.report import UpgradeReport
-from lakedex.services.upgrading.state import UpgradeState, forget
+from lakedex.services.upgrading.state import UpgradeReport, UpgradeState, forget
 from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_timeline
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
@@ -70,7 +69,7 @@ def upgrade_table(
     Args:
         address: The table.
         engine: Runs the workers; threads of this process by default.
-        drop_indexes: Leave out indexes that cannot be built anew (secondary and expression
+        drop_indexes: Leave out indexes that cannot be built again (secondary and expression
             indexes) instead of refusing the table.
         lock_options: How long to wait for the lock.
 

@@ -1,14 +1,14 @@
-"""What an upgrade is about to do, kept in the table until it is done, so that it can be resumed.
+"""What an upgrade is about to do, kept in the table until it is done, and what it did.
 
-The file is written before anything else is changed and removed last. Whether the upgrade is past
-its point of no return is not said here: the table's version says it.
+The file is written before anything else is changed and removed last, so that an upgrade can be
+resumed. Whether it is past its point of no return is not said here: the table's version says it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakedex.config import keys
@@ -83,3 +83,34 @@ class UpgradeState:
 def forget(storage: Storage) -> None:
     """The upgrade is done."""
     storage.delete(PATH)
+
+
+@dataclass(frozen=True)
+class UpgradeReport:
+    """What an upgrade came to; the numbers are those of the call that finished it."""
+
+    table: str
+    from_version: int
+    to_version: int
+    instants: int = 0
+    """The files of the active timeline that were written again."""
+    archived: int = 0
+    """The archived instants that were written again."""
+    compacted: int = 0
+    """The file slices whose log files were merged into a base file."""
+    indexes: tuple[str, ...] = ()
+    """The metadata partitions that were built."""
+    dropped: tuple[str, ...] = ()
+    """The indexes that the table no longer has."""
+    rolled_back: tuple[str, ...] = ()
+    """The instants of dead writers that were rolled back."""
+    seconds: float = 0.0
+
+    @property
+    def changed(self) -> bool:
+        """Whether there was anything to do."""
+        return self.from_version != self.to_version
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """The report in plain values."""
+        return asdict(self)

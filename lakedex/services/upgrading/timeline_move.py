@@ -1,4 +1,4 @@
-"""Writes the timeline of layout 1 anew in layout 2, beside the old one.
+"""Writes the timeline of layout 1 again in layout 2, beside the old one.
 
 Nobody looks at the new folder before the table's properties say so; whatever an earlier attempt
 left in it is removed first. The old files stay until then, and are removed by `remove_old`.
@@ -42,7 +42,7 @@ _ARCHIVE_FILE = re.compile(r"\.commits_\.archive\.[0-9]{1,9}_[0-9A-Za-z-]+")
 
 @dataclass(frozen=True)
 class Moved:
-    """How much was written anew."""
+    """How much was written again."""
 
     instants: int
     archived: int

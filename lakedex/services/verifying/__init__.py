@@ -1,49 +1,33 @@
-"""Verifying: every entry of every index held against the data of the table.
+"""Verifying: every entry of every index compared with the data of the table.
 
-Names are brought when they are first used: who only reads a table does without all of this.
+Names are imported when they are first used: reading a table needs none of this.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lakedex.services.verifying.check import Check, FileRows, Subject, VerifyKind
-    from lakedex.services.verifying.progress import Listener
-    from lakedex.services.verifying.registry import KINDS
-    from lakedex.services.verifying.report import Problem, ProblemKind, VerifyReport
+    from lakedex.services.verifying.data_pass import Listener
+    from lakedex.services.verifying.report import VerifyReport
     from lakedex.services.verifying.runner import verify
 
 __all__ = [
-    "KINDS",
-    "Check",
-    "FileRows",
     "Listener",
-    "Problem",
-    "ProblemKind",
-    "Subject",
-    "VerifyKind",
     "VerifyReport",
     "verify",
 ]
 
-_HOMES = {
-    "Check": "lakedex.services.verifying.check",
-    "FileRows": "lakedex.services.verifying.check",
-    "Subject": "lakedex.services.verifying.check",
-    "VerifyKind": "lakedex.services.verifying.check",
-    "Listener": "lakedex.services.verifying.progress",
-    "KINDS": "lakedex.services.verifying.registry",
-    "Problem": "lakedex.services.verifying.report",
-    "ProblemKind": "lakedex.services.verifying.report",
+_MODULES = {
+    "Listener": "lakedex.services.verifying.data_pass",
     "VerifyReport": "lakedex.services.verifying.report",
     "verify": "lakedex.services.verifying.runner",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Bring a public name from the module that defines it."""
-    if name not in _HOMES:
+    """Import a public name from the module that defines it."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_MODULES[name]), name)
     globals()[name] = value
     return value

@@ -10,10 +10,12 @@ as it was written, in whichever column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,16 +31,17 @@ from lakedex.format.logfile import (
     read_blocks,
 )
 from lakedex.format.parquet.pages import check_pages
+from lakedex.index.verification.check import Check, FileRows, Subject
+from lakedex.index.verification.findings import ProblemKind
 from lakedex.schema.field_paths import type_at, values_at
-from lakedex.services.verifying.check import Check, FileRows, Subject
-from lakedex.services.verifying.progress import Progress
-from lakedex.services.verifying.report import ProblemKind
 
 DATA = "data"
 """Stands for the index in problems with the data itself."""
 
 _BATCH_ROWS = 131_072
 _PARQUET = "parquet"
+Listener: TypeAlias = "Callable[[int, int], None]"
+"""Told how many steps are done, and how many there are."""
 
 
 def show_data(subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
@@ -60,7 +63,7 @@ class _DataPass:
     def __init__(self, subject: Subject, checks: Sequence[Check], progress: Progress) -> None:
         self._subject = subject
         self._progress = progress
-        self._context: ReadContext = subject.snapshot.read_context
+        self._context: ReadContext = subject.read
         self._file_checks = [check for check in checks if check.file_columns]
         self._row_checks = [check for check in checks if check.row_columns]
         known = {*self._context.schema.names, RECORD_KEY}
@@ -226,3 +229,32 @@ def _block_rows(block: LogBlock, names: list[str]) -> pa.RecordBatch:
 def _at_path(rows: pa.RecordBatch, name: str) -> pa.Array | None:
     """A column, or a field inside a struct column by its dotted path; None if it is not there."""
     return None if type_at(name, rows.schema) is None else values_at(name, rows)
+
+
+class Progress:
+    """Counts steps, in any thread.
+
+    Example:
+        >>> told = []
+        >>> progress = Progress(2, lambda done, total: told.append(f"{done} of {total}"))
+        >>> progress.step(), progress.step(), told
+        (None, None, ['0 of 2', '1 of 2', '2 of 2'])
+    """
+
+    def __init__(self, total: int, listener: Listener | None = None) -> None:
+        """Begin with no step done."""
+        self._total = total
+        self._done = 0
+        self._listener = listener
+        self._guard = threading.Lock()
+        self._tell()
+
+    def step(self) -> None:
+        """One more is done."""
+        with self._guard:
+            self._done += 1
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._listener is not None:
+            self._listener(self._done, self._total)

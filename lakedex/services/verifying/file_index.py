@@ -26,8 +26,8 @@ from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.file_index.kind import with_file_numbers
 from lakedex.index.file_index.run import FILE, list_runs, read_heads
 from lakedex.index.registry import file_index_kinds, missing_kind
-from lakedex.services.verifying.check import Check, FileRows, Subject
-from lakedex.services.verifying.report import ProblemKind
+from lakedex.index.verification.check import Check, FileRows, Subject
+from lakedex.index.verification.findings import ProblemKind
 
 Ints = npt.NDArray[np.int64]
 _SAMPLED_SLICES = 16
@@ -124,7 +124,7 @@ class FileIndexCheck(Check):
 
     def _computed(self) -> pa.Table:
         """The entries that the rows of each file give, by file number."""
-        schema = self.index.entry_schema(self.subject.snapshot.schema)
+        schema = self.index.entry_schema(self.subject.schema)
         shown = {number for number, _ in self._seen}
         # Of a file that only deletes no rows are shown.
         without_rows = self.index.entries(self._no_rows())
@@ -142,12 +142,12 @@ class FileIndexCheck(Check):
         return entries.set_column(0, FILE, pa.array(owners))
 
     def _no_rows(self) -> pa.Table:
-        fields = [self.subject.snapshot.schema.field(name) for name in self.index.sources]
+        fields = [self.subject.schema.field(name) for name in self.index.sources]
         return pa.schema([each.with_nullable(nullable=True) for each in fields]).empty_table()
 
     def _entries(self) -> tuple[npt.NDArray[np.bool_], pa.Table]:
         """Which files are described, and the entries by the number of the file in the snapshot."""
-        context, index = self.subject.snapshot.read_context, self.index
+        context, index = self.subject.read, self.index
         keys = file_keys(self.subject.slices)
         described = np.zeros(len(keys), dtype=np.bool_)
         schema = index.entry_schema(context.schema)
@@ -166,9 +166,7 @@ class FileIndexCheck(Check):
 
     def _try_lookups(self) -> None:
         """Hold answers of the index against a scan of sampled rows."""
-        table = self.subject.snapshot.indexed_table(time_zone=self.subject.time_zone)
-        if table is None:
-            return
+        table = self.subject.table
         kind = self.index.kind
         for number, rows in self._samples.items():
             for probe in kind.probes(self.index.definition, rows):
@@ -194,7 +192,7 @@ def start(name: str, subject: Subject) -> Check:
     Raises:
         IndexUnusable: its kind is not registered here.
     """
-    definition = file_index_definitions(subject.snapshot.config)[name]
+    definition = file_index_definitions(subject.read.config)[name]
     kind = file_index_kinds().get(definition.index_type)
     if kind is None:
         raise IndexUnusable(missing_kind(definition))

@@ -1,4 +1,4 @@
-"""Verifies the indexes of a table: starts a check for each, shows them the data, hears them."""
+"""Verifies the indexes of a table: starts a check for each, and reads the data for all of them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ from lakedex.errors import (
     TimelineDamaged,
 )
 from lakedex.index.file_index.definitions import file_index_definitions
-from lakedex.index.kinds.secondary.composite import composites_behind
-from lakedex.index.kinds.windowed.store import NAME as WINDOWED
-from lakedex.index.kinds.windowed.store import open_window
-from lakedex.index.metadata_table import metadata_partition
+from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.creation import built_at
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
-from lakedex.services.verifying import file_index, windowed_record_index
-from lakedex.services.verifying.check import Check, Subject
-from lakedex.services.verifying.data_pass import show_data
-from lakedex.services.verifying.entries import astray_groups
-from lakedex.services.verifying.progress import Listener, Progress
-from lakedex.services.verifying.registry import KINDS
-from lakedex.services.verifying.report import Findings, ProblemKind, VerifyReport
+from lakedex.index.registry import indexes_behind, indexes_outside_metadata, metadata_kind
+from lakedex.index.verification.check import Check, Subject
+from lakedex.index.verification.entries import foreign_groups
+from lakedex.index.verification.findings import Findings, ProblemKind
+from lakedex.services.verifying import file_index
+from lakedex.services.verifying.data_pass import Listener, Progress, show_data
+from lakedex.services.verifying.report import VerifyReport
 from lakedex.services.verifying.timeline_files import (
     check_timeline,
     incomplete_savepoints,
@@ -71,7 +68,7 @@ def verify(
     except (CorruptFile, FileMissing, TimelineDamaged) as error:
         # Without it nobody knows what the data is.
         findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, str(error))
-        return findings.report()
+        return VerifyReport.of(findings)
     for problem in unreadable_files(snapshot):
         findings.add(TIMELINE, ProblemKind.UNREADABLE, TIMELINE, problem)
     for note in incomplete_savepoints(snapshot.timeline):
@@ -81,7 +78,7 @@ def verify(
     except (CorruptFile, FileMissing):
         if not findings.problems:
             raise
-        return findings.report()  # what was asked for is among what cannot be read
+        return VerifyReport.of(findings)  # what was asked for is among what cannot be read
 
 
 def _verify_indexes(
@@ -92,32 +89,40 @@ def _verify_indexes(
     listener: Listener | None,
     threads: int | None,
 ) -> VerifyReport:
-    window = open_window(snapshot.storage, snapshot.timeline.is_committed_write).state
-    beside = sorted(file_index_definitions(snapshot.config))
-    names = _chosen(snapshot, indexes, [*beside, *([] if window is None else [WINDOWED])])
+    listed = indexes_outside_metadata(snapshot.storage, snapshot.timeline)
+    outside = {info.name: kind for info, kind in listed}
+    of_files = sorted(file_index_definitions(snapshot.config))
+    names = _chosen(snapshot, indexes, [*of_files, *outside])
     metadata = snapshot.metadata
     if metadata is None:
         if snapshot.metadata_problem:
             findings.add(_METADATA, ProblemKind.UNREADABLE, _METADATA, snapshot.metadata_problem)
         else:
             findings.note(_METADATA, "the table has none, so there is no index to verify")
-        return findings.report()
+        return VerifyReport.of(findings)
     metadata.read_anew()
     try:
         definitions = snapshot.definitions
     except LakedexError as error:
         path = str(snapshot.config.index_defs_path)
         findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
-        return findings.report()
-    subject = Subject(snapshot, metadata, findings, time_zone, LocalEngine(threads))
-    behind = composites_behind(snapshot.timeline, definitions)
-    there = {*snapshot.config.metadata_partitions, *beside} - {*behind}
+        return VerifyReport.of(findings)
+    table = snapshot.indexed_table(time_zone=time_zone)
+    assert table is not None
+    subject = Subject(
+        table,
+        snapshot.listing.files,
+        findings,
+        snapshot.visibility.logs_name_own_instant,
+        LocalEngine(threads),
+    )
+    behind = indexes_behind(snapshot.timeline, definitions)
+    there = {*snapshot.config.metadata_partitions, *of_files} - behind
     live = [name for name in names if name in there]
-    checks = [check for name in live if (check := _started(name, subject)) is not None]
-    if window is not None and WINDOWED in names:
-        findings.checked[WINDOWED] += 0
-        checks.append(windowed_record_index.start(WINDOWED, subject, window))
-    _tell_unused(subject, sorted({*names} - {*live}))
+    verified = [*live, *(name for name in outside if name in names)]
+    started = (_started(name, outside.get(name), subject) for name in verified)
+    checks = [check for check in started if check is not None]
+    _note_unused(subject, sorted({*names} - {*live}))
     progress = Progress(len(subject.slices) + len(checks), listener)
     try:
         show_data(subject, checks, progress)
@@ -127,12 +132,12 @@ def _verify_indexes(
     finally:
         for check in checks:
             check.close()
-    return findings.report()
+    return VerifyReport.of(findings)
 
 
-def _tell_unused(subject: Subject, names: Sequence[str]) -> None:
-    """Say of indexes that no query asks why that is so."""
-    config = subject.snapshot.config
+def _note_unused(subject: Subject, names: Sequence[str]) -> None:
+    """Note why indexes are not used by queries."""
+    config = subject.read.config
     for name in names:
         state = "is defined, but not live"
         if name in config.metadata_partitions_inflight:
@@ -161,22 +166,23 @@ def _chosen(snapshot: Snapshot, indexes: Sequence[str] | None, beside: Sequence[
     return list(dict.fromkeys(indexes))
 
 
-def _started(name: str, subject: Subject) -> Check | None:
+def _started(name: str, kind: MetadataIndexKind | None, subject: Subject) -> Check | None:
+    """The check of an index; `kind` is that of an index outside of the metadata table."""
     findings = subject.findings
     findings.checked[name] += 0
     try:
-        if name in file_index_definitions(subject.snapshot.config):
+        if name in file_index_definitions(subject.read.config):
             return file_index.start(name, subject)
-        kind = metadata_partition(name).kind
-        _look_at_groups(name, subject)
-        start = next(each.start for each in KINDS if each.kind is kind)
-        return start(name, subject)
+        if kind is None:
+            kind = metadata_kind(name)
+            _check_file_groups(name, subject)
+        return kind.check(name, subject)
     except LakedexError as error:
         findings.add(name, ProblemKind.UNREADABLE, name, str(error))
         return None
 
 
-def _look_at_groups(name: str, subject: Subject) -> None:
+def _check_file_groups(name: str, subject: Subject) -> None:
     definition = subject.definitions.get(name)
     # One that has file groups for each partition has none where there is no partition.
     may_be_empty = definition is not None and definition.is_partitioned and not subject.slices
@@ -187,7 +193,7 @@ def _look_at_groups(name: str, subject: Subject) -> None:
     if lost := [each for each in times if not metadata.timeline.is_committed_write(each)]:
         folder = f"{METADATA_FOLDER}/{metadata.timeline.config.timeline_folder}"
         raise IndexUnusable(f"{min(lost)}, which built it, is missing from {folder}")
-    astray = astray_groups(metadata, name)
-    if astray:
-        listed = ", ".join(astray)
+    foreign = foreign_groups(metadata, name)
+    if foreign:
+        listed = ", ".join(foreign)
         subject.findings.note(name, f"file groups of another index are in its folder: {listed}")

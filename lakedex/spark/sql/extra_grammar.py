@@ -20,7 +20,7 @@ from typing import Any
 
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
-from lakedex.services.own_expressions import is_expression
+from lakedex.index.expressions import is_expression
 
 Literal = str | int | float | bool | None
 Parameters = Mapping[str, Any] | Sequence[Any]

@@ -11,7 +11,7 @@ from lakedex.config.write_option_names import GLOBAL_RECORD_INDEX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
-from lakedex.services.expression_creating import INDEX_OPTIONS
+from lakedex.index.registry import expression_kind
 from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_names import find_index, spellings
 from lakedex.services.indexing import BackgroundBuild
@@ -23,7 +23,7 @@ from lakedex.write.result import WriteResult
 
 BUILT = "index_name string, detail string"
 """What CREATE INDEX answers: one row for each index that it built."""
-_OF_ONE_COLUMN = {name.lower() for name in INDEX_OPTIONS}
+_OF_ONE_COLUMN = {name.lower() for name in expression_kind().options}
 _SHOWN = "index_name string, index_type string, col_name string, col_options string, options string"
 """The first three are Hudi's."""
 

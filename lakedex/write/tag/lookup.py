@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 
 from lakedex.config.write_index import WriteIndex
 from lakedex.errors import LakedexError
-from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, read_slice
-from lakedex.filegroup.log_changes import block_keys, read_changes, slice_blocks
-from lakedex.filegroup.ordering import ordering_of
+from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext
+from lakedex.filegroup.log_changes import block_keys, slice_blocks
+from lakedex.filegroup.stored_keys import StoredKeys, stored_keys
 from lakedex.format.bloom import BloomFilter, bloom_hashes
 from lakedex.format.logfile import BlockKind
 from lakedex.format.parquet.footer import ParquetFooter, read_footer
@@ -29,7 +29,7 @@ from lakedex.format.spill import Segment, SpillWriter
 from lakedex.write.context import WriteContext
 from lakedex.write.tag.hints import KeyRange, LookupTask, TaskFilters
 from lakedex.write.tag.incoming import Incoming, incoming_keys
-from lakedex.write.tag.places import PLACES, Mask, Positions, mask_of, positions_of
+from lakedex.write.tag.places import PLACES, Positions, mask_of, positions_of
 
 _BLOOMS = (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
 _MOST_TASK_BYTES = 256 << 20
@@ -37,14 +37,6 @@ _FILE_COST_BYTES = 256 << 10
 _TASKS_PER_SLOT = 3
 
 Matches = tuple[tuple[int, Segment], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredKeys:
-    """The keys of one slice; `live` says which of them a query sees."""
-
-    keys: pa.Array
-    live: Mask
 
 
 def lookup_tasks(slices: Sequence[FileSlice], parallelism: int) -> list[LookupTask]:
@@ -94,31 +86,6 @@ def find_matches(
         found += _spilled(spill, places, owners)
     spill.finish()
     return tuple(found)
-
-
-def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
-    """The keys of a slice, those of deleted records of its base file too."""
-    if not file_slice.logs:
-        parts = [
-            context.record_keys(rows)
-            for rows in read_slice(context, file_slice, [RECORD_KEY], batch_rows=None)
-        ]
-        keys = _joined(parts)
-        return StoredKeys(keys, np.ones(len(keys), dtype=np.bool_))
-    needed = context.target(list(dict.fromkeys([RECORD_KEY, *context.merge_columns()])))
-    changes = read_changes(context, file_slice, needed)
-    in_base, alive = [], []
-    for rows in read_slice(context, replace(file_slice, logs=()), needed.names):
-        keys = context.record_keys(rows)
-        ordering = ordering_of(rows, context.ordering_fields)
-        in_base.append(keys)
-        alive.append(context.record_keys(changes.apply(rows, keys, ordering)))
-    alive.append(context.record_keys(changes.inserts()))
-    living = _joined(alive)
-    base = _joined(in_base)
-    dead = base.filter(pc.invert(pc.is_in(base, value_set=living)))
-    live = np.arange(len(living) + len(dead)) < len(living)
-    return StoredKeys(_joined([living, dead]), live)
 
 
 def _base_may_hold(

@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakedex.config.write_index import RecordIndexWindow
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup.stored_keys import stored_keys
 from lakedex.format.spill import SpillWriter
 from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
@@ -37,7 +38,6 @@ from lakedex.txn.transaction import CommitScope
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import WrittenFile
 from lakedex.write.row_size import stored_rows
-from lakedex.write.tag.lookup import stored_keys
 from lakedex.write.windowed.day_window import DayWindow
 from lakedex.write.windowed.tagging import spill_groups
 

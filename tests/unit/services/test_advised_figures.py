@@ -15,14 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakedex.services.advising.demand import Demand
-from lakedex.services.advising.sizes import column_stats_cost, record_index_cost
+from lakedex.index.advice import Demand
+from lakedex.index.registry import metadata_kind
+from lakedex.index.sampling import files_per_value, files_with_any
 from lakedex.services.index_creating import create_index
-from lakedex.services.index_estimating import (
-    estimate_index,
-    files_per_value,
-    files_with_any,
-)
+from lakedex.services.index_estimating import estimate_index, sampled_table
 from lakedex.write.row_source import ArrowRowSource
 from tests.support.secondary import RECORD_INDEX, Trips
 
@@ -130,13 +127,14 @@ def test_files_per_value_are_within_the_range_that_is_promised(sized):
 def test_indexes_that_a_table_has_once_take_what_was_told(sized, tmp_path):
     # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
-    snapshot = own.table().snapshot
-    keys = record_index_cost(snapshot)
-    ranges = [column_stats_cost(snapshot, name) for name in ("one", "number")]
+    sampled = sampled_table(own.table().snapshot)
+    keys = metadata_kind("record_index").estimate_size(sampled, ())
+    stats = metadata_kind("column_stats")
+    ranges = [stats.estimate_size(sampled, (name,)) for name in ("one", "number")]
     create_index(own.writer, "record_index", "uuid")
     create_index(own.writer, "column_stats", ["one", "number"])
     assert keys.size_bytes == pytest.approx(size_of(own, "record_index"), rel=0.25)
-    told = sum(each.cost.size_bytes for each in ranges)
+    told = sum(each.size_bytes for each in ranges)
     assert told == pytest.approx(size_of(own, "column_stats"), rel=0.5), "one file group is shared"
 
 
@@ -144,7 +142,8 @@ def test_indexes_that_a_table_has_once_take_what_was_told(sized, tmp_path):
 def test_column_stats_leave_the_files_that_were_told(sized, tmp_path, column):
     # case B85: impossible figures of the advisor
     own = sized.bare.copied(tmp_path / "t")
-    told = column_stats_cost(own.table().snapshot, column).files_a_value
+    sampled = sampled_table(own.table().snapshot)
+    told = metadata_kind("column_stats").estimate_size(sampled, (column,)).files_per_value
     create_index(own.writer, "column_stats", column)
     table = own.table()
     values = sized.rows[column].unique().to_pylist()

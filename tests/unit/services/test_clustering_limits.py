@@ -7,7 +7,7 @@ import pytest
 from lakedex.config.service_options import ClusteringScope
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice, parse_data_file
-from lakedex.services.clustering.limits import chosen_partitions, within_limits
+from lakedex.services.clustering.selection import chosen_partitions, within_limits
 
 DAYS = [f"dt=2026-01-{day:02}" for day in range(1, 31)]
 FILTER = "hoodie.clustering.plan.partition.filter.mode"

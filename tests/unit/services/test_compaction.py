@@ -14,8 +14,7 @@ from lakedex.engine import LocalEngine
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
-from lakedex.services.compaction.choosing import choose, operation_of
-from lakedex.services.compaction.scheduling import is_due
+from lakedex.services.compaction.scheduling import choose, is_due, operation_of
 from lakedex.services.inline import writer_with_services
 from lakedex.services.resharding import reshard_index
 from lakedex.storage.address import StorageAddress

@@ -13,9 +13,8 @@ import pytest
 import lakedex
 from lakedex.api import ReadOptions
 from lakedex.index.metadata_table.keys import column_stats_key
+from lakedex.index.verification.findings import MAX_PROBLEMS, ProblemKind
 from lakedex.keys import escape_path_value
-from lakedex.services.verifying import ProblemKind
-from lakedex.services.verifying.report import MAX_PROBLEMS
 from tests.support.damage import Damage, encoded_hfile
 from tests.support.index_specs import ExpressionIndex, SecondaryIndex
 from tests.support.table_builder import TableBuilder

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
-from lakedex.services.verifying import Problem, ProblemKind
+from lakedex.index.verification.findings import Problem, ProblemKind
 
 TABLE = "cow_trips_all_indexes"
 STATS = "ColumnStatsMetadata"

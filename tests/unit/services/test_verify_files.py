@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import lakedex
 from lakedex.config.service_options import CleaningOptions
 from lakedex.index.metadata_table import FILES_PAYLOAD
-from lakedex.services.verifying import ProblemKind
+from lakedex.index.verification.findings import ProblemKind
+from lakedex.timeline.clean_plan import read_clean_plan
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import clean_table, read_clean_plan, schedule_clean
+from lakedex.upkeep.cleaning import clean_table, schedule_clean
 from tests.support.secondary import Trips
 from tests.support.upkeep_lab import make_past
 

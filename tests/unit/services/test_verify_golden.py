@@ -8,7 +8,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput
-from lakedex.services.verifying import ProblemKind
+from lakedex.index.verification.findings import ProblemKind
 from tests.support.golden import golden_names
 
 STALE = "two_secondary_mor"

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.services.verifying import row_keys
-from lakedex.services.verifying.row_keys import RowKeys
+from lakedex.index.verification import keys as verification_keys
+from lakedex.index.verification.keys import RowKeys
 
 TABLES = ("cow_trips_all_indexes", "mor_trips_all_indexes", "sharded_record_index")
 
@@ -38,8 +38,8 @@ def test_keys_that_do_not_fit_into_memory_are_compared_all_the_same(golden, monk
         made.append(RowKeys(group_count, most_bytes=100))
         return made[-1]
 
-    for module in ("record_index", "secondary_index"):
-        monkeypatch.setattr(f"lakedex.services.verifying.{module}.RowKeys", small)
+    for kind in ("record_index", "secondary"):
+        monkeypatch.setattr(f"lakedex.index.kinds.{kind}.check.RowKeys", small)
     report = lakedex.open(golden(name).path).verify(threads=3)
     assert report.ok, report
     assert made
@@ -55,7 +55,7 @@ def test_steps_are_told_as_they_are_done(golden):
 
 
 def test_spilled_keys_come_back_group_by_group(monkeypatch):
-    monkeypatch.setattr(row_keys, "_MOST_BUCKETS", 3)
+    monkeypatch.setattr(verification_keys, "_MOST_BUCKETS", 3)
     keys = RowKeys(group_count=7, most_bytes=200)
     expected: dict[int, list[tuple[str, int]]] = {}
     for slice_number in range(20):
@@ -70,4 +70,4 @@ def test_spilled_keys_come_back_group_by_group(monkeypatch):
         found, slices = keys.of_group(group)
         assert list(zip(found.to_pylist(), slices.tolist(), strict=True)) == expected[group]
     keys.close()
-    assert not row_keys.Path(folder).exists()
+    assert not verification_keys.Path(folder).exists()

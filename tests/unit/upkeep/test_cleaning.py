@@ -26,15 +26,9 @@ from lakedex.timeline import (
     load_table_config,
     write_instant,
 )
-from lakedex.timeline.clean_plan import CleanPlan
+from lakedex.timeline.clean_plan import CleanPlan, read_clean_plan
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.cleaning import (
-    clean_table,
-    forget_looks,
-    plan_clean,
-    read_clean_plan,
-    schedule_clean,
-)
+from lakedex.upkeep.cleaning import clean_table, forget_looks, plan_clean, schedule_clean
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.layout.order import RowOrder, Strategy
 from tests.support.upkeep_lab import BY_HAND, Past, files_of, instant_of, make_past, read_by_hudi_rs

@@ -7,7 +7,6 @@ typed and the version of what computes it. Another type of a column may mean ano
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
@@ -72,11 +71,6 @@ def stored_tree(definition: IndexDefinition) -> Expr:
     except (LakedexError, ValueError, RecursionError) as error:
         place = f"the definition of {definition.name}"
         raise CorruptFile(place, 0, expected="an expression", actual=error) from error
-
-
-def source_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """The columns of a table that some columns and fields of columns lie in, each once."""
-    return tuple(dict.fromkeys(column.path[0] for column in columns))
 
 
 def _untyped(expr: Expr) -> Expr:

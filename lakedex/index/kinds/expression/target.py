@@ -18,12 +18,12 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.temporal.zones import LARGEST_SHIFT, fixed_offset
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.expressions import source_names
 from lakedex.index.kinds.expression.definition import (
     BLOOM_FLAVOUR,
     depends_on_zone,
     indexed_expression,
 )
-from lakedex.index.kinds.expression.own import source_names
 
 PREFIX: Final = "expr_index_"
 _ANY_ZONE = "UTC"

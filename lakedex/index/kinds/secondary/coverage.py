@@ -33,9 +33,8 @@ from lakedex.index.kinds.secondary.key_encoding import spelled
 from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
-from lakedex.index.metadata_table.keys import secondary_keys
+from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_keys
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
-from lakedex.index.placement import find_records
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.timeline import (
     CommitMetadata,
@@ -250,10 +249,22 @@ def _is_kept_up(table: IndexedTable, name: str, file_slice: FileSlice) -> bool:
     path = definition.source_fields[0]
     for rows in read_slice(table.read, file_slice, [RECORD_KEY, column_at(path)]):
         keys = secondary_keys([spelled(values_at(path, rows))], rows[RECORD_KEY])
-        found = find_records(table.metadata, name, definition, keys)
+        found = find_pairs(table.metadata, name, definition, keys)
         if len(found) != len(keys):
             return False
     return True
+
+
+def find_pairs(
+    metadata: MetadataTable, name: str, definition: IndexDefinition | None, keys: pa.Array
+) -> pa.Table:
+    """The records of some keys of an index, read from the file groups that their values are in."""
+    groups = len(metadata.groups(name))
+    shards = None
+    if definition is not None and definition.is_placed_by_value and groups:
+        values = placed_values_of_secondary(keys, max(1, len(definition.source_fields)))
+        shards = shards_of(pc.coalesce(values, keys), groups)
+    return metadata.lookup(name, keys, shards)
 
 
 def _replaced(metadata: CommitMetadata) -> set[FileSliceId]:

@@ -104,7 +104,7 @@ def _newest(groups: pa.Table, query: Ints, numbers: Ints, states: Ints, sequence
     is_last = np.ones(len(query), dtype=np.bool_)
     is_last[:-1] = (query[1:] != query[:-1]) | (rows[1:] != rows[:-1])
     based = groups["based"].to_numpy()[rows]
-    # A base file that is written anew holds no deleted record any more.
+    # A base file that is written again holds no deleted record any more.
     void = (states == GONE) | ((states == DEAD) & (sequences < based))
     kept = is_last & ~void
     return Found(query[kept], rows[kept], states[kept] != DEAD)

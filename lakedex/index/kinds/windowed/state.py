@@ -49,7 +49,7 @@ class CoveredGroup:
     """A file group whose keys are known."""
 
     number: int
-    """Stands for the group in entries. One that was read anew has another number."""
+    """Stands for the group in entries. One that was read again has another number."""
     based: int
     """The sequence that wrote its base file: of deleted keys older entries say nothing."""
     digest: str

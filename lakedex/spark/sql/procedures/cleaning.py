@@ -16,7 +16,7 @@ from lakedex.spark.sql.procedures.procedure import (
     table_of,
 )
 from lakedex.timeline import Action, Instant, PlanKind, Timeline, read_plan
-from lakedex.upkeep.cleaning import read_clean_plan
+from lakedex.timeline.clean_plan import read_clean_plan
 
 _PLAN_VERSION = 2
 _CLEAN_OPTIONS = {

@@ -1,0 +1,21 @@
+"""The windowed record index as a kind of index."""
+
+from __future__ import annotations
+
+from lakedex.index.catalog import IndexInfo
+from lakedex.index.kinds.windowed.store import NAME, list_windowed
+from lakedex.index.metadata_kind import MetadataIndexKind
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline
+
+
+class WindowedKind(MetadataIndexKind):
+    """The windowed record index as a kind of index."""
+
+    kind = NAME
+    partition = None
+    is_creatable = False
+
+    def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
+        """The windowed record index of a table, if it has one."""
+        return list_windowed(storage, timeline.is_committed_write)

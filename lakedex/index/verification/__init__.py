@@ -1,0 +1,1 @@
+"""Verification of indexes: what a check of one index receives, and what it finds."""
