@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.option_check import did_you_mean
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import IndexUnusable, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
@@ -359,6 +359,19 @@ def file_indexes(config: TableConfig) -> dict[str, FileIndex]:
         for name, each in file_index_definitions(config).items()
         if each.index_type in known
     }
+
+
+def file_index(name: str, config: TableConfig) -> FileIndex:
+    """A file index of a table, by its full name.
+
+    Raises:
+        IndexUnusable: its kind is not registered here.
+    """
+    definition = file_index_definitions(config)[name]
+    kind = file_index_kinds().get(definition.index_type)
+    if kind is None:
+        raise IndexUnusable(f"the index {name} cannot be used: {missing_kind(definition)}")
+    return FileIndex(kind, definition)
 
 
 def list_file_indexes(storage: Storage, config: TableConfig) -> list[IndexInfo]:

@@ -23,7 +23,7 @@ from lakedex.index.file_index.definitions import (
 )
 from lakedex.index.file_index.kind import KIND_VERSION
 from lakedex.index.file_index.maintenance import forget_files
-from lakedex.index.registry import file_index_kinds, metadata_kind, missing_kind
+from lakedex.index.registry import file_index, metadata_kind
 from lakedex.index.request import NewIndex
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
@@ -131,7 +131,7 @@ class FileIndexBuilder:
 
 def refresh_file_index(writer: TableWriter, name: str) -> None:
     """Read the files that an index does not describe; where it is damaged, build it again."""
-    index = _find(writer, name)
+    index = file_index(name, writer.snapshot().config)
     try:
         _fill(writer, index)
     except LakedexError:
@@ -140,7 +140,7 @@ def refresh_file_index(writer: TableWriter, name: str) -> None:
 
 def repair_file_index(writer: TableWriter, name: str, wrong: Collection[str]) -> None:
     """Read some files again, by their paths, and those of runs that cannot be read; no others."""
-    index = _find(writer, name)
+    index = file_index(name, writer.snapshot().config)
     context = writer.snapshot().read_context
     with open_lock(context.storage, writer.target().patience.lock):
         forget_files(context, index, lambda *place: "/".join(filter(None, place)) not in wrong)
@@ -149,7 +149,7 @@ def repair_file_index(writer: TableWriter, name: str, wrong: Collection[str]) ->
 
 def rebuild_file_index(writer: TableWriter, name: str) -> None:
     """Drop all entries of an index, and read the data again."""
-    index = _find(writer, name)
+    index = file_index(name, writer.snapshot().config)
     drop_file_index(writer.address, name, writer.target().patience)
     _define(writer, index.definition)
     _fill(writer, index)
@@ -158,14 +158,6 @@ def rebuild_file_index(writer: TableWriter, name: str) -> None:
 def drop_file_index(address: StorageAddress, name: str, patience: TransactionOptions) -> None:
     """Drop a file index, by its full name; its kind need not be registered."""
     _change(address.open(), patience, lambda known: {k: v for k, v in known.items() if k != name})
-
-
-def _find(writer: TableWriter, name: str) -> FileIndex:
-    definition = file_index_definitions(writer.snapshot().config)[name]
-    kind = file_index_kinds().get(definition.index_type)
-    if kind is None:
-        raise IndexUnusable(f"the index {name} cannot be read: {missing_kind(definition)}")
-    return FileIndex(kind, definition)
 
 
 def _build(writer: TableWriter, index: FileIndex) -> None:

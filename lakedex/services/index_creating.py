@@ -182,6 +182,23 @@ def build_index(
     return asked.add_index(new.definition, new.settings)
 
 
+def file_index_definition(request: CreateRequest, kind: FileIndexKind) -> IndexDefinition:
+    """The definition of a file index on columns, without a folder.
+
+    Raises:
+        InvalidInput: a column or an option is wrong; the message says what to do.
+    """
+    return kind.define(
+        IndexRequest(
+            name=request.name,
+            table=request.table,
+            columns=tuple(map(request.path, request.columns)),
+            schema=request.schema,
+            options={key: value for key, value in request.options.items() if key in kind.options},
+        )
+    )
+
+
 def _create_file_index(
     writer: TableWriter,
     snapshot: Snapshot,
@@ -203,15 +220,7 @@ def _create_file_index(
         return builder.add_expression(writer, new)
     if EXPR in options:
         raise UnsupportedFeature(f"CREATE INDEX {request.name} USING {kind.kind} on an expression")
-    definition = kind.define(
-        IndexRequest(
-            name=request.name,
-            table=request.table,
-            columns=tuple(map(request.path, request.columns)),
-            schema=request.schema,
-            options={key: value for key, value in options.items() if key in kind.options},
-        )
-    )
+    definition = file_index_definition(request, kind)
     rest = {key: value for key, value in options.items() if key not in kind.options}
     return builder.add(writer, rest, definition)
 

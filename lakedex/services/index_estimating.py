@@ -9,11 +9,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakedex.config.metadata_options import IndexRoom, record_index_bounds
+from lakedex.config.option_check import did_you_mean
 from lakedex.engine import Engine
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
+from lakedex.index.file_index import FileIndex, IndexRequest
+from lakedex.index.file_index.estimate import estimate_file_index
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS
-from lakedex.index.registry import default_kind
+from lakedex.index.registry import default_kind, file_index_kinds, kind_name
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
@@ -55,7 +58,7 @@ class IndexEstimate:
     files: int
     """File slices of the table."""
     files_per_value: float
-    """How many of them a lookup of one value reads, about."""
+    """How many of them a lookup of one value reads, about; NaN where it is not known."""
     sampled_rows: int
 
     def as_size(self) -> SizeEstimate:
@@ -73,14 +76,18 @@ def estimate_index(
     snapshot: Snapshot,
     column: str | Sequence[str],
     *,
+    using: str = "",
+    options: Mapping[str, str] | None = None,
     growth: float = 1.0,
     engine: Engine | None = None,
 ) -> IndexEstimate:
-    """What a secondary index on a column would be like.
+    """What an index on a column would be like: by default a secondary index.
 
     Args:
         snapshot: The table.
         column: The column, or the columns.
+        using: A kind whose indexes describe single files, such as `ngram`.
+        options: The options of such an index.
         growth: How many times as many rows the table will have; values grow in number with them.
         engine: Who would build it; how long a job of it takes to start is tried out.
 
@@ -92,7 +99,11 @@ def estimate_index(
     if not columns:
         raise InvalidInput("name the column to index")
     _check_growth(growth)
-    estimate = default_kind().estimate_size(sampled_table(snapshot, growth), columns)
+    table = sampled_table(snapshot, growth)
+    if using:
+        estimate = _estimate_of_kind(snapshot, table, columns, using, options or {})
+    else:
+        estimate = default_kind().estimate_size(table, columns)
     if estimate is None:
         raise InvalidInput(f"table {snapshot.config.name} has no rows to estimate an index from")
     building = estimate.seconds
@@ -111,6 +122,31 @@ def estimate_index(
         files_per_value=estimate.files_per_value,
         sampled_rows=estimate.sampled_rows,
     )
+
+
+def _estimate_of_kind(
+    snapshot: Snapshot,
+    table: SampledTable,
+    columns: tuple[str, ...],
+    using: str,
+    options: Mapping[str, str],
+) -> SizeEstimate | None:
+    kinds = file_index_kinds()
+    kind = kinds.get(using.lower())
+    if kind is None:
+        if kind_name(using) == default_kind().kind:
+            return default_kind().estimate_size(table, columns)
+        known = ", ".join((default_kind().kind, *kinds))
+        hint = did_you_mean(using, kinds)
+        raise UnsupportedFeature(f"estimating an index of kind {using!r} (only {known}{hint})")
+    request = IndexRequest(
+        name="estimated",
+        table=snapshot.config.name,
+        columns=columns,
+        schema=snapshot.schema,
+        options=options,
+    )
+    return estimate_file_index(FileIndex(kind, kind.define(request)), table)
 
 
 def sampled_table(snapshot: Snapshot, growth: float = 1.0) -> SampledTable:

@@ -407,14 +407,26 @@ class SparkTable(TableViews):
         patience = self.writer().target().patience
         drop_index(self._address, name, patience, with_dependents=with_dependents)
 
-    def estimate_index(self, column: str | Sequence[str], growth: float = 1.0) -> IndexEstimate:
-        """What a secondary index on a column would cost and bring, from a sample of the table.
+    def estimate_index(
+        self,
+        column: str | Sequence[str],
+        growth: float = 1.0,
+        *,
+        using: str = "",
+        options: Mapping[str, str] | None = None,
+    ) -> IndexEstimate:
+        """What an index on a column would cost and bring, from a sample of the table.
 
         Args:
             column: The column.
             growth: How many times as many rows the table will have.
+            using: A kind whose indexes describe single files, such as `ngram`; by default a
+                secondary index is estimated.
+            options: The options of such an index.
         """
-        return estimate_index(self.snapshot, column, growth=growth, engine=self._engine)
+        return estimate_index(
+            self.snapshot, column, using=using, options=options, growth=growth, engine=self._engine
+        )
 
     def refresh_index(self, name: str, *, rebuild: bool = False) -> None:
         """Bring an index up to date that writers do not maintain, or that another engine forgot.

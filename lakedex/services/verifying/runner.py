@@ -15,15 +15,20 @@ from lakedex.errors import (
     LakedexError,
     TimelineDamaged,
 )
+from lakedex.index.file_index.check import file_index_check
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table.creation import built_at
 from lakedex.index.metadata_table.reader import FOLDER as METADATA_FOLDER
-from lakedex.index.registry import indexes_behind, indexes_outside_metadata, metadata_kind
+from lakedex.index.registry import (
+    file_index,
+    indexes_behind,
+    indexes_outside_metadata,
+    metadata_kind,
+)
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.entries import foreign_groups
 from lakedex.index.verification.findings import Findings, ProblemKind
-from lakedex.services.verifying import file_index
 from lakedex.services.verifying.data_pass import Listener, Progress, show_data
 from lakedex.services.verifying.report import VerifyReport
 from lakedex.services.verifying.timeline_files import (
@@ -172,7 +177,7 @@ def _started(name: str, kind: MetadataIndexKind | None, subject: Subject) -> Che
     findings.checked[name] += 0
     try:
         if name in file_index_definitions(subject.read.config):
-            return file_index.start(name, subject)
+            return file_index_check(file_index(name, subject.read.config), subject)
         if kind is None:
             kind = metadata_kind(name)
             _check_file_groups(name, subject)

@@ -28,6 +28,7 @@ from lakedex.index.kinds.ngram import NgramKind
 from lakedex.index.kinds.ngram.conditions import Piece, folded, required_pieces
 from lakedex.index.kinds.ngram.grams import bits_of_pieces, bits_of_texts
 from lakedex.services.index_creating import create_index
+from lakedex.services.index_estimating import estimate_index
 from tests.support.index_lab import IndexLab
 from tests.support.write_lab import Row, source
 
@@ -351,3 +352,30 @@ def test_two_columns_are_refused(tmp_path):
     logs.insert(row(1, "x"))
     with pytest.raises(InvalidInput, match="is on 2 columns: it takes one"):
         create_index(logs.writer, "grams", ["message", "p"], using="ngram")
+
+
+@pytest.mark.parametrize("using", ["ngram", "bitmap"])
+@pytest.mark.parametrize("files", [6, 60])
+def test_an_estimate_is_near_the_size_of_the_index(tmp_path, using, files):
+    dice = random.Random(files)
+    logs = Logs(tmp_path)
+    rows = [
+        row(number, f"{dice.choice(WORDS)} {dice.randrange(1 << 40):x} {dice.choice(WORDS)}")
+        | {"p": f"p{number % files}"}
+        for number in range(files * 40)
+    ]
+    logs.insert(*rows)
+    estimate = estimate_index(logs.writer.snapshot(), "message", using=using)
+    assert not logs.writer.snapshot().config.raw.get("lakedex.file.indexes")
+    logs.index("grams", "message", using)
+    (definition,) = file_index_definitions(logs.writer.snapshot().config).values()
+    size = sum(each.size_bytes for each in list_runs(logs.address.open(), definition))
+    assert 0.5 < estimate.size_bytes / size < 1.5
+    assert estimate.files == files
+    assert estimate.bytes_per_write > 0
+    twice = estimate_index(logs.writer.snapshot(), "message", using=using, growth=2.0)
+    assert twice.size_bytes > estimate.size_bytes
+    with pytest.raises(InvalidInput, match="commom"):
+        estimate_index(logs.writer.snapshot(), "message", using=using, options={"commom": "1"})
+    with pytest.raises(UnsupportedFeature, match="did you mean 'ngram'"):
+        estimate_index(logs.writer.snapshot(), "message", using="ngrm")

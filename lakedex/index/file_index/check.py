@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import IndexUnusable, LakedexError
+from lakedex.errors import LakedexError
 from lakedex.expr.bind import bind_predicate
 from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr
@@ -22,10 +22,8 @@ from lakedex.filegroup import FileSliceId
 from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.coverage import file_keys, keys_of
-from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.file_index.kind import with_file_numbers
 from lakedex.index.file_index.run import FILE, list_runs, read_heads
-from lakedex.index.registry import file_index_kinds, missing_kind
 from lakedex.index.verification.check import Check, FileRows, Subject
 from lakedex.index.verification.findings import ProblemKind
 
@@ -186,19 +184,12 @@ class FileIndexCheck(Check):
             self.problem(ProblemKind.WRONG, str(probe), detail, place.id, files)
 
 
-def start(name: str, subject: Subject) -> Check:
-    """The check of one index.
-
-    Raises:
-        IndexUnusable: its kind is not registered here.
-    """
-    definition = file_index_definitions(subject.read.config)[name]
-    kind = file_index_kinds().get(definition.index_type)
-    if kind is None:
-        raise IndexUnusable(missing_kind(definition))
-    index = FileIndex(kind, definition)
+def file_index_check(index: FileIndex, subject: Subject) -> Check:
+    """The check of an index."""
     columns = frozenset(index.sources)
-    return FileIndexCheck(name, subject, file_columns=columns, row_columns=columns, index=index)
+    return FileIndexCheck(
+        index.name, subject, file_columns=columns, row_columns=columns, index=index
+    )
 
 
 def _entry_codes(entries: pa.Table) -> tuple[Ints, Ints]:
