@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lakedex.config import TableConfig
+import pyarrow as pa
+
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.file_index import FileIndex
@@ -18,25 +19,22 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.build_survey import shares_of_slices
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16
 _TASKS_A_CORE = 4
 
 
-def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
-    """The file indexes that a write maintains: not those with `maintenance=async`."""
-    return tuple(each for each in file_indexes(config).values() if not each.definition.is_async)
-
-
 @dataclass(frozen=True)
 class _Merge:
-    address: StorageAddress
+    facts: WriteContext
     index: FileIndex
     oldest_pending: str
+    listed: pa.Array
+    """The paths of all files of the table: executors cannot read its metadata table."""
 
 
-def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
+def merge_file_indexes(engine: Engine, facts: WriteContext, scope: CommitScope) -> None:
     """Merge the runs of indexes that have too many; the caller holds the table's lock."""
     due = [
         each
@@ -47,29 +45,33 @@ def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) ->
         # What a pending write has stored already stays.
         pending = (each.requested_time for each in scope.timeline.pending())
         oldest = min([facts.instant, *pending])
-        tasks = [_Merge(facts.address, each, oldest) for each in due]
+        listing = Snapshot.open(scope.storage).listing.files
+        listed = pa.array(
+            [_path(partition, name) for partition, files in listing.items() for name, _ in files],
+            pa.string(),
+        )
+        tasks = [_Merge(facts, each, oldest, listed) for each in due]
         engine.map("merge the runs of file indexes", _merge, tasks)
 
 
 def _merge(task: _Merge) -> None:
-    snapshot = Snapshot.open(task.address.open())
-    listed = {
-        (partition, name)
-        for partition, files in snapshot.listing.files.items()
-        for name, _ in files
-    }
+    listed = frozenset(task.listed.to_pylist())
 
     def is_kept(partition: str, name: str) -> bool:
         parsed = parse_data_file(name, 0)
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
-        return is_new or (partition, name) in listed
+        return is_new or _path(partition, name) in listed
 
-    merge_runs(snapshot.read_context, task.index, is_kept)
+    merge_runs(task.facts.read_context(), task.index, is_kept)
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}"
 
 
 @dataclass(frozen=True)
 class _Fill:
-    facts: TableFacts
+    facts: WriteContext
     slices: tuple[FileSlice, ...]
 
 
@@ -83,7 +85,7 @@ def fill_file_index(
         CorruptFile: a run of it is broken.
     """
     unknown = newer_slices(snapshot, index.definition)
-    facts = TableFacts(
+    facts = WriteContext(
         address=address,
         config=snapshot.config,
         schema=snapshot.schema,
