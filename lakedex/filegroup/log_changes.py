@@ -54,7 +54,7 @@ def check_whole(
 ) -> None:
     """Raise `CorruptFile` when a complete write is known to have left more than these blocks."""
     torn = [block.offset for block in blocks if block.kind is BlockKind.CORRUPT]
-    times = {block.instant_time for block in blocks if block.instant_time}
+    times = {block.instant_time for block in blocks if block.kind is not BlockKind.CORRUPT}
     is_other = bool(times) and log.instant_time not in times
     if (blocks and not torn and not is_other) or log.instant_time == file_slice.base_instant:
         return
