@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakedex.engine import Engine
+from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.maintenance import merge_runs
@@ -23,6 +25,7 @@ from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16
 _TASKS_A_CORE = 4
+log = logging.getLogger("lakedex")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,11 @@ def _merge(task: _Merge) -> None:
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
         return is_new or _path(partition, name) in listed
 
-    merge_runs(task.facts.read_context(), task.index, is_kept)
+    try:
+        merge_runs(task.facts.read_context(), task.index, is_kept)
+    except LakedexError as error:
+        # The commit goes on: queries say what is wrong, and REFRESH INDEX builds the index again.
+        log.warning("the runs of %s are not merged: %s", task.index.name, error)
 
 
 def _path(partition: str, name: str) -> str:

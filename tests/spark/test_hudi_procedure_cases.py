@@ -8,7 +8,7 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 PLAIN = "id int, name string, price double, ts bigint"
 

@@ -17,7 +17,7 @@ from lakedex.format.avro.encode import EncodedRecords, encode_records
 from lakedex.format.avro.lanes import I64, offsets, payload
 from lakedex.format.avro.scalar_decode import MOST_RECORDS, decode_few
 from lakedex.schema.avro_type import AvroRecord
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _SAMPLE_ROWS = 2048
 _WORTH_ROWS = 512

@@ -35,7 +35,7 @@ from lakedex.schema.avro_type import (
     PrimitiveKind,
     is_nullable,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.schema.hudi_types import is_vector, vector_bytes
 
 _CHUNK_ROWS = 1 << 15

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakedex.format.bloom.murmur import bloom_hashes
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _MAX_BITS = 2**31 - 1
 _MAX_HASHES = 255

@@ -32,7 +32,7 @@ from lakedex.format.hfile.keys import (
     key_column,
     sorted_once,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 UNSURE = -2
 """A row that needs another search, because too many keys share 8 bytes."""

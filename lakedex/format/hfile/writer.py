@@ -42,7 +42,7 @@ from lakedex.format.hfile.trailer import (
     encode_file_info,
     encode_trailer,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 MAX_KEY_BYTES = 32767
 _MAX_BLOCK_SIZE = 64 * 1024 * 1024

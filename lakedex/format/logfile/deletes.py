@@ -35,7 +35,7 @@ from lakedex.format.logfile.records import check_kind
 from lakedex.schema.arrow_types import arrow_schema
 from lakedex.schema.avro_nodes import AvroRecord
 from lakedex.schema.avro_type import parse_avro_record
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _WRAPPED: dict[str, object] = {
     "BooleanWrapper": "boolean",
