@@ -54,16 +54,18 @@ def check_whole(
 ) -> None:
     """Raise `CorruptFile` when a complete write is known to have left more than these blocks."""
     torn = [block.offset for block in blocks if block.kind is BlockKind.CORRUPT]
-    torn = torn if blocks else [0]
-    if not torn or log.instant_time == file_slice.base_instant:
+    times = {block.instant_time for block in blocks if block.kind is not BlockKind.CORRUPT}
+    is_other = bool(times) and log.instant_time not in times
+    if (blocks and not torn and not is_other) or log.instant_time == file_slice.base_instant:
         return
     bearers = sum(other.instant_time == log.instant_time for other in file_slice.logs)
     if bearers == 1 and is_committed(log.instant_time):
+        torn_text = "a torn one" if torn else f"one of {min(times, default='')}"
         raise CorruptFile(
             file_slice.path_of(log.name),
-            torn[0],
+            torn[0] if torn else 0,
             expected=f"a whole block of the completed write {log.instant_time}",
-            actual="a torn one" if blocks else "an empty file",
+            actual=torn_text if blocks else "an empty file",
         )
 
 

@@ -172,6 +172,9 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         except (FileMissing, IndexUnusable) as error:
             _check_same_index(snapshot, error)
             raise
+        metadata = snapshot.metadata if write.operation.looks_up else None
+        if plan.has_record_index and metadata and metadata.has_hidden_build(RECORD_INDEX):
+            _check_same_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
@@ -276,11 +279,12 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
                 )
 
 
-def _check_same_index(snapshot: Snapshot, error: LakedexError) -> None:
-    """Explain why a file of the record index was missing: another index took its place.
+def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> None:
+    """Refuse a record index whose build is lost, and explain why a file of it was missing.
 
     Its file groups were listed under the lock, so that all of them are of one index. As long as
-    their files are there, they hold the keys as of the beginning of the write.
+    their files are there, they hold the keys as of the beginning of the write; but of an index
+    whose build is not on the timeline some groups may be hidden.
 
     Raises:
         CommitConflict: it was resharded, or built again, after the snapshot.

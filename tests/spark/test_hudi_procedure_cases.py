@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import lakedex
 from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError
 from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
@@ -599,3 +600,81 @@ def test_help_and_the_grammar_of_calls(make, call, lake, spark):
         assert call(f"{name}(table => 'spoken')") == []
         with pytest.raises(LakedexError, match="not_there"):
             lake.sql(f"CALL {name}(table => 'not_there')")
+
+
+def test_services_that_lost_their_commit_are_taken_back(make, call, spark, rows):
+    path = make("undone", at_once(3), PLAIN, by="ts", type="mor", orderingFields="")
+    timeline = Path(path, ".hoodie/timeline")
+    spark.sql("UPDATE undone SET price = 11 WHERE id = 1")
+    expected = rows("SELECT id, price FROM undone")
+
+    def lose(action: str) -> str:
+        (complete,) = timeline.glob(f"*.{action}")
+        complete.unlink()
+        return complete.name.split("_")[0]
+
+    call("run_compaction(op => 'schedule', table => 'undone')")
+    call("run_compaction(op => 'run', table => 'undone')")
+    lost = lose("commit")
+    back = f"run_rollback_inflight_tableservice(table => 'undone', pending_instant => '{lost}'"
+    assert len(call(f"{back}, delete_request_instant_file => true)")) == 1
+    assert not list(timeline.glob(f"{lost}.compaction.*"))
+    call("run_clustering(op => 'schedule', table => 'undone')")
+    call("run_clustering(op => 'execute', table => 'undone')")
+    lost = lose("replacecommit")
+    back = f"run_rollback_inflight_tableservice(table => 'undone', pending_instant => '{lost}'"
+    assert len(call(f"{back})")) == 1
+    assert [each.name for each in timeline.glob(f"{lost}.*")] == [f"{lost}.clustering.requested"]
+    assert rows("SELECT id, price FROM undone") == expected
+    assert lakedex.open(path).verify().ok
+
+
+def test_partition_files_and_versions_of_tables(make, call, lake):
+    path = make("parts", at_once(2), by="ts")
+    assert [tuple(row) for row in call("repair_add_partition_meta(table => 'parts')")] == [
+        ("ts=1001", "Yes", "None"),
+        ("ts=1002", "Yes", "None"),
+    ]
+    Path(path, "ts=1001/.hoodie_partition_metadata").unlink()
+    for dry_run, action in (("true", "None"), ("false", "Repaired")):
+        shown = call(f"repair_add_partition_meta(table => 'parts', dry_run => {dry_run})")
+        assert tuple(shown[0]) == ("ts=1001", "No", action)
+    assert tuple(call("repair_add_partition_meta(table => 'parts')")[0])[1] == "Yes"
+    assert [
+        tuple(row) for row in call("upgrade_table(table => 'parts', to_version => 'NINE')")
+    ] == [(True,)]
+    for text, message in (
+        ("upgrade_table(table => 'parts', to_version => 'ONE')", "only to NINE"),
+        ("upgrade_table(table => 'parts')", "needs to_version"),
+        ("downgrade_table(table => 'parts', to_version => 'SIX')", "version 9 only"),
+        ("run_bootstrap(table => 'parts')", "CREATE TABLE"),
+    ):
+        with pytest.raises(LakedexError, match=message):
+            lake.sql(f"CALL {text}")
+
+
+def test_conditions_on_what_cleans_did(make, call, lake, spark, setting):
+    setting("hoodie.clean.automatic", "false")
+    make("cleans", at_once(2))
+    shows = ("show_cleans", "show_clean_plans", "show_cleans_metadata")
+    assert [call(f"{show}(table => 'cleans')") for show in shows] == [[], [], []]
+    spark.sql("UPDATE cleans SET price = 10 WHERE id = 1")
+    for price in (11, 12):
+        spark.sql(f"UPDATE cleans SET price = {price} WHERE id = 1")
+        call("run_clean(table => 'cleans', retain_commits => 1)")
+    first = call("show_cleans(table => 'cleans')")[-1]["clean_time"]
+    for condition, count in (
+        (f"clean_time = '{first}' AND action = 'clean'", 1),
+        (f"clean_time > '{first}'", 1),
+        ("total_files_deleted >= 1 AND time_taken_in_millis >= 0", 2),
+        (f"clean_time IN ('{first}', 'x') OR (version IS NULL AND length(action) = 3)", 1),
+        ("upper(action) LIKE 'CL%' AND NOT total_files_deleted BETWEEN 100 AND 200", 2),
+    ):
+        assert len(call(f"show_cleans(table => 'cleans', filter => \"{condition}\")")) == count
+    for condition in ("nope > 1", "clean_time >"):
+        with pytest.raises(LakedexError, match="no condition on clean_time"):
+            lake.sql(f"CALL show_cleans(table => 'cleans', filter => \"{condition}\")")
+    for show in shows:
+        assert len(call(f"{show}(table => 'cleans', limit => 1)")) == 1
+        with pytest.raises(LakedexError, match="no Hudi table 'nowhere'"):
+            lake.sql(f"CALL {show}(table => 'nowhere')")

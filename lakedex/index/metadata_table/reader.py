@@ -7,6 +7,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -27,7 +28,7 @@ from lakedex.index.metadata_table.exactness import NotedFiles
 from lakedex.index.metadata_table.file_cache import KEPT_FILES, MOST_FILE_BYTES
 from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.instants import files_by_partition, may_be_of_data
+from lakedex.index.metadata_table.instants import FIRST_TIMES, files_by_partition, may_be_of_data
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
@@ -58,6 +59,8 @@ _NOT_WRITTEN: set[tuple[str, str, str]] = set()
 """Root of a metadata table, partition and instant: commits that had nothing to say there."""
 _WHOLE_BASES: set[tuple[str, str, int]] = set()
 """Root of a metadata table, path and size of base files that are as their commits wrote them."""
+_BUILD_TIME = re.compile(rf"_({FIRST_TIMES}[0-9]{{3}})\.")
+"""In the name of a file that a build made when the metadata table was young or had no commit."""
 _MOST_GROUPS = 256
 """Of partitions with more file groups sizes are not compared: a commit would take long to read."""
 Shards = npt.NDArray[np.int32]
@@ -160,6 +163,14 @@ class MetadataTable:
                 if group.file_id.startswith(described.file_id_prefix)
             ]
         return self._groups[partition]
+
+    def has_hidden_build(self, partition: str) -> bool:
+        """Whether files lie there of a build that is not complete on the timeline."""
+        self.groups(partition)
+        prefix = f"{partition}/"
+        paths = (path for path in self._stamps if path.startswith(prefix))
+        times = {found[1] for path in paths if (found := _BUILD_TIME.search(path)) is not None}
+        return not all(map(self.is_visible, times))
 
     def _check_not_dropped(self, partition: str) -> None:
         """Raise if a partition without a metafile was dropped after this snapshot was taken.

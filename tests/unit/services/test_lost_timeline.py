@@ -519,3 +519,25 @@ def test_a_repair_builds_an_index_anew_whose_file_groups_hold_the_keys_of_others
     assert table.table().verify().ok
     table.writer.upsert(table.rows(*right))
     assert rows(table) == right
+
+
+# case B80: lost timeline or newest instant
+def test_a_log_file_with_the_block_of_another_commit_is_noticed(tmp_path):
+    table = make(tmp_path / "t", "mor")
+    right = rows(table)
+    for folder in ("city=oslo", ".hoodie/metadata/record_index"):
+        files = sorted(Path(table.path, folder).glob(".*.log.*"), key=lambda each: each.name[-40:])
+        by_time = {re.search(r"[0-9]{17}", file.name)[0]: file for file in files}
+        (_, older), (_, newer) = sorted(by_time.items())[-2:]
+        own = newer.read_bytes()
+        newer.unlink()
+        newer.write_bytes(older.read_bytes())
+        if folder == "city=oslo":
+            with pytest.raises(CorruptFile, match=newer.name):
+                rows(table)
+        else:
+            for number in range(5):
+                assert table.found(f"uuid = 'k{number}'") == [f"k{number}"]
+        assert newer.name in str(table.table().verify())
+        newer.write_bytes(own)
+    assert rows(table) == right
