@@ -28,7 +28,7 @@ from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.early_conflicts import EarlyLook
+from lakedex.txn.conflicts import EarlyLook
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import TransactionOptions

@@ -48,7 +48,7 @@ from lakedex.write.index_notes import gather_notes
 from lakedex.write.intake import IngestedRows, take_change, take_rows
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
-from lakedex.write.post_commit import tend
+from lakedex.write.post_commit import run_due_services
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
@@ -229,7 +229,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        tend(target, committed)
+        run_due_services(target, committed)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result
