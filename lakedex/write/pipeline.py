@@ -172,6 +172,8 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         except (FileMissing, IndexUnusable) as error:
             _check_same_index(snapshot, error)
             raise
+        if answers and _looks_up(write) and plan.has_record_index:
+            _check_whole_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
@@ -276,11 +278,23 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
                 )
 
 
-def _check_same_index(snapshot: Snapshot, error: LakedexError) -> None:
-    """Explain why a file of the record index was missing: another index took its place.
+def _check_whole_index(snapshot: Snapshot) -> None:
+    """See to it that keys were looked up in all of the record index.
 
     Its file groups were listed under the lock, so that all of them are of one index. As long as
-    their files are there, they hold the keys as of the beginning of the write.
+    their files are there, they hold the keys as of the beginning of the write, unless the instant
+    that built them is lost: then its files do not count, and a key that is there seems to be new.
+
+    Raises:
+        CommitConflict: another index took its place.
+        IndexUnusable: the instant that built it is lost.
+    """
+    if snapshot.metadata is not None and not snapshot.metadata.counts_all_files(RECORD_INDEX):
+        _check_same_index(snapshot)
+
+
+def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> None:
+    """Find out why files of the record index are missing, or do not count.
 
     Raises:
         CommitConflict: it was resharded, or built again, after the snapshot.

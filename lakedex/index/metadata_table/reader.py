@@ -18,7 +18,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig
 from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
-from lakedex.filegroup.names import BaseFile, LogFile
+from lakedex.filegroup.names import BaseFile, LogFile, parse_data_file
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.hfile import KeyRange
 from lakedex.format.logfile import LogBlock
@@ -93,6 +93,7 @@ class MetadataTable:
         self._pin = _newest_time(data_timeline)
         self._listed = listed
         self._groups: dict[str, list[FileSlice]] = {}
+        self._with_others: set[str] = set()
         self._stamps: dict[str, str] = {}
         self._exact: dict[str, bool] = {}
         self._checked: set[str] = set()
@@ -149,6 +150,10 @@ class MetadataTable:
             files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
             if files and PARTITION_METAFILE not in dict(files):
                 self._check_not_dropped(partition)
+            parsed = (parse_data_file(*each) for each in files)
+            times = {each.instant_time for each in parsed if each is not None}
+            if not all(map(self.is_visible, times)):
+                self._with_others.add(partition)
             visibility = Visibility(
                 is_visible=self.is_visible,
                 completion_time=self._timeline.completion_time_or_self,
@@ -160,6 +165,14 @@ class MetadataTable:
                 if group.file_id.startswith(described.file_id_prefix)
             ]
         return self._groups[partition]
+
+    def counts_all_files(self, partition: str) -> bool:
+        """Whether all files of a partition are of instants that count for this snapshot.
+
+        Others are of a write that pends or was rolled back, or their instant was lost.
+        """
+        self.groups(partition)
+        return partition not in self._with_others
 
     def _check_not_dropped(self, partition: str) -> None:
         """Raise if a partition without a metafile was dropped after this snapshot was taken.
