@@ -6,10 +6,10 @@ import logging
 
 from lakedex.txn.transaction import Transaction
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.context import Target
 from lakedex.write.operation import Operation
 from lakedex.write.post_commit import run_due_services
 from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 

@@ -40,7 +40,7 @@ from lakedex.write.attempt import Attempt
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.context import Target, WriteContext, write_context
+from lakedex.write.context import WriteContext
 from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
@@ -57,6 +57,7 @@ from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
+from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")
 

@@ -17,7 +17,7 @@ from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.write.commit import CommittedTable
-from lakedex.write.context import Target
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 

@@ -29,7 +29,7 @@ from lakedex.table import Snapshot
 from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.context import Target
+from lakedex.write.write_target import Target
 
 FILES = Kind.FILES.value
 RECORD_INDEX = Kind.RECORD_INDEX.value

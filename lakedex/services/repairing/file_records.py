@@ -21,9 +21,9 @@ from lakedex.index.written import CommitChanges
 from lakedex.services.verifying.report import Problem
 from lakedex.table import Snapshot
 from lakedex.write.build_survey import SurveyWants, survey
-from lakedex.write.context import Target, write_context
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_target import Target, write_context
 
 BY_FILE = (
     Kind.COLUMN_STATS,
