@@ -36,7 +36,7 @@ from lakedex.prune import (
 )
 from lakedex.prune.usage import IndexUsage, TableUsage, count_scan, usage_of
 from lakedex.read import Scan, changed_rows, to_batches, to_table
-from lakedex.read.arguments import names_in, texts_in
+from lakedex.read.changes import names_in, texts_in
 from lakedex.read.row_changes import told_changes
 from lakedex.services import advising, verifying
 from lakedex.services import assuming as assumptions

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]

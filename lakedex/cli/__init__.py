@@ -1,1 +1,1 @@
-"""Look at and tend a table from a shell; prints what the rooms below answer, decides nothing."""
+"""The `lakedex` command: inspects and maintains a table from a shell."""

@@ -11,16 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lakedex.cli import screen
+from lakedex.cli import console
 from lakedex.cli.arguments import AsJson, StorageOptions, open_table, parse_storage_options
-from lakedex.cli.demo_queries import Comparison, Query, compare, queries_for
-from lakedex.cli.demo_spark import Asked, SparkDemo, demo_on_spark, what_spark_needs
+from lakedex.cli.console import FOUND_PROBLEMS, Column, print_json
+from lakedex.cli.demo_queries import Comparison, Query, ask_hudi_rs, compare, queries_for
+from lakedex.cli.demo_spark import QueryComparison, SparkDemo, demo_on_spark, what_spark_needs
 from lakedex.cli.explain import print_report
-from lakedex.cli.failures import FOUND_PROBLEMS
-from lakedex.cli.hudi_rs import ask_hudi_rs
 from lakedex.cli.indexes import print_indexes
-from lakedex.cli.json_output import print_json
-from lakedex.cli.screen import Column
 from lakedex.cli.show import overview, print_table
 from lakedex.errors import InvalidInput
 
@@ -64,7 +61,7 @@ def demo(
     """Show on a real table what indexes save, and that no row is lost by it.
 
     Then, where pyspark is installed, Spark jobs of this process make a table in a folder that
-    goes away, upsert, index and cluster it; plain Spark SQL asks it with indexes and without.
+    goes away, upsert, index and cluster it; plain Spark SQL queries it with indexes and without.
 
     The exit code is 1 when a query with indexes finds other rows than a full scan, when hudi-rs,
     if it is installed, reads other record keys than lakedex, or when an index is wrong.
@@ -89,7 +86,7 @@ def demo(
     made = demo_on_spark() if wants_spark and missing is None else None
     if made is not None:
         is_good &= made.is_right and made.hudi_rs.get("same_keys") is not False
-        is_good &= all(each.same_rows for each in made.asked)
+        is_good &= all(each.same_rows for each in made.queries)
     if as_json:
         answer: dict[str, Any] = {
             "comparisons": [each.as_dict() for each in found],
@@ -100,7 +97,7 @@ def demo(
     elif made is not None:
         _print_made(made)
     elif missing is not None:
-        screen.say(f"To see a table made, changed and asked by Spark, add {missing}")
+        console.say(f"To see a table created, changed and queried by Spark, add {missing}")
     if not is_good:
         raise typer.Exit(FOUND_PROBLEMS)
 
@@ -113,7 +110,7 @@ def _table_to_show(table: str | None, keep: Path | None) -> Iterator[str]:
         yield table
     elif keep is not None:
         path = _unzip(keep)
-        screen.note(f"the table is kept in {path}")
+        console.note(f"the table is kept in {path}")
         yield path
     else:
         with tempfile.TemporaryDirectory(prefix="lakedex-demo-") as folder:
@@ -140,53 +137,53 @@ def _print_answer(found: list[Comparison], judge: dict[str, Any]) -> None:
     for each in found:
         _print_comparison(each)
     if any(each.pruned.seconds > each.full.seconds for each in found):
-        screen.say(
+        console.say(
             "Some queries took longer with indexes: looking into them costs time, "
             "which pays where it saves enough reading.",
-            screen.QUIET,
+            console.QUIET,
         )
     if judge.get("same_keys"):
-        screen.say(f"hudi-rs reads {judge['rows']:,} rows with the same record keys", screen.GOOD)
+        console.say(f"hudi-rs reads {judge['rows']:,} rows with the same record keys", console.GOOD)
     elif "same_keys" in judge:
-        screen.say(f"hudi-rs reads {judge['rows']:,} rows with OTHER record keys", screen.BAD)
+        console.say(f"hudi-rs reads {judge['rows']:,} rows with OTHER record keys", console.BAD)
     elif judge.get("problem"):
-        screen.say("hudi-rs gives no answer for this table", screen.QUIET)
+        console.say("hudi-rs gives no answer for this table", console.QUIET)
     if all(each.same_rows for each in found):
-        screen.say("every query found the same rows with indexes and without", screen.GOOD)
+        console.say("every query found the same rows with indexes and without", console.GOOD)
     else:
-        screen.say("a query with indexes found other rows than a full scan", screen.BAD)
+        console.say("a query with indexes found other rows than a full scan", console.BAD)
 
 
 def _print_made(made: SparkDemo) -> None:
-    rows = [(what, told, f"{seconds:.2f}") for what, told, seconds in made.steps]
+    rows = [(what, outcome, f"{seconds:.2f}") for what, outcome, seconds in made.steps]
     columns = (Column("Spark jobs"), Column("rows and files"), Column("s", is_number=True))
-    screen.say("")
-    screen.table(columns, rows, title="a table made in a Spark session of this process")
-    for each in made.asked:
+    console.say("")
+    console.table(columns, rows, title="a table made in a Spark session of this process")
+    for each in made.queries:
         _print_asked(each)
     print_report(made.report)
     if made.hudi_rs.get("same_keys"):
-        told = f"hudi-rs reads {made.hudi_rs['rows']:,} rows with the same record keys"
-        screen.say(told, screen.GOOD)
+        text = f"hudi-rs reads {made.hudi_rs['rows']:,} rows with the same record keys"
+        console.say(text, console.GOOD)
     elif "same_keys" in made.hudi_rs:
-        screen.say("hudi-rs reads OTHER record keys of the table that was made", screen.BAD)
+        console.say("hudi-rs reads OTHER record keys of the table that was made", console.BAD)
     if made.is_right:
-        screen.say("every index entry agrees with the data", screen.GOOD)
+        console.say("every index entry agrees with the data", console.GOOD)
     else:
-        screen.say("the table that was made is not as it should be", screen.BAD)
+        console.say("the table that was made is not as it should be", console.BAD)
 
 
-def _print_asked(each: Asked) -> None:
+def _print_asked(each: QueryComparison) -> None:
     columns = (Column(""), Column("file slices", is_number=True), Column("ms", is_number=True))
     rows = [
         ("with indexes", f"{each.left} of {each.total}", f"{each.seconds * 1000:.0f}"),
         ("without", f"{each.total} of {each.total}", f"{each.seconds_without * 1000:.0f}"),
     ]
-    screen.say(f"{each.what}: SELECT ... WHERE {each.condition}", screen.STRONG)
-    screen.table(columns, rows)
-    verdict = ("  same rows", screen.GOOD) if each.same_rows else ("  OTHER ROWS", screen.BAD)
-    screen.say(*verdict)
-    screen.say("")
+    console.say(f"{each.what}: SELECT ... WHERE {each.condition}", console.STRONG)
+    console.table(columns, rows)
+    verdict = ("  same rows", console.GOOD) if each.same_rows else ("  OTHER ROWS", console.BAD)
+    console.say(*verdict)
+    console.say("")
 
 
 def _print_comparison(each: Comparison) -> None:
@@ -200,10 +197,10 @@ def _print_comparison(each: Comparison) -> None:
         )
         for name, run in (("with indexes", each.pruned), ("without", each.full))
     ]
-    screen.table(_COLUMNS, rows, title=f"{each.query.what}: {each.query.text}")
+    console.table(_COLUMNS, rows, title=f"{each.query.what}: {each.query.text}")
     for step in each.pruned.report.steps:
         if step.after < step.before:
-            screen.say(f"  {step.index}: {step.before} to {step.after}, {step.reason}")
-    verdict = ("  same rows", screen.GOOD) if each.same_rows else ("  OTHER ROWS", screen.BAD)
-    screen.say(*verdict)
-    screen.say("")
+            console.say(f"  {step.index}: {step.before} to {step.after}, {step.reason}")
+    verdict = ("  same rows", console.GOOD) if each.same_rows else ("  OTHER ROWS", console.BAD)
+    console.say(*verdict)
+    console.say("")

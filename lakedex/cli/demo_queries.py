@@ -1,20 +1,28 @@
-"""One query read twice, with indexes and without: what was read, how long, the same rows or not."""
+"""The queries of the demo, each with indexes and without: files read, time, equality of the rows.
+
+The keys of the rows are compared with those that hudi-rs reads. It runs in a process of its own,
+because it ends a process with a panic where it meets something that it does not know.
+"""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.api import Filter, ReadOptions, Table, open
-from lakedex.cli.json_output import json_line
-from lakedex.cli.plain_values import plain_rows
-from lakedex.filegroup.context import META_COLUMNS
+from lakedex.cli.console import json_line, plain_rows
+from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY
 from lakedex.prune import Report
 
 _NO_INDEXES = frozenset(["all"])
@@ -22,7 +30,7 @@ _NO_INDEXES = frozenset(["all"])
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to ask of the table."""
+    """A query of the demo."""
 
     what: str
     condition: Filter
@@ -35,7 +43,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One reading of the rows that a query asks for; what indexes hold is not in the bytes."""
+    """One read of the rows of a query; the bytes of indexes are not counted."""
 
     report: Report
     rows: pa.Table
@@ -61,7 +69,7 @@ class Comparison:
 
     @property
     def same_rows(self) -> bool:
-        """Whether both found the same rows, however often each of them stands there."""
+        """Whether both found the same rows, whatever the number of each."""
         return _counted(self.pruned.rows) == _counted(self.full.rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -75,7 +83,7 @@ class Comparison:
 
 
 def compare(path: str, options: Mapping[str, str], query: Query) -> Comparison:
-    """Read the rows of a query twice, each time from a table opened anew."""
+    """Read the rows of a query twice, each time from a table that was just opened."""
     return Comparison(
         query=query,
         pruned=_run(path, options, query.condition, frozenset()),
@@ -108,7 +116,7 @@ def queries_for(table: Table) -> list[Query]:
 
 def _run(path: str, options: Mapping[str, str], condition: Filter, without: frozenset[str]) -> Run:
     started = time.perf_counter()
-    # The table is so small that no index would be asked; here they are to be seen.
+    # The table is so small that no index would be consulted; the demo shows them.
     chosen = ReadOptions(without_indexes=without, weighs_cost=False, counts_usage=False)
     table = open(path, storage_options=options, options=chosen)
     rows = table.to_arrow(condition)
@@ -123,3 +131,43 @@ def _counted(rows: pa.Table) -> Counter[str]:
 def _is_ranged(name: str, value: pa.Scalar) -> bool:
     number = pa.types.is_integer(value.type) or pa.types.is_floating(value.type)
     return bool(number and value.is_valid and name not in META_COLUMNS)
+
+
+_LONGEST_WAIT_SECONDS = 60
+_CHILD = """
+import json, sys
+import hudi, pyarrow
+path, options, key = json.load(sys.stdin)
+builder = hudi.HudiTableBuilder.from_base_uri(path)
+table = builder.with_storage_options(options).build() if options else builder.build()
+keys = [pyarrow.array(batch.column(key)).to_pylist() for batch in table.read()]
+json.dump(sorted(key for part in keys for key in part), sys.stdout)
+"""
+
+
+def ask_hudi_rs(table: Table, path: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """How many rows hudi-rs reads, and whether they have the record keys that lakedex reads.
+
+    `installed` says whether it could be run; `problem` why it gave no result. What it says
+    about its problem is not repeated: it may quote the options of the store.
+    """
+    if find_spec("hudi") is None or RECORD_KEY not in table.schema.names:
+        return {"installed": find_spec("hudi") is not None}
+    # hudi-rs takes no path that begins where the process happens to be.
+    place = str(Path(path).absolute()) if Path(path).is_dir() else path
+    question = json.dumps([place, dict(options), RECORD_KEY])
+    command = [sys.executable, "-c", _CHILD]
+    try:
+        child = subprocess.run(
+            command,
+            input=question,
+            capture_output=True,
+            text=True,
+            timeout=_LONGEST_WAIT_SECONDS,
+            check=True,
+        )
+        theirs = json.loads(child.stdout)
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        return {"installed": True, "problem": type(error).__name__}
+    ours = sorted(table.to_arrow(columns=[RECORD_KEY])[RECORD_KEY].to_pylist())
+    return {"installed": True, "rows": len(theirs), "same_keys": theirs == ours}

@@ -1,6 +1,6 @@
 """The second half of the demo: a table that Spark jobs of this process make, change and index.
 
-The same query is asked of the table twice, with its indexes and without, by plain Spark SQL.
+The same query runs twice in plain Spark SQL, with the indexes of the table and without.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lakedex import api
-from lakedex.cli.hudi_rs import ask_hudi_rs
+from lakedex.cli.demo_queries import ask_hudi_rs
 from lakedex.prune import Report
 from lakedex.write.result import WriteResult
 
@@ -48,7 +48,7 @@ _QUIET = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "4"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryComparison:
     """One query with indexes and without: slices to read, seconds, and whether rows agree."""
 
     what: str
@@ -77,7 +77,7 @@ class SparkDemo:
 
     steps: tuple[tuple[str, str, float], ...]
     """What was done, what it came to, and its seconds."""
-    asked: tuple[Asked, ...]
+    queries: tuple[QueryComparison, ...]
     report: Report
     """What each index did for the last query."""
     is_right: bool
@@ -87,10 +87,11 @@ class SparkDemo:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         steps = [
-            {"what": what, "result": told, "seconds": seconds} for what, told, seconds in self.steps
+            {"what": what, "result": outcome, "seconds": seconds}
+            for what, outcome, seconds in self.steps
         ]
-        asked = [each.as_dict() for each in self.asked]
-        return {"steps": steps, "queries": asked, "ok": self.is_right, "hudi_rs": self.hudi_rs}
+        queries = [each.as_dict() for each in self.queries]
+        return {"steps": steps, "queries": queries, "ok": self.is_right, "hudi_rs": self.hudi_rs}
 
 
 def what_spark_needs() -> str | None:
@@ -103,7 +104,7 @@ def what_spark_needs() -> str | None:
 
 
 def demo_on_spark(rows: int = _ROWS) -> SparkDemo:
-    """Make a table in a folder of its own that goes away, change it, index it, and ask it."""
+    """Create a table in a temporary folder, change it, index it, and query it."""
     # Not imported above: the rest of the demo works where pyspark is absent.
     lake = import_module("lakedex.spark.session").local(**_QUIET)
     with tempfile.TemporaryDirectory(prefix="lakedex-demo-") as folder:
@@ -140,28 +141,28 @@ class _Demo:
         )
         reader = spark.read.format("lakedex").option("hoodie.enable.data.skipping", "false")
         reader.load(self._path).createOrReplaceTempView(_UNPRUNED)
-        asked = tuple(self._ask(*query) for query in _QUERIES)
+        queries = tuple(self._ask(*query) for query in _QUERIES)
         opened = api.open(self._path)
         return SparkDemo(
             steps=tuple(self._steps),
-            asked=asked,
-            report=opened.explain(asked[-1].condition),
-            is_right=opened.verify().ok and all(each.left < each.total for each in asked),
+            queries=queries,
+            report=opened.explain(queries[-1].condition),
+            is_right=opened.verify().ok and all(each.left < each.total for each in queries),
             hudi_rs=ask_hudi_rs(opened, self._path, {}),
         )
 
     def _step(self, what: str, work: Callable[[], Any]) -> None:
         began = time.perf_counter()
-        told = work()
+        outcome = work()
         seconds = time.perf_counter() - began
-        self._steps.append((what, _counts(told), seconds))
+        self._steps.append((what, _counts(outcome), seconds))
 
-    def _ask(self, what: str, condition: str) -> Asked:
+    def _ask(self, what: str, condition: str) -> QueryComparison:
         report = self._lake.explain(_query(_TABLE, condition))
         rows, seconds = self._timed(_query(_TABLE, condition))
         all_rows, seconds_without = self._timed(_query(_UNPRUNED, condition))
         left = len(report.files)
-        return Asked(
+        return QueryComparison(
             what, condition, report.total, left, seconds, seconds_without, rows == all_rows
         )
 
@@ -175,12 +176,13 @@ class _Demo:
         return rows, least
 
 
-def _counts(told: Any) -> str:  # noqa: ANN401 - of a statement it is a DataFrame
-    if not isinstance(told, WriteResult):
+def _counts(outcome: Any) -> str:  # noqa: ANN401 - of a statement it is a DataFrame
+    if not isinstance(outcome, WriteResult):
         return ""
-    if told.file_groups_replaced:
-        return f"{told.rows_in:,} rows of {told.file_groups_replaced:,} in {told.files:,} files"
-    return f"{told.inserted:,} inserted, {told.updated:,} updated, {told.files:,} files"
+    if outcome.file_groups_replaced:
+        replaced = f"{outcome.rows_in:,} rows of {outcome.file_groups_replaced:,}"
+        return f"{replaced} in {outcome.files:,} files"
+    return f"{outcome.inserted:,} inserted, {outcome.updated:,} updated, {outcome.files:,} files"
 
 
 def _query(table: str, condition: str) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lakedex.cli import screen
+from lakedex.cli import console
 from lakedex.cli.arguments import (
     AsJson,
     AsOf,
@@ -16,9 +16,7 @@ from lakedex.cli.arguments import (
     Without,
     open_table,
 )
-from lakedex.cli.failures import pointing_into
-from lakedex.cli.json_output import print_json
-from lakedex.cli.screen import Column
+from lakedex.cli.console import Column, pointing_into, print_json
 from lakedex.prune import Report
 from lakedex.prune.report import Step
 
@@ -61,7 +59,7 @@ def explain(  # noqa: PLR0913 - every one is an option of the command
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain what a query would read: each index that was asked, or why it was not."""
+    """Explain what a query would read: each index that was consulted, or why it was not."""
     table = open_table(path, storage_option, time_zone=time_zone, without=without)
     with pointing_into(predicate):
         report = table.explain(predicate, as_of, assuming=assuming or ())
@@ -76,18 +74,18 @@ def explain(  # noqa: PLR0913 - every one is an option of the command
 def print_report(report: Report) -> None:
     """Print the steps of a report as a table, and below it what is left to read."""
     if report.steps:
-        styles = ["" if step.used else screen.QUIET for step in report.steps]
-        screen.table(_COLUMNS, [_row(step) for step in report.steps], styles=styles)
+        styles = ["" if step.used else console.QUIET for step in report.steps]
+        console.table(_COLUMNS, [_row(step) for step in report.steps], styles=styles)
     for text in report.notes:
-        screen.say(f"note: {text}", screen.QUIET)
-    screen.say(summary(report), screen.STRONG)
+        console.say(f"note: {text}", console.QUIET)
+    console.say(summary(report), console.STRONG)
     if report.assumption:
-        screen.say(report.assumption, screen.STRONG)
+        console.say(report.assumption, console.STRONG)
 
 
 def summary(report: Report) -> str:
     """The bottom line of a report."""
-    left, total = screen.size(report.bytes_left), screen.size(report.total_bytes)
+    left, total = console.size(report.bytes_left), console.size(report.total_bytes)
     return f"reads {len(report.files):,} of {report.total:,} file slices ({left} of {total})"
 
 
@@ -95,7 +93,7 @@ def _row(step: Step) -> tuple[object, ...]:
     taken = f"{step.seconds * 1000:.1f}"
     if not step.used:
         return step.index, "", "", "", taken if step.seconds else "", step.reason
-    saved = screen.size(step.bytes_saved)
+    saved = console.size(step.bytes_saved)
     return step.index, step.before, step.after, saved, taken, step.reason
 
 
@@ -113,8 +111,8 @@ def _print_files(report: Report) -> None:
             each.file_id,
             each.base.name if each.base else None,
             len(each.logs),
-            screen.size(each.size_bytes),
+            console.size(each.size_bytes),
         )
         for each in report.files
     ]
-    screen.table(columns, rows, title="files")
+    console.table(columns, rows, title="files")

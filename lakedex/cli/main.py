@@ -1,4 +1,4 @@
-"""The command `lakedex`: all its commands in one place."""
+"""The entry point of the command `lakedex`, with all its subcommands."""
 
 from __future__ import annotations
 
@@ -9,20 +9,15 @@ from typing import Annotated
 import typer
 
 from lakedex import __version__
-from lakedex.cli.advise import advise
-from lakedex.cli.compact import compact
+from lakedex.cli.console import Commands
 from lakedex.cli.demo import demo
 from lakedex.cli.explain import explain
-from lakedex.cli.failures import Commands
-from lakedex.cli.index_build import index
-from lakedex.cli.indexes import indexes
+from lakedex.cli.indexes import advise, index, indexes
 from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
-from lakedex.cli.repair import repair
+from lakedex.cli.services import archive, clean, compact, restore, rollback, savepoint, upgrade
 from lakedex.cli.show import show
-from lakedex.cli.upgrade import upgrade
-from lakedex.cli.upkeep import archive, clean, restore, rollback, savepoint
-from lakedex.cli.verify import verify
+from lakedex.cli.verify import repair, verify
 
 # Rich tracebacks show the values of variables, credentials among them.
 app = typer.Typer(

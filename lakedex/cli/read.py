@@ -1,15 +1,25 @@
-"""`lakedex read`: rows of a table, on the screen or into a file."""
+"""`lakedex read`: rows of a table, on the screen or into a file.
+
+Files are JSON lines, CSV or Parquet, written batch by batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import typer
 
-from lakedex.cli import screen
+from lakedex.cli import console
 from lakedex.cli.arguments import (
     AsJson,
     AsOf,
@@ -20,12 +30,147 @@ from lakedex.cli.arguments import (
     Without,
     open_table,
 )
-from lakedex.cli.failures import pointing_into
-from lakedex.cli.json_output import json_line
-from lakedex.cli.plain_values import plain_rows
-from lakedex.cli.row_files import RowFormat, chosen_format, write_rows
-from lakedex.cli.screen import Column
+from lakedex.cli.console import (
+    Column,
+    is_binary,
+    is_temporal,
+    json_line,
+    plain_rows,
+    plain_values,
+    pointing_into,
+    temporal_text,
+)
+from lakedex.errors import InvalidInput
 from lakedex.filegroup.context import META_COLUMNS
+
+
+class RowFormat(Enum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+_SUFFIXES = {
+    ".json": RowFormat.JSON,
+    ".jsonl": RowFormat.JSON,
+    ".ndjson": RowFormat.JSON,
+    ".csv": RowFormat.CSV,
+    ".parquet": RowFormat.PARQUET,
+}
+
+
+def chosen_format(given: RowFormat | None, output: Path | None, *, as_json: bool) -> RowFormat:
+    """The format by the arguments, else by the name of the file."""
+    if as_json and given not in {None, RowFormat.JSON}:
+        raise InvalidInput("give --json or another --format, not both")
+    if as_json or given is not None or output is None:
+        chosen = RowFormat.JSON if as_json else given or RowFormat.TABLE
+    else:
+        found = _SUFFIXES.get(output.suffix.lower())
+        if found is None:
+            raise InvalidInput(f"say with --format how to write {output.name}")
+        chosen = found
+    if chosen is RowFormat.TABLE and output is not None:
+        raise InvalidInput("--output needs the format json, csv or parquet")
+    if chosen is RowFormat.PARQUET and output is None:
+        raise InvalidInput("the format parquet needs --output FILE")
+    return chosen
+
+
+def write_rows(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, form: RowFormat, output: Path | None
+) -> int:
+    """Write all rows; a file appears whole or not at all. The answer is the number of rows."""
+    write = _WRITERS[form]
+    if output is None:
+        return write(batches, schema, sys.stdout.buffer)
+    with _whole_file(output) as stream:
+        return write(batches, schema, stream)
+
+
+def _write_json(batches: Iterator[pa.RecordBatch], _schema: pa.Schema, stream: BinaryIO) -> int:
+    count = 0
+    for batch in batches:
+        lines = [json_line(row) + "\n" for row in plain_rows(batch)]
+        stream.write("".join(lines).encode("ascii"))
+        count += batch.num_rows
+    return count
+
+
+def _write_csv(batches: Iterator[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> int:
+    fields = [pa.field(field.name, _csv_type(field.type)) for field in schema]
+    spelled = pa.schema(fields)
+    count = 0
+    with pacsv.CSVWriter(stream, spelled) as writer:
+        for batch in batches:
+            columns = [_csv_column(column) for column in batch.columns]
+            writer.write_batch(pa.record_batch(columns, schema=spelled))
+            count += batch.num_rows
+    return count
+
+
+def _write_parquet(batches: Iterator[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> int:
+    count = 0
+    with pq.ParquetWriter(stream, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+_WRITERS: dict[RowFormat, Callable[[Iterator[pa.RecordBatch], pa.Schema, BinaryIO], int]] = {
+    RowFormat.JSON: _write_json,
+    RowFormat.CSV: _write_csv,
+    RowFormat.PARQUET: _write_parquet,
+}
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if is_temporal(kind) or _needs_json(kind) else kind
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    """CSV has no bytes and nothing nested: they are written as in JSON."""
+    if is_temporal(column.type):
+        return temporal_text(column)
+    if is_binary(column.type) or pa.types.is_decimal(column.type):
+        return pa.array(plain_values(column), pa.string())
+    if _needs_json(column.type):
+        texts = [None if each is None else json_line(each) for each in plain_values(column)]
+        return pa.array(texts, pa.string())
+    return column
+
+
+def _needs_json(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or is_binary(kind) or pa.types.is_decimal(kind))
+
+
+@contextmanager
+def _whole_file(output: Path) -> Iterator[BinaryIO]:
+    """A file beside the wanted one that takes its place when everything is written."""
+    folder = output.parent
+    if not folder.is_dir():
+        raise InvalidInput(f"there is no folder {folder}")
+    handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(output)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The process's mask for new files, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
 
 _ROWS_ON_SCREEN = 20
 
@@ -82,7 +227,7 @@ def read(  # noqa: PLR0913
     schema = pa.schema([view.field(name) for name in names])
     count = write_rows(_first(batches, limit), schema, chosen, output)
     if output is not None:
-        screen.note(f"wrote {count:,} rows of {table.name} to {output}")
+        console.note(f"wrote {count:,} rows of {table.name} to {output}")
 
 
 def _names(schema: pa.Schema, columns: str | None, *, meta: bool) -> list[str]:
@@ -118,14 +263,14 @@ def _print_rows(batches: Iterator[pa.RecordBatch], names: list[str], limit: int)
         or pa.types.is_floating(part.schema.field(name).type)
     }
     columns = [Column(name, is_number=name in numbers) for name in names]
-    screen.table(columns, [[_cell(row[name]) for name in names] for row in kept])
+    console.table(columns, [[_cell(row[name]) for name in names] for row in kept])
     if len(rows) > limit:
-        screen.note(f"only {limit:,} rows are shown; --limit N shows more", screen.QUIET)
+        console.note(f"only {limit:,} rows are shown; --limit N shows more", console.QUIET)
 
 
 def _cell(value: object) -> object:
     if value is None:
-        return screen.absent()
+        return console.absent()
     if isinstance(value, dict | list):
         return json_line(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`lakedex verify`: does every index agree with the data?"""
+"""`lakedex verify` compares every index with the data, `lakedex repair` corrects the indexes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections import Counter
 
 import typer
 
-from lakedex.cli import screen
-from lakedex.cli.arguments import AsJson, IndexNames, StorageOptions, TablePath, open_table
-from lakedex.cli.failures import FOUND_PROBLEMS
-from lakedex.cli.json_output import print_json
-from lakedex.cli.screen import Column
+from lakedex.cli import console
+from lakedex.cli.arguments import (
+    AsJson,
+    IndexNames,
+    StorageOptions,
+    TablePath,
+    open_table,
+    parse_storage_options,
+)
+from lakedex.cli.console import FOUND_PROBLEMS, Column, print_json
+from lakedex.services.repairing import repair_table
 from lakedex.services.verifying.report import VerifyReport
+from lakedex.storage.address import StorageAddress
+from lakedex.write.verbs import TableWriter
 
 _COLUMNS = (
     Column("index"),
@@ -33,8 +41,8 @@ def verify(
     All rows of the table are read, several file slices at a time.
     """
     table = open_table(path, storage_option)
-    with screen.working(f"verifying {table.name}") as tell:
-        report = table.verify(index or None, listener=tell)
+    with console.working(f"verifying {table.name}") as listener:
+        report = table.verify(index or None, listener=listener)
     if as_json:
         print_json(report.as_dict())
     else:
@@ -47,19 +55,44 @@ def _print_report(report: VerifyReport) -> None:
     found = Counter(problem.index for problem in report.problems) + Counter(report.untold)
     names = list(dict.fromkeys([*report.checked, *found]))
     rows = [(name, report.checked.get(name, 0), found[name]) for name in names]
-    styles = [screen.BAD if found[name] else "" for name in names]
-    screen.table(_COLUMNS, rows, styles=styles)
+    styles = [console.BAD if found[name] else "" for name in names]
+    console.table(_COLUMNS, rows, styles=styles)
     if report.problems:
-        screen.table(
+        console.table(
             _PROBLEM_COLUMNS,
             [(each.index, each.kind.value, each.key, each.detail) for each in report.problems],
             title="problems",
         )
     for name, count in report.untold.items():
-        screen.say(f"... and {count:,} more in {name}")
+        console.say(f"... and {count:,} more in {name}")
     for text in report.notes:
-        screen.say(f"note: {text}", screen.QUIET)
+        console.say(f"note: {text}", console.QUIET)
     if report.ok:
-        screen.say("every index agrees with the data", screen.GOOD)
+        console.say("every index agrees with the data", console.GOOD)
     else:
-        screen.say(f"{report.problem_count:,} problems", screen.BAD)
+        console.say(f"{report.problem_count:,} problems", console.BAD)
+
+
+def repair(
+    path: TablePath,
+    *,
+    index: IndexNames = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every index with the data, and put right what is wrong; the data stays as it is.
+
+    Wrong, missing and stale entries are repaired one by one; what cannot be read is rebuilt.
+
+    The exit code is 1 when something is left.
+    """
+    address = StorageAddress.of(path, parse_storage_options(storage_option))
+    with console.working(f"repairing {path}"):
+        report = repair_table(TableWriter(address), index or None)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        for line in str(report).split("\n"):
+            console.say(line, console.GOOD if report.ok else console.BAD)
+    if not report.ok:
+        raise typer.Exit(FOUND_PROBLEMS)

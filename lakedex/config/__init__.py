@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lakedex.config.checksum import checksum_matches, table_checksum
-from lakedex.config.merge_mode import MergeMode
 from lakedex.config.properties_text import (
+    checksum_matches,
     decode_properties,
     format_properties,
     parse_properties,
+    table_checksum,
 )
-from lakedex.config.table_config import TableConfig, TableType, TimelineZone
+from lakedex.config.table_config import MergeMode, TableConfig, TableType, TimelineZone
 
 __all__ = [
     "MergeMode",

@@ -1,6 +1,6 @@
 """Every `hoodie.*` name that lakedex reads or writes; no other module spells one out.
 
-Where Hudi renamed a key, the tuple of its names stands with the newest first.
+Where Hudi renamed a key, the tuple of its names has the newest first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MULTIPLE_BASE_FILE_FORMATS: Final = "hoodie.table.multiple.base.file.formats.ena
 POPULATE_META_FIELDS: Final = "hoodie.populate.meta.fields"
 BOOTSTRAP_BASE_PATH: Final = "hoodie.bootstrap.base.path"
 
-# Where its timeline lies.
+# The folder of its timeline.
 TIMELINE_LAYOUT_VERSION: Final = "hoodie.timeline.layout.version"
 TIMELINE_PATH: Final = "hoodie.timeline.path"
 TIMELINE_HISTORY_PATH: Final = "hoodie.timeline.history.path"
@@ -58,7 +58,7 @@ NEW_PARTITION_FIELDS: Final = "lakedex.partition.new.fields"
 NEW_PARTITION_FORMAT: Final = "lakedex.partition.new.dateformat"
 HASHED_FOLDERS: Final = "lakedex.partition.hashed.folders"
 OTHER_ROOTS: Final = "lakedex.partition.roots"
-"""Where new files lie outside of the table's own root: addresses separated by commas."""
+"""Roots for new files outside of the table's own root: addresses separated by commas."""
 
 # How two versions of a record merge.
 ORDERING_FIELDS: Final = "hoodie.table.ordering.fields"

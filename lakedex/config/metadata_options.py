@@ -1,7 +1,7 @@
 """Which partitions the metadata table of a table is to have, and how they are laid out.
 
 A partition that exists stays: an option that would drop one is refused, an option that is not
-given drops nothing. A partition that is asked for and missing is built by the next write.
+given drops nothing. A requested partition that is missing is built by the next write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RecordIndexScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IndexRoom:
-    """How much room the file groups of an index of record keys have, where options say so."""
+    """The size of the file groups of an index of record keys, where options set it."""
 
     growth: float | None = None
     """How many times as many keys the file groups are made for."""
@@ -158,9 +158,7 @@ def resolve_metadata(
         partitioned=record_index_partitioned,
     )
     if not enabled and (scope is not None or is_windowed):
-        raise InvalidInput(
-            f"{options.METADATA_ENABLE.name}=false leaves no room for a record index"
-        )
+        raise InvalidInput(f"{options.METADATA_ENABLE.name}=false excludes a record index")
     wanted = _partitions(config, settings, given, scope) if enabled else set()
     if scope is RecordIndexScope.PARTITIONED and not config.is_partitioned:
         raise InvalidInput(f"table {config.name} has no partitions for {index.value} to go by")
@@ -232,7 +230,7 @@ def zone_setting(index: str) -> str:
 
 
 def expression_zones(settings: Mapping[str, str]) -> dict[str, str]:
-    """The time zones of expression indexes that settings tell, by index."""
+    """The time zones of expression indexes in the settings, by index."""
     start = zone_setting("")
     return {
         name.removeprefix(start): zone for name, zone in settings.items() if name.startswith(start)
@@ -250,7 +248,7 @@ def _partitions(
     # A table that has a metadata table keeps what it has; defaults are for one that has none.
     source = settings if not existing else {**_said(settings), **given}
 
-    def asked(option: FlagOption, name: str, *, default: bool) -> bool:
+    def requested(option: FlagOption, name: str, *, default: bool) -> bool:
         flag = option.value(source) if option.given(source) is not None else default
         if name in existing and option.given(given) is not None and not option.value(given):
             raise InvalidInput(
@@ -261,15 +259,15 @@ def _partitions(
 
     fresh = not existing
     wanted = {FILES}
-    stats = asked(options.COLUMN_STATS, COLUMN_STATS, default=fresh)
+    stats = requested(options.COLUMN_STATS, COLUMN_STATS, default=fresh)
     partition_default = stats and (fresh or COLUMN_STATS not in existing)
-    partition_stats = asked(options.PARTITION_STATS, PARTITION_STATS, default=partition_default)
+    partition_stats = requested(options.PARTITION_STATS, PARTITION_STATS, default=partition_default)
     if stats or COLUMN_STATS in existing:
         wanted |= {COLUMN_STATS} if stats else set()
         wanted |= {PARTITION_STATS} if partition_stats and config.is_partitioned else set()
     elif partition_stats and options.PARTITION_STATS.given(given) is not None:
         raise InvalidInput(f"{options.PARTITION_STATS.name}=true needs {options.COLUMN_STATS.name}")
-    if asked(options.BLOOM_FILTERS, BLOOM_FILTERS, default=False):
+    if requested(options.BLOOM_FILTERS, BLOOM_FILTERS, default=False):
         wanted.add(BLOOM_FILTERS)
     if scope is not None:
         wanted.add(RECORD_INDEX)
@@ -304,7 +302,7 @@ def _record_index_scope(
         stored = wanted or RecordIndexScope.GLOBAL
     if wanted is not None and wanted is not stored:
         raise InvalidInput(
-            f"the table has a {stored.value} record index, the options ask for a {wanted.value} one"
+            f"the table has a {stored.value} record index, the options request a {wanted.value} one"
         )
     own = options.PARTITIONED_RECORD_INDEX
     if stored is RecordIndexScope.GLOBAL:
@@ -315,14 +313,14 @@ def _record_index_scope(
 
 
 def _wanted_scope(settings: Mapping[str, str], index: WriteIndex | None) -> RecordIndexScope | None:
-    asked = {
+    requested = {
         RecordIndexScope.GLOBAL: options.GLOBAL_RECORD_INDEX.value(settings),
         RecordIndexScope.PARTITIONED: options.PARTITIONED_RECORD_INDEX.value(settings),
     }
     if index is not None and index.uses_record_index:
         own = RecordIndexScope.GLOBAL if index.is_global else RecordIndexScope.PARTITIONED
-        asked[own] = True
-    wanted = [scope for scope, flag in asked.items() if flag]
+        requested[own] = True
+    wanted = [scope for scope, flag in requested.items() if flag]
     if len(wanted) > 1:
         raise InvalidInput("a table has one record index, either global or per partition")
     return wanted[0] if wanted else None

@@ -5,8 +5,8 @@ found: every file keeps its place.
 
     lakedex.partition.new.fields        the partition columns of new files, some of the table's own
     lakedex.partition.new.dateformat    the pattern of folders that are formatted times
-    lakedex.partition.hashed.folders    so many folders, one of which stands before each partition
-    lakedex.partition.roots             other roots, one of which each new partition lies below
+    lakedex.partition.hashed.folders    so many folders, one of which comes before each partition
+    lakedex.partition.roots             other roots, below one of which each new partition is
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FEWEST_FIELDS = 2
 
 
 def check_slash_dates(config: TableConfig) -> None:
-    """Refuse slash-separated dates where folders could not be told from those of other columns.
+    """Refuse slash-separated dates where folders could be mistaken for those of other columns.
 
     Raises:
         InvalidInput: The table has hive-style or url-encoded folders, formatted times, or another
@@ -73,7 +73,7 @@ class NewLayout:
 
     @classmethod
     def of(cls, config: TableConfig) -> NewLayout:
-        """The layout that the properties of a table tell.
+        """The layout in the properties of a table.
 
         Raises:
             InvalidInput: a property is wrong, or would let other engines misread the folders.
@@ -122,7 +122,7 @@ class NewLayout:
             self._check_hashed(config)
         if self.roots and not known:
             raise InvalidInput(
-                f"{keys.OTHER_ROOTS}: a partition as a whole lies below one root, and table "
+                f"{keys.OTHER_ROOTS}: a partition as a whole is below one root, and table "
                 f"{config.name} has no partition columns"
             )
 

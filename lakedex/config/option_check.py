@@ -6,7 +6,7 @@ use, one line each, with tabs between the columns:
     name      the option, or a family of options such as `hoodie.streamer.*`
     verdict   served, warned or refused
     use       read, write or both: who reads the option
-    accepted  of an option that is not served: the values that ask for what happens anyway, with
+    accepted  of an option that is not served: the values for what happens anyway, with
               commas; they are neither refused nor warned of
     declared  the class of Hudi that declares it; empty for names outside of Hudi's Spark bundle
     reason    why it is not served, or how it is
@@ -65,7 +65,7 @@ class Verdict(Enum):
     WARNED = "warned"
     """Without it the rows and files are as correct; it is accepted, and a warning says so once."""
     REFUSED = "refused"
-    """It asks for something that does not happen."""
+    """It requests something that does not happen."""
 
 
 class Use(Enum):
@@ -83,7 +83,7 @@ class HudiOption:
     verdict: Verdict
     uses: tuple[Use, ...]
     accepted: tuple[str, ...]
-    """Values of an option that is not served, in lower case, that ask for what happens anyway."""
+    """Values of an option that is not served, in lower case, that request what happens anyway."""
     declared: str
     reason: str
 
@@ -132,7 +132,7 @@ def check_options(
 
     Raises:
         InvalidInput: a name is unknown; the message has the nearest one that exists.
-        UnsupportedFeature: an option asks for what lakedex does not do.
+        UnsupportedFeature: an option requests what lakedex does not do.
     """
     notes = commit_notes(options) if use is Use.WRITE else {}
     for name, value in options.items():
@@ -170,7 +170,7 @@ def check_session(
 
     Raises:
         InvalidInput: a name is a misspelled option.
-        UnsupportedFeature: an option asks for what lakedex does not do.
+        UnsupportedFeature: an option requests what lakedex does not do.
     """
     for name, value in settings.items():
         check_setting(name, value)
@@ -185,11 +185,11 @@ def check_session(
 
 
 def check_setting(name: str, value: str) -> None:
-    """Refuse a setting of a session that is misspelled, or that asks for what does not happen.
+    """Refuse a setting of a session that is misspelled, or that requests what does not happen.
 
     Raises:
         InvalidInput: the name is a misspelled option.
-        UnsupportedFeature: the option asks for what lakedex does not do.
+        UnsupportedFeature: the option requests what lakedex does not do.
     """
     check_spelling([name])
     reason = refusal(name, value)

@@ -117,7 +117,7 @@ class ChoiceOption(TextOption):
     choices: tuple[str, ...] = ()
 
     def value(self, options: Mapping[str, str]) -> str:
-        """The word as it stands in `choices`.
+        """The word as it is in `choices`.
 
         Raises:
             InvalidInput: the value is none of them.
@@ -169,7 +169,7 @@ class NamesOption(TextOption):
         """The names, without empty ones.
 
         Raises:
-            InvalidInput: a name stands there twice.
+            InvalidInput: a name occurs twice.
         """
         names = [name.strip() for name in self.text(options).split(",") if name.strip()]
         twice = [name for name in names if names.count(name) > 1]

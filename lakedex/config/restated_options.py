@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lakedex.config import keys
-from lakedex.config.keygen_type import (
+from lakedex.config.option_values import flag_text
+from lakedex.config.table_config import (
     KeyGeneratorType,
+    MergeMode,
+    TableConfig,
     inferred_key_generator,
     parse_key_generator,
 )
-from lakedex.config.merge_mode import MergeMode
-from lakedex.config.option_values import flag_text
-from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _LOCK_FOLDER: Final = "hoodie.write.lock.filesystem.path"
@@ -197,7 +197,7 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
 
     Raises:
         InvalidInput: an option contradicts the table; both values are named.
-        UnsupportedFeature: an option asks for something that lakedex does not have.
+        UnsupportedFeature: an option needs something that lakedex does not have.
     """
     for names, normal, stored in _RESTATED:
         for name in names:
@@ -211,7 +211,7 @@ def check_restated(config: TableConfig, given: Mapping[str, str]) -> None:
     folder = given.get(_LOCK_FOLDER, keys.META_FOLDER).strip().rstrip("/")
     if folder.rpartition("/")[2] != keys.META_FOLDER:
         # Whoever looks for the lock elsewhere does not keep out who looks for it here.
-        raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock lies in the table)")
+        raise UnsupportedFeature(f"{_LOCK_FOLDER}={folder[:200]} (the lock is in the table)")
     _check_timebased(config, given)
 
 

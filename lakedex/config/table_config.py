@@ -1,28 +1,199 @@
 """A table's properties, typed: what `.hoodie/hoodie.properties` says about the table.
 
 A missing key has Hudi's default. What lakedex cannot read is refused when it is needed, so that
-a table can be looked at even if its rows cannot be merged; only the version is refused at once.
+a table can be inspected even if its rows cannot be merged; only the version is refused at once.
+
+The merge mode says which of two versions of a record wins. Version 8 and later name it; before
+that it follows from the payload class, else from the merge strategy id, else from whether there is
+an ordering field. Version 6 tables of Hudi 0.15 carry `OverwriteWithLatestAvroPayload` beside the
+event-time strategy id: there the payload decides, as it does in Hudi 1.x, so the later write wins.
+A mode that needs JVM code, or a merge of single columns, is `CUSTOM`; such a table can still be
+opened, and what needs no merge can be read.
+
+The key generator is known by its type, by the name of a JVM class, or by its fields. Tables of
+version 8 and later have the type, older ones the class, which is only looked up by its name: no
+class is ever loaded.
+
+Paths in properties are relative, without `.`, `..` or empty parts and without a scheme, because
+whoever can write `hoodie.properties` must not be able to direct a reader outside of the table.
+
+Metadata partitions that only lakedex has are listed in a property of their own, which Hudi keeps
+and ignores, so that other engines neither write to them nor read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from lakedex.config import keys
-from lakedex.config.folders import inside_table
-from lakedex.config.merge_mode import MergeMode, resolve_merge_rule
-from lakedex.config.own_partitions import is_own_partition
-from lakedex.errors import CorruptFile, UnsupportedFeature
+from lakedex.errors import CorruptFile, InvalidInput, UnsafePath, UnsupportedFeature
+
+
+def inside_table(value: str, *, key: str) -> str:
+    """The path as it is when it stays inside the table.
+
+    Example:
+        >>> inside_table(".hoodie/.index_defs/index.json", key="hoodie.table.index.defs.path")
+        '.hoodie/.index_defs/index.json'
+
+    Raises:
+        UnsafePath: the path is empty, absolute, has a scheme, or climbs.
+    """
+    path = value.strip()
+    parts = path.split("/")
+    unsafe = any(part in ("", ".", "..") for part in parts) or any(
+        char in path for char in ("\\", "\0")
+    )
+    if unsafe or ":" in parts[0]:
+        raise UnsafePath(f"{key}={value[:200]!r} does not name a place inside the table")
+    return path
+
+
+COMPOSITE_PREFIX: Final = "secondary_index_composite-"
+"""How the partition of a secondary index on several columns begins: no name that an index is given
+has such a mark, so that none is taken for one of these."""
+OWN_EXPRESSION_PREFIX: Final = "expr_index_own-"
+"""The same of an index on an expression that Hudi has no name for."""
+ASYNC_SECONDARY_PREFIX: Final = "secondary_index_async-"
+"""The same of a secondary index that writers do not maintain: Hudi would take it for complete."""
+
+
+def is_own_partition(name: str) -> bool:
+    """Whether a metadata partition is one that other engines do not know.
+
+    Example:
+        >>> is_own_partition("secondary_index_composite-i"), is_own_partition("secondary_index_i")
+        (True, False)
+    """
+    return name.startswith((COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX, ASYNC_SECONDARY_PREFIX))
+
+
+def split_partitions(names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Metadata partitions that all engines know, and those that lakedex alone does.
+
+    Example:
+        >>> split_partitions(["files", "secondary_index_composite-i"])
+        (['files'], ['secondary_index_composite-i'])
+    """
+    listed = [name for name in names if name]
+    own = [name for name in listed if is_own_partition(name)]
+    return [name for name in listed if not is_own_partition(name)], own
+
+
+_STRATEGY_FIRST_VERSION = 8
+
+
+class MergeMode(Enum):
+    """How two versions of one record merge; the values are Hudi's names."""
+
+    EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
+    COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRule:
+    """A merge mode and, when it is `CUSTOM`, the payload class or setting that requires it."""
+
+    mode: MergeMode
+    custom_payload: str | None = None
+
+
+_PAYLOADS = {
+    keys.DEFAULT_PAYLOAD: MergeMode.EVENT_TIME_ORDERING,
+    keys.EVENT_TIME_PAYLOAD: MergeMode.EVENT_TIME_ORDERING,
+    keys.OVERWRITE_PAYLOAD: MergeMode.COMMIT_TIME_ORDERING,
+}
+
+
+def payload_mode(payload: str) -> MergeMode:
+    """The mode that a payload class of Hudi means; CUSTOM for one that is code of its own.
+
+    Example:
+        >>> payload_mode("org.apache.hudi.common.model.OverwriteWithLatestAvroPayload").value
+        'COMMIT_TIME_ORDERING'
+    """
+    return _PAYLOADS.get(payload.strip(), MergeMode.CUSTOM)
+
+
+_STRATEGIES = {
+    keys.EVENT_TIME_STRATEGY_ID: MergeMode.EVENT_TIME_ORDERING,
+    keys.COMMIT_TIME_STRATEGY_ID: MergeMode.COMMIT_TIME_ORDERING,
+}
+
+
+def resolve_merge_rule(
+    props: Mapping[str, str], *, version: int, has_ordering_fields: bool
+) -> MergeRule:
+    """The merge rule of a table with these properties.
+
+    Example:
+        >>> payload = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+        >>> props = {"hoodie.compaction.payload.class": payload}
+        >>> resolve_merge_rule(props, version=6, has_ordering_fields=True).mode.value
+        'COMMIT_TIME_ORDERING'
+
+    Raises:
+        UnsupportedFeature: the merge mode is not one of the three that Hudi has.
+    """
+    refused = _refused_setting(props)
+    if refused is not None:
+        return MergeRule(MergeMode.CUSTOM, refused)
+    explicit = props.get(keys.MERGE_MODE, "").strip().upper()
+    if explicit and explicit not in MergeMode.__members__:
+        raise UnsupportedFeature(f"{keys.MERGE_MODE}={explicit}", table_version=version)
+    rule = MergeRule(MergeMode(explicit)) if explicit else None
+    if rule is None or rule.mode is MergeMode.CUSTOM:
+        rule = _inferred(props, version=version, custom=rule is not None)
+    if rule is None:
+        rule = MergeRule(MergeMode.EVENT_TIME_ORDERING)
+    if rule.mode is MergeMode.EVENT_TIME_ORDERING and not has_ordering_fields:
+        return MergeRule(MergeMode.COMMIT_TIME_ORDERING)
+    return rule
+
+
+def _refused_setting(props: Mapping[str, str]) -> str | None:
+    """The setting that changes single columns or marks deletes in a way of its own, if any."""
+    partial = props.get(keys.PARTIAL_UPDATE_MODE, "").strip()
+    if partial and partial.upper() != "NONE":
+        return f"{keys.PARTIAL_UPDATE_MODE}={partial}"
+    return next((key for key in sorted(props) if key.startswith(keys.MERGE_PROPERTY_PREFIX)), None)
+
+
+def _inferred(props: Mapping[str, str], *, version: int, custom: bool) -> MergeRule | None:
+    """The rule that payload class and strategy id give; `None` when neither is there."""
+    payload = props.get(keys.PAYLOAD_CLASS, "").strip()
+    strategy = next((props[key] for key in keys.MERGE_STRATEGY_ID_NAMES if props.get(key)), "")
+    strategy = strategy.strip().lower()
+    by_payload = _PAYLOADS.get(payload, MergeMode.CUSTOM) if payload else None
+    by_strategy = _STRATEGIES.get(strategy) if strategy else None
+    if payload and (custom or strategy == keys.PAYLOAD_STRATEGY_ID):
+        known = strategy in ("", keys.PAYLOAD_STRATEGY_ID) or by_strategy is not None
+        first = by_payload if known else MergeMode.CUSTOM
+    elif custom:
+        first = MergeMode.CUSTOM
+    elif version == _STRATEGY_FIRST_VERSION:
+        first = by_strategy or by_payload
+    else:
+        first = by_payload or by_strategy
+    if first is None:
+        first = MergeMode.CUSTOM if strategy else None
+    if first is None:
+        return None
+    named = payload or strategy or "a custom record merger"
+    return MergeRule(first, named if first is MergeMode.CUSTOM else None)
+
 
 LAYOUT_OF_VERSION = MappingProxyType({6: 1, 8: 2, 9: 2})
 _READABLE_FORMATS = ("PARQUET",)
 _FIRST_VERSION_OF_LAYOUT_2 = 8
 _PLAIN_FORMATS = MappingProxyType({keys.TABLE_FORMAT: "native", keys.LOG_FILE_FORMAT: "hoodie_log"})
-"""Properties that can only have one value: with another one timeline or files lie elsewhere."""
+"""Properties that can only have one value: with another one timeline or files would be
+elsewhere."""
 _MOST_DIGITS = 9
 _Member = TypeVar("_Member", bound=Enum)
 
@@ -47,7 +218,7 @@ class TableConfig:
 
     `timeline_folder`, `history_folder` and `archive_folder` are relative to the table's root.
     `partition_kinds` goes with `partition_fields`: `simple`, or `timestamp` where a custom key
-    generator formats the value. `raw` holds every property as it stands in the file.
+    generator formats the value. `raw` has every property as it is in the file.
 
     Example:
         >>> config = TableConfig.from_properties(
@@ -92,7 +263,7 @@ class TableConfig:
 
     @property
     def dropped_columns(self) -> tuple[str, ...]:
-        """The columns that files leave out because partition paths tell their values."""
+        """The columns that files leave out because partition paths have their values."""
         return self.partition_fields if self.drop_partition_columns else ()
 
     @classmethod
@@ -156,12 +327,12 @@ class TableConfig:
 
     @property
     def own_metadata_partitions(self) -> tuple[str, ...]:
-        """Those of the metadata partitions that other engines are not told of."""
+        """Those of the metadata partitions that other engines do not know."""
         return tuple(name for name in self.metadata_partitions if is_own_partition(name))
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether rows lie in partition folders."""
+        """Whether rows are in partition folders."""
         return bool(self.partition_fields)
 
     @property
@@ -310,3 +481,84 @@ def _timebased_keygen(props: Mapping[str, str]) -> Mapping[str, str]:
             if key.startswith(prefix)
         }
     return found
+
+
+_CLASS_PACKAGE = "org.apache.hudi.keygen."
+_AVRO = "_AVRO"
+
+
+class KeyGeneratorType(Enum):
+    """How record keys and partition paths are spelled; the values are Hudi's names."""
+
+    SIMPLE = "SIMPLE"
+    COMPLEX = "COMPLEX"
+    NON_PARTITION = "NON_PARTITION"
+    TIMESTAMP = "TIMESTAMP"
+    CUSTOM = "CUSTOM"
+
+
+_CLASSES = {
+    "SimpleKeyGenerator": KeyGeneratorType.SIMPLE,
+    "SimpleAvroKeyGenerator": KeyGeneratorType.SIMPLE,
+    "ComplexKeyGenerator": KeyGeneratorType.COMPLEX,
+    "ComplexAvroKeyGenerator": KeyGeneratorType.COMPLEX,
+    "NonpartitionedKeyGenerator": KeyGeneratorType.NON_PARTITION,
+    "NonpartitionedAvroKeyGenerator": KeyGeneratorType.NON_PARTITION,
+    "TimestampBasedKeyGenerator": KeyGeneratorType.TIMESTAMP,
+    "TimestampBasedAvroKeyGenerator": KeyGeneratorType.TIMESTAMP,
+    "CustomKeyGenerator": KeyGeneratorType.CUSTOM,
+    "CustomAvroKeyGenerator": KeyGeneratorType.CUSTOM,
+}
+_KNOWN_TO_HUDI = frozenset(
+    {
+        "GLOBAL_DELETE",
+        "HOODIE_TABLE_METADATA",
+        "SPARK_SQL",
+        "SPARK_SQL_UUID",
+        "SPARK_SQL_MERGE_INTO",
+        "USER_PROVIDED",
+        "AUTO_RECORD",
+    }
+)
+
+
+def parse_key_generator(text: str) -> KeyGeneratorType:
+    """The key generator of a type or of a class name.
+
+    Example:
+        >>> parse_key_generator("org.apache.hudi.keygen.ComplexKeyGenerator").value
+        'COMPLEX'
+        >>> parse_key_generator("simple_avro").value
+        'SIMPLE'
+
+    Raises:
+        UnsupportedFeature: Hudi has such a generator, or it is a class of the user.
+        InvalidInput: there is no such type.
+    """
+    name = text.strip()
+    if name.startswith(_CLASS_PACKAGE) and name.removeprefix(_CLASS_PACKAGE) in _CLASSES:
+        return _CLASSES[name.removeprefix(_CLASS_PACKAGE)]
+    kind = name.upper().removesuffix(_AVRO)
+    if kind in KeyGeneratorType.__members__:
+        return KeyGeneratorType[kind]
+    if kind in _KNOWN_TO_HUDI or "." in name:
+        raise UnsupportedFeature(f"the key generator {name[:200]}")
+    known = ", ".join(KeyGeneratorType.__members__)
+    raise InvalidInput(f"no key generator is called {name[:200]!r}; there are {known}")
+
+
+def inferred_key_generator(
+    record_key: Sequence[str], partition_by: Sequence[str], *, custom: bool = False
+) -> KeyGeneratorType:
+    """The key generator that Hudi takes for such fields when none is named.
+
+    Example:
+        >>> inferred_key_generator(["id"], ["day"]).value
+        'SIMPLE'
+    """
+    if not partition_by:
+        return KeyGeneratorType.NON_PARTITION
+    if custom:
+        return KeyGeneratorType.CUSTOM
+    one_each = len(record_key) == len(partition_by) == 1
+    return KeyGeneratorType.SIMPLE if one_each else KeyGeneratorType.COMPLEX

@@ -14,7 +14,6 @@ from enum import Enum
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
-from lakedex.config.layout_options import LayoutOptions
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -27,12 +26,20 @@ from lakedex.config.metadata_options import (
 )
 from lakedex.config.option_check import check_options, commit_notes
 from lakedex.config.option_values import FlagOption, NumberOption, TextOption, flag_text
-from lakedex.config.record_index_window import RecordIndexWindow, resolve_window
 from lakedex.config.restated_options import check_restated
-from lakedex.config.scheduling_options import SchedulingOptions
+from lakedex.config.service_options import (
+    ArchivingOptions,
+    CleaningOptions,
+    LayoutOptions,
+    SchedulingOptions,
+)
 from lakedex.config.table_config import TableConfig
-from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
-from lakedex.config.write_index import WriteIndex, refuse_bucket_options
+from lakedex.config.write_index import (
+    RecordIndexWindow,
+    WriteIndex,
+    refuse_bucket_options,
+    resolve_window,
+)
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 
 _FIXED: tuple[TextOption, ...] = (
@@ -88,7 +95,7 @@ class BloomOptions:
     error_rate: float | None
     """None where it is not set: Hudi's for filters that writers look up, else a looser one."""
     use_metadata: bool
-    """Whether lookups ask column_stats and bloom_filters before footers."""
+    """Whether lookups use column_stats and bloom_filters before footers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,7 @@ class LockOptions:
 
     wait_ms: int
     retry_wait_ms: int | None
-    """The pause between two looks at a lock that others hold; None where nobody said."""
+    """The pause between two attempts at a lock that others hold; None for the default."""
     validity_s: int
     renewal_s: int
     heartbeat_ms: int
@@ -174,7 +181,7 @@ class WriteOptions:
 
         Raises:
             InvalidInput: an unknown name, a wrong value, or one that contradicts the table.
-            UnsupportedFeature: an option asks for something that lakedex does not have.
+            UnsupportedFeature: an option needs something that lakedex does not have.
         """
         prefix = options.COMMIT_NOTES.text({**kept, **given})
         check_options({options.COMMIT_NOTES.name: prefix, **given})
@@ -281,8 +288,8 @@ def _check_virtual_keys(
     """Refuse indexes of keys for a table without meta columns.
 
     Its files have no bloom filters, and Hudi's writers leave its record index as it is, so that
-    keys would be missing in it. A table that has such an index is told when rows are written, so
-    that the index can be dropped.
+    keys would be missing in it. Whether a table has such an index is known when rows are written,
+    so that the index can be dropped.
     """
     present = config.metadata_partitions
     if config.populate_meta_fields or (index.uses_record_index and RECORD_INDEX in present):

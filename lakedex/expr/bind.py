@@ -50,7 +50,7 @@ from lakedex.expr.tree import (
     children_of,
 )
 from lakedex.expr.unwrap_cast import never, unwrap_compare, unwrap_in
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 _ARITHMETIC = frozenset("+-*/%")
 _ONE_TEXT = {Family.INTEGER, Family.DATE, Family.DECIMAL}

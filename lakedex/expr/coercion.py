@@ -20,7 +20,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 MAX_PRECISION = 38
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]

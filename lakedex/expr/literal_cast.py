@@ -18,7 +18,7 @@ from lakedex.errors import InvalidInput
 from lakedex.expr import spark_text
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.tree import Literal
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 _CONTEXT = Context(prec=1000, Emax=999999, Emin=-999999)
 _EPOCH = datetime(1970, 1, 1)

@@ -52,7 +52,7 @@ from lakedex.expr.tree import (
     check_depth,
     truth,
 )
-from lakedex.schema.sql_type import CAST_FUNCTIONS, TYPE_NAMES
+from lakedex.schema.hudi_types import CAST_FUNCTIONS, TYPE_NAMES
 
 ALLOWED = (
     "allowed are columns, constants, comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, CAST "

@@ -1,7 +1,6 @@
 """File groups and slices: names, what a query sees of them, and their merged rows."""
 
 from lakedex.filegroup.context import META_COLUMNS, RECORD_KEY, ReadContext, partition_layout
-from lakedex.filegroup.counting import count_rows, count_rows_of
 from lakedex.filegroup.names import (
     BaseFile,
     LogFile,
@@ -9,7 +8,7 @@ from lakedex.filegroup.names import (
     log_file_name,
     parse_data_file,
 )
-from lakedex.filegroup.reading import read_slice, read_slices
+from lakedex.filegroup.reading import count_rows, count_rows_of, read_slice, read_slices
 from lakedex.filegroup.slices import (
     Amount,
     FileSlice,

@@ -11,10 +11,9 @@ from lakedex.config import MergeMode, TableConfig
 from lakedex.config.new_layout import NewLayout
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys import PartitionLayout
-from lakedex.keys.columns import type_of
-from lakedex.keys.generator import KeyGenerator
+from lakedex.keys.generator import KeyGenerator, type_of
 from lakedex.schema import SchemaHistory, apply_history, mapping, project
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage import Storage
 
 RECORD_KEY = "_hoodie_record_key"
@@ -83,7 +82,7 @@ class ReadContext:
         return pa.schema(fields)
 
     def merge_columns(self) -> list[str]:
-        """The columns that merging needs whatever a query asks for."""
+        """The columns that merging needs, whatever a query selects."""
         optional = [name for name in (DELETED_FLAG, OPERATION) if name in self.schema.names]
         return [RECORD_KEY, *self.ordering_columns, *optional]
 

@@ -350,7 +350,7 @@ def _joined(context: ReadContext, parts: list[_Part]) -> Entries:
 
 
 def _row_of_entry(parts: list[_Part]) -> npt.NDArray[np.int64]:
-    """Where the row of each entry lies among all rows; 0 for deletes, which have none."""
+    """The position of the row of each entry among all rows; 0 for deletes, which have none."""
     places = []
     start = 0
     for part in parts:

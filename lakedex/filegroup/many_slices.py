@@ -1,6 +1,6 @@
 """The rows of some keys in many slices at once.
 
-A write that must know the values which it replaces asks slice after slice for a few of their rows.
+A write that must know the values which it replaces reads a few rows of slice after slice.
 Most of what that costs does not depend on how many rows there are, so the log blocks of all slices
 are decoded together and merged together. Slices that are not plain are read one by one.
 """
@@ -21,10 +21,10 @@ from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.reading import base_rows, read_slice
 from lakedex.filegroup.slices import FileSlice
 from lakedex.format.logfile import LogBlock, count_records, decode_matching
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 WANTED = "wanted"
-"""The column that tells by which question a row was found."""
+"""The column with the number of the request by which a row was found."""
 _TOGETHER_BYTES = 16 << 20
 """Log blocks are decoded together up to so many bytes."""
 _Numbers = npt.NDArray[np.int64]
@@ -79,13 +79,15 @@ class KeyTags:
         whole = flat(keys)
         return whole if self.are_plain else _tag(whole, numbers)
 
-    def asked(self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers) -> npt.NDArray[np.bool_]:
-        """Which of some keys are asked for by just the question that they are of."""
+    def requested(
+        self, keys: pa.Array | pa.ChunkedArray, numbers: _Numbers
+    ) -> npt.NDArray[np.bool_]:
+        """Which keys are wanted by the request that they belong to."""
         if not self.are_plain:
             own = _tag(self._keys, self._numbers)
             found = pc.is_in(_tag(flat(keys), numbers), value_set=own)
             return found.to_numpy(zero_copy_only=False).astype(np.bool_)
-        # A key may stand in a slice of which it is not asked.
+        # A key may be in a slice of another request.
         place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
         return (place >= 0) & (np.append(self._numbers, -1)[place] == numbers)
 
@@ -125,9 +127,9 @@ class _Together:
     def finish(self) -> Iterator[pa.Table]:
         """Merge what was gathered."""
         if self._numbers:
-            asked = [self._wanted[number].keys.cast(pa.string()) for number in self._numbers]
-            numbers = np.repeat(np.array(self._numbers), [len(keys) for keys in asked])
-            keys = pa.concat_arrays(asked)
+            requested = [self._wanted[number].keys.cast(pa.string()) for number in self._numbers]
+            numbers = np.repeat(np.array(self._numbers), [len(keys) for keys in requested])
+            keys = pa.concat_arrays(requested)
             tags = KeyTags(keys, numbers)
             stored = pa.concat_tables([self._base(number) for number in self._numbers])
             yield from self._merged(stored, keys, tags) if self._blocks else (stored,)
@@ -163,7 +165,7 @@ class _Together:
 
 
 def _asked_of(tags: KeyTags, rows: pa.Table) -> pa.Table:
-    return rows.filter(pa.array(tags.asked(rows[RECORD_KEY], rows[WANTED].to_numpy())))
+    return rows.filter(pa.array(tags.requested(rows[RECORD_KEY], rows[WANTED].to_numpy())))
 
 
 def _tagged(tags: KeyTags, rows: pa.Table) -> pa.Array:

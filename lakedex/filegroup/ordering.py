@@ -10,8 +10,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from lakedex.keys.columns import values_of
-from lakedex.schema.flat_columns import flat
+from lakedex.keys.generator import values_of
+from lakedex.schema.field_paths import flat
 
 _ROLE = "ordering"
 

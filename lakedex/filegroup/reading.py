@@ -1,22 +1,35 @@
 """Reads file slices: the rows of a base file with its log files merged in.
 
 Without log files the base file's rows pass through untouched. With log files the newest change
-of each key is held in memory and laid over the base rows batch by batch.
+of each key is held in memory and merged into the base rows batch by batch.
+
+Rows are counted without reading more than keys: they are enough for a slice whose log files have
+only updates and inserts. The cost of decoding a log block hardly depends on its number of records,
+so blocks of many slices are decoded together, while a few threads read the keys of base files.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakedex.errors import CorruptFile, FileMissing, UnsupportedFeature
-from lakedex.filegroup.context import ReadContext
-from lakedex.filegroup.log_changes import read_changes, read_many_changes
+from lakedex.filegroup.context import DELETED_FLAG, OPERATION, ReadContext
+from lakedex.filegroup.log_changes import (
+    block_keys,
+    plain_blocks,
+    read_changes,
+    read_many_changes,
+    slice_blocks,
+)
 from lakedex.filegroup.names import BaseFile
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.filegroup.slices import FileSlice
+from lakedex.format.logfile import BlockKind, LogBlock, count_records, decode_avro_blocks
 from lakedex.format.parquet.footer import PARQUET_ERRORS
 from lakedex.merge import ChangeSet
 
@@ -137,3 +150,79 @@ def _with_rows(table: pa.Table, num_rows: int) -> pa.Table:
     if table.num_columns or not num_rows:
         return table
     return pa.table({"": pa.nulls(num_rows)}).select([])
+
+
+_TOGETHER_BYTES = 16 << 20
+"""Log blocks are decoded together up to so many bytes."""
+_READERS = 4
+
+
+def count_rows(context: ReadContext, file_slice: FileSlice) -> int:
+    """How many rows a slice has; with nothing but updates in its logs only keys are read."""
+    blocks = slice_blocks(context, file_slice)
+    keys = context.merge_columns()[:1]
+    if not _keys_tell(context) or any(block.kind is BlockKind.DELETE for block in blocks):
+        return sum(part.num_rows for part in read_slice(context, file_slice, keys))
+    target = context.target(keys)
+    logged = [block_keys(context, block, target, file_slice.partition) for block in blocks]
+    return _united(_base_keys(context, file_slice), pa.chunked_array(logged, pa.string()))
+
+
+def count_rows_of(context: ReadContext, slices: Sequence[FileSlice]) -> int:
+    """How many rows some slices have; plain ones are counted many at a time."""
+    if len(slices) <= 1 or not _keys_tell(context):
+        return sum(count_rows(context, each) for each in slices)
+    total, size = 0, 0
+    waiting: list[tuple[FileSlice, list[LogBlock]]] = []
+    with ThreadPoolExecutor(min(_READERS, len(slices))) as readers:
+        for each in slices:
+            blocks = plain_blocks(context, each)
+            if not blocks:
+                total += count_rows(context, each)
+                continue
+            own = sum(block.content.size for block in blocks)
+            other_form = waiting and waiting[0][1][0].schema_text != blocks[0].schema_text
+            if waiting and (other_form or size + own > _TOGETHER_BYTES):
+                total += _count_together(context, waiting, readers)
+                waiting, size = [], 0
+            waiting.append((each, blocks))
+            size += own
+        return total + (_count_together(context, waiting, readers) if waiting else 0)
+
+
+def _count_together(
+    context: ReadContext,
+    waiting: Sequence[tuple[FileSlice, list[LogBlock]]],
+    readers: ThreadPoolExecutor,
+) -> int:
+    stored = [readers.submit(_base_keys, context, each) for each, _ in waiting]
+    blocks = [block for _, own in waiting for block in own]
+    target = context.target(context.merge_columns()[:1])
+    decoded = pa.Table.from_batches([decode_avro_blocks(blocks, columns=target.names)])
+    rows = context.conform(decoded, blocks[0].instant_time, target, "")
+    keys = context.record_keys(rows)
+    total = start = 0
+    for (_, own), base in zip(waiting, stored, strict=True):
+        count = sum(count_records(block) for block in own)
+        total += _united(base.result(), keys.slice(start, count))
+        start += count
+    return total
+
+
+def _keys_tell(context: ReadContext) -> bool:
+    """Whether one column identifies rows, and no column marks deleted ones."""
+    marks = {DELETED_FLAG, OPERATION}.intersection(context.schema.names)
+    return not marks and len(context.merge_columns()[:1]) == 1
+
+
+def _base_keys(context: ReadContext, file_slice: FileSlice) -> pa.ChunkedArray:
+    target = context.target(context.merge_columns()[:1])
+    parts = [context.record_keys(rows) for rows in base_rows(context, file_slice, target, None)]
+    return pa.chunked_array(parts, pa.string())
+
+
+def _united(base: pa.ChunkedArray, logged: pa.Array | pa.ChunkedArray) -> int:
+    """How many keys there are in both together; a base file has each of its keys once."""
+    changed = logged.unique()
+    in_base = pc.sum(pc.is_in(changed, value_set=base)).as_py() or 0
+    return len(base) + len(changed) - int(in_base)

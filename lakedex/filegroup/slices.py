@@ -275,7 +275,7 @@ def _in_order(logs: list[LogFile], visibility: Visibility) -> list[LogFile]:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What is to be read of some slices; of very many it is told from a part of them."""
+    """What is to be read of some slices; for very many it is estimated from a part of them."""
 
     files: float
     merged: float

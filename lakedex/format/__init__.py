@@ -1,1 +1,1 @@
-"""Bytes to records and back, nothing else: HFile, Avro, log files, Parquet, bloom filters."""
+"""Codecs between bytes and records: HFile, Avro, log files, Parquet, bloom filters."""

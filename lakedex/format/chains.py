@@ -1,9 +1,9 @@
-"""Finds the items of a chain, where only the bytes of an item tell where the next one starts.
+"""Finds the items of a chain, in which the start of an item is known from the previous item only.
 
-Walking such a chain item by item is slow. Here many walkers start at guessed places and step
-together, as vectors. A guess is *proved* when the chain before it lands exactly on it: the chain
-from the first item is right by construction, so is every chain that a right chain lands on. A
-guess that nobody lands on is dropped, and the chain before it simply goes on.
+Walking such a chain item by item is slow. Instead many walkers start at guessed positions and move
+in lockstep, as vectors. A guess is *proved* if the chain before it reaches exactly that position:
+the chain from the first item is right by construction, and so is every chain that a right chain
+reaches. A guess that no chain reaches is dropped, and the chain before it continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Step = Callable[[Positions], Positions]
 StepOne = Callable[[int], int]
 
 _FEW_ITEMS = 64
-_SHORT_CHAIN = 1024  # below it the guesses cost more than the steps they save
+_SHORT_CHAIN = 1024  # for shorter chains the guesses cost more than they save
 _SAMPLE_ITEMS = 16
 _MOST_WINDOWS = 2048
 _MOST_CELLS = 1 << 18
@@ -29,10 +29,10 @@ _GUESSES_PER_WINDOW = 4
 
 @dataclass(frozen=True, slots=True)
 class ChainRules:
-    """How to get from an item to the next.
+    """The step from an item to the next one.
 
-    `step` takes the starts of items (all below `end`) and gives where they end, or -1 where no
-    item can start. `step_one` does the same for one item.
+    `step` maps the starts of items (all below `end`) to their ends, or to -1 if no item can start
+    there. `step_one` does the same for one item.
     """
 
     step: Step
@@ -43,7 +43,7 @@ class ChainRules:
 def walk_chain(rules: ChainRules, first: int, count: int) -> Positions:
     r"""The `count` starts of the items from `first` on, and the end of the last item.
 
-    That is `count + 1` numbers. A broken chain gives fewer; its last is where no item starts.
+    These are `count + 1` numbers. A broken chain gives fewer; the last one is an invalid start.
 
     Example:
         >>> data = b"\x02ab\x00\x01c"
@@ -70,7 +70,7 @@ def _joined(parts: list[Positions], last: Positions) -> Positions:
 
 
 def _walk_alone(rules: ChainRules, at: int, count: int) -> Positions:
-    """One item after the other: for few items, and where guessing does not help."""
+    """Walk one item after the other, for few items and if guesses fail."""
     positions = [at]
     for _ in range(count):
         if at >= rules.end:
@@ -84,7 +84,7 @@ def _walk_alone(rules: ChainRules, at: int, count: int) -> Positions:
 
 
 def _walk_together(rules: ChainRules, at: int, count: int) -> tuple[Positions, bool]:
-    """Walk from guessed starts; the positions that are proved, and whether the chain ended."""
+    """Walk from guessed starts; return the proved positions and whether the chain ended."""
     sample = _walk_alone(rules, at, _SAMPLE_ITEMS)
     if len(sample) <= _SAMPLE_ITEMS:
         return sample, True
@@ -100,10 +100,10 @@ def _walk_together(rules: ChainRules, at: int, count: int) -> tuple[Positions, b
 
 
 def _guesses(rules: ChainRules, targets: Positions, width: int) -> Positions:
-    """Likely item starts: where some walkers from a window of bytes after each target meet.
+    """Likely item starts: positions at which walkers from a window after each target meet.
 
-    A walker from a wrong byte soon meets bytes that no item can start with, or falls in step
-    with the right chain. What is left after a few steps is tried, a few for each window.
+    A walker from a wrong byte soon reaches bytes with which no item can start, or joins the right
+    chain. The positions that remain after a few steps are tried, a few for each window.
     """
     cells = (targets[:, None] + np.arange(width)).ravel()
     window = np.repeat(np.arange(len(targets)), width)
@@ -122,7 +122,7 @@ def _guesses(rules: ChainRules, targets: Positions, width: int) -> Positions:
 
 
 class _Runners:
-    """Walkers that step together, each until it lands on the start of another."""
+    """Walkers that move in lockstep, each until it reaches the start of another."""
 
     def __init__(self, rules: ChainRules, starts: Positions) -> None:
         self._rules = rules
@@ -134,7 +134,7 @@ class _Runners:
         self._trail: list[tuple[Positions, Positions]] = []
 
     def run(self, most_steps: int) -> None:
-        """Step until everybody has landed, broken down, or made `most_steps`."""
+        """Step until every walker has reached a start, failed, or made `most_steps` steps."""
         runners = np.arange(len(self._starts))
         at = self._starts
         limits = self._limits[runners + 1]
@@ -156,7 +156,7 @@ class _Runners:
     def _land(
         self, runners: Positions, at: Positions, limits: Positions
     ) -> tuple[npt.NDArray[np.bool_], Positions]:
-        """Note who landed on a start; who overran one gets the next start as its limit."""
+        """Record walkers that reached a start; give those that passed one the next as limit."""
         arrived = np.flatnonzero(at >= limits)
         target = np.searchsorted(self._limits, at[arrived])
         limits = limits.copy()

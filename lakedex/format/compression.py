@@ -1,7 +1,7 @@
-"""Gzip with hard limits: what a file claims about sizes is checked before memory is given to it.
+"""Gzip with hard limits: the sizes in a file are checked before memory is allocated for them.
 
-`isal` is used when it is installed (about three times faster to inflate, four times to
-deflate); the standard library's `zlib` otherwise. Both read and write the same format.
+`isal` is used if it is installed (about three times faster to inflate, four times to deflate),
+otherwise the standard library's `zlib`. Both read and write the same format.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ except ImportError:  # there is no wheel of isal for every platform
     _igzip = _isal = None
 
 MAX_INFLATED_BYTES = 96 * 1024 * 1024
-"""The largest block that is inflated, whatever the file says."""
+"""The size of the largest block that is inflated."""
 
 MAX_DEFLATE_RATIO = 1032
-"""Deflate cannot make data shorter than this many times; a larger claim is a lie."""
+"""The greatest compression ratio of deflate; a larger claim is false."""
 
 _GZIP_WINDOW = 31
 _ERRORS: tuple[type[Exception], ...] = (
@@ -32,7 +32,7 @@ _ERRORS: tuple[type[Exception], ...] = (
 
 
 def gzip(data: bytes | memoryview, *, level: int = 1) -> bytes:
-    """One gzip member that holds `data`; the same bytes for the same input.
+    """Compress `data` as one gzip member; equal input gives equal bytes.
 
     Example:
         >>> gunzip(gzip(b"abc"), expected_size=3, path="x", offset=0)
@@ -44,9 +44,9 @@ def gzip(data: bytes | memoryview, *, level: int = 1) -> bytes:
 
 
 def gunzip(data: bytes | memoryview, *, expected_size: int, path: str, offset: int) -> bytes:
-    """The content of one gzip member, which must be exactly `expected_size` bytes long.
+    """Decompress one gzip member, whose content must have exactly `expected_size` bytes.
 
-    Never inflates further than that. `path` and `offset` name the place in errors.
+    It never inflates more bytes. `path` and `offset` are used in errors.
     """
     check_inflated_size(expected_size, memoryview(data).nbytes, path=path, offset=offset)
     try:
@@ -65,7 +65,7 @@ def gunzip(data: bytes | memoryview, *, expected_size: int, path: str, offset: i
 
 
 def check_inflated_size(expected_size: int, stored_size: int, *, path: str, offset: int) -> None:
-    """Raise `CorruptFile` when `stored_size` bytes cannot or may not become `expected_size`."""
+    """Raise `CorruptFile` if `stored_size` bytes cannot or must not inflate to `expected_size`."""
     limit = min(MAX_INFLATED_BYTES, stored_size * MAX_DEFLATE_RATIO)
     if not 0 <= expected_size <= limit:
         raise CorruptFile(
@@ -74,7 +74,7 @@ def check_inflated_size(expected_size: int, stored_size: int, *, path: str, offs
 
 
 def _inflate(data: bytes | memoryview, limit: int) -> tuple[bytes, bool]:
-    """At most `limit` bytes of the member, and whether it ended (its checksum is then right)."""
+    """At most `limit` bytes of the member, and whether it ended (with a valid checksum)."""
     inflater: Any
     if _igzip is not None:
         inflater = _igzip.IgzipDecompressor(_igzip.DECOMP_GZIP)

@@ -1,7 +1,7 @@
-"""Rows between two stages of a write: Arrow streams, one after the other, in files of a store.
+"""Rows between two stages of a write, as Arrow streams in files of a store.
 
-A segment is one stream. A writer gathers segments and puts them into files of bounded size, each
-created in one step, so that a half-written file is never seen. Few rows are not worth a file: the
+A segment is one stream. A writer collects segments and writes them to files of limited size, each
+created in one step, so that readers never see an incomplete file. Small segments need no file: the
 first segments of a writer may hold their bytes themselves, and travel with the task that reads
 them.
 """
@@ -23,11 +23,11 @@ _FILE_BYTES = 64 << 20
 _HELD_BYTES = 32 << 10
 """So much a writer leaves in its segments; those of all tasks come together on the driver."""
 _PACKED_BYTES = 64 << 10
-"""Segments below this size are not compressed: each column would cost more time than it saves."""
+"""Smaller segments are not compressed, because compression would take more time than it saves."""
 _PLAIN = pa.ipc.IpcWriteOptions()
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 _READING = pa.ipc.IpcReadOptions(use_threads=False)
-"""Tasks run side by side already; a pool costs more than it takes to unpack a few columns."""
+"""Tasks already run in parallel, and a thread pool costs more than decoding a few columns."""
 
 
 _filled: set[str] = set()
@@ -52,21 +52,21 @@ class Segment:
     length: int
     rows: int
     raw_bytes: int = 0
-    """What the rows take in memory."""
+    """The size of the rows in memory."""
     data: bytes | None = field(default=None, repr=False)
-    """The stream itself, where it is in no file."""
+    """The stream itself, if it is in no file."""
 
 
 class SpillWriter:
-    """Writes segments into files `<prefix>-<n>`; `finish` must be called.
+    """Writes segments to files `<prefix>-<n>`; `finish` must be called.
 
-    The files of one prefix belong to one attempt of one task: a prefix holds something unique. With
-    `holds_small` the first segments, as long as they are small, are held in memory instead; they
-    are for tasks of the same write only.
+    The files of one prefix belong to one attempt of one task, so prefixes must be unique. With
+    `holds_small` the first segments, while they are small, are held in memory instead; they are
+    for tasks of the same write only.
     """
 
     def __init__(self, storage: Storage, prefix: str, *, holds_small: bool = False) -> None:
-        """Write nothing yet."""
+        """Create a writer, without writing yet."""
         self._storage = storage
         self._prefix = prefix
         self._held_left = _HELD_BYTES if holds_small else 0
@@ -75,7 +75,7 @@ class SpillWriter:
         self._size = 0
 
     def add(self, rows: pa.Table) -> Segment:
-        """Keep rows and answer where they will be."""
+        """Add rows and return their future position."""
         sink = pa.BufferOutputStream()
         raw_bytes = rows.nbytes
         options = _PLAIN if raw_bytes < _PACKED_BYTES else _PACKED
@@ -97,14 +97,14 @@ class SpillWriter:
     def add_by_number(
         self, rows: pa.Table, numbers: npt.NDArray[np.integer[Any]]
     ) -> list[tuple[int, Segment]]:
-        """Keep rows in a segment for each number, as of buckets, and answer where they will be."""
+        """Add rows in one segment for each number, such as a bucket; return their positions."""
         return [(number, self.add(own)) for number, own in rows_by_number(rows, numbers)]
 
     def finish(self) -> None:
-        """Write what is still in memory."""
+        """Write the segments that are still in memory."""
         if not self._pieces:
             return
-        # A write that ends by a power cut begins anew, and nobody reads its spill files.
+        # A write that a power failure ends is started again, without its old spill files.
         if len(_filled) < _MOST_FILLED:
             _filled.add(split(self._prefix)[0])
         self._storage.create(self._path(), b"".join(self._pieces), durable=False)
@@ -118,7 +118,7 @@ class SpillWriter:
 def rows_by_number(
     rows: pa.Table, numbers: npt.NDArray[np.integer[Any]]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each number, in their order, by rising number.
+    """The rows of each number in order, by ascending number.
 
     Example:
         >>> rows = pa.table({"key": ["a", "b", "c"]})
@@ -136,7 +136,7 @@ def rows_by_number(
 def read_segments(
     storage: Storage, segments: Sequence[Segment], columns: Sequence[str] | None = None
 ) -> pa.Table | None:
-    """The rows of segments in their order; None when there are no segments."""
+    """Read the rows of segments in order; None if there are no segments."""
     tables = [_read(storage, segment, columns) for segment in segments]
     return pa.concat_tables(tables) if tables else None
 
@@ -145,7 +145,7 @@ def segment_bytes(storage: Storage, segment: Segment) -> bytes:
     """The stream of a segment."""
     if segment.data is not None:
         return segment.data
-    # The file has the segment at least: nobody need ask the store for its size.
+    # The file contains at least the segment, so its size need not be requested from the store.
     end = segment.offset + segment.length
     return storage.source(segment.path, end).read(segment.offset, segment.length)
 

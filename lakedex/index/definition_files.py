@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakedex.config import TableConfig, keys
-from lakedex.config.own_partitions import is_own_partition
+from lakedex.config.table_config import is_own_partition
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
 from lakedex.storage.protocol import Storage

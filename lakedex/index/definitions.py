@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lakedex.config.own_partitions import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import COMPOSITE_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import CorruptFile
 
 _FIRST_VERSION_PLACED_BY_VALUE = 2

@@ -11,6 +11,14 @@ Values are not escaped, so a composite key is built from values, never taken apa
 In tables without key columns every new row gets a key of its own, as in Hudi: `<when>_<part of the
 input>_<random>_<number>`. Only the number differs within a part, so that keys compress to almost
 nothing. Later writes name records by these keys, in the meta column.
+
+A value of a partition column must not lead to a folder outside of its own level: empty names, `.`
+and `..`, hidden names (`.hoodie`), control characters and backslashes are refused. A slash in a
+value that is not url-encoded makes two folders of it, as in Hudi, where a reader can distinguish
+them from two columns: in hive style, and where there is only one column. Elsewhere it is refused.
+The slashes of a date pattern are intended levels, and slash-separated dates write `2026-01-05` as
+`2026/01/05`. The JVM takes a colon in the first folder of a path for the end of a scheme, and Hudi
+could not read the table any more.
 """
 
 from __future__ import annotations
@@ -24,11 +32,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import TableConfig, TableType
-from lakedex.config.keygen_type import (
-    KeyGeneratorType,
-    inferred_key_generator,
-    parse_key_generator,
-)
 from lakedex.config.keys import (
     CONSISTENT_LOGICAL_TIMESTAMP,
     DROP_PARTITION_COLUMNS,
@@ -36,12 +39,78 @@ from lakedex.config.keys import (
     POPULATE_META_FIELDS,
 )
 from lakedex.config.new_layout import NewLayout, check_slash_dates
+from lakedex.config.table_config import (
+    KeyGeneratorType,
+    inferred_key_generator,
+    parse_key_generator,
+)
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.keys.columns import type_of, values_of
-from lakedex.keys.partition_level import PartitionLevel
-from lakedex.keys.partition_path import with_hashed_folders, with_roots
+from lakedex.keys.partition_path import (
+    DEFAULT_PARTITION,
+    by_distinct,
+    escape_path_value,
+    with_hashed_folders,
+    with_roots,
+)
 from lakedex.keys.timebased import TimeFormat
 from lakedex.keys.value_text import check_spellable, value_text
+from lakedex.schema.field_paths import type_at, values_at
+
+
+def type_of(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
+    """The type of a column or of a field inside one; `role` says what it is for.
+
+    Example:
+        >>> schema = pa.schema([("s", pa.struct([("id", pa.int32())]))])
+        >>> str(type_of(schema, "s.id", role="record key"))
+        'int32'
+
+    Raises:
+        InvalidInput: there is no such column.
+    """
+    found = type_at(name, schema)
+    if found is None:
+        columns = ", ".join(schema.names[:20])
+        raise InvalidInput(f"there is no {role} column {name!r}; the columns are {columns}")
+    return found
+
+
+def values_of(rows: pa.Table, name: str, *, role: str) -> pa.Array:
+    """The values of a column, or of a field inside one, as one array.
+
+    Raises:
+        InvalidInput: the rows have no such column.
+    """
+    type_of(rows.schema, name, role=role)
+    return _whole(values_at(name, rows))
+
+
+def with_values(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The rows with other values in a column, or in a field inside one.
+
+    Example:
+        >>> rows = pa.table({"s": [{"id": 1, "city": "rio"}, None]})
+        >>> with_values(rows, "s.city", pa.array(["oslo", None]))["s"].to_pylist()
+        [{'id': 1, 'city': 'oslo'}, None]
+    """
+    first, *rest = [name] if rows.schema.get_field_index(name) >= 0 else name.split(".")
+    at = rows.schema.get_field_index(first)
+    changed = _with_child(_whole(rows.column(at)), rest, values) if rest else values
+    return rows.set_column(at, rows.schema.field(at), changed)
+
+
+def _with_child(struct: pa.StructArray, path: list[str], values: pa.Array) -> pa.StructArray:
+    children = struct.flatten()
+    at = struct.type.get_field_index(path[0])
+    children[at] = values if len(path) == 1 else _with_child(children[at], path[1:], values)
+    is_there = pc.or_(struct.is_valid(), children[at].is_valid())
+    return pa.StructArray.from_arrays(children, fields=list(struct.type), mask=pc.invert(is_there))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    plain = column.combine_chunks()
+    return plain.dictionary_decode() if pa.types.is_dictionary(plain.type) else plain
+
 
 NULL_TEXT = "__null__"
 EMPTY_TEXT = "__empty__"
@@ -150,7 +219,7 @@ class KeyGenerator:
     hashed_folders: int = 0
     """Of how many folders one stands before each path; 0 for none."""
     roots: int = 0
-    """Below how many other roots paths lie; 0 for the table's own."""
+    """The number of other roots; 0 for the table's own root only."""
 
     @classmethod
     def of(cls, config: TableConfig, schema: pa.Schema) -> KeyGenerator:
@@ -337,3 +406,144 @@ def _named(names: tuple[str, ...], texts: list[pa.Array]) -> pa.Array:
         shown = pc.fill_null(pc.if_else(pc.equal(text, ""), EMPTY_TEXT, text), NULL_TEXT)
         pieces += [f"{',' if number else ''}{name}:", shown]
     return pc.binary_join_element_wise(*pieces, "")
+
+
+_MOST_BYTES = 255
+_ADVICE = "set hoodie.datasource.write.partitionpath.urlencode=true when creating the table"
+_PROBLEMS = (
+    (r"[\x00-\x1f\x7f-\x{9f}\\\x{2028}\x{2029}]", "has a control character or a backslash"),
+    (r"(?:\A|/)(?:/|\z)", "gives an empty or absolute folder name"),
+    (r"(?:\A|/)\.", "gives a folder name that starts with a dot"),
+    (r"\A[A-Za-z][A-Za-z0-9+.\-]*:(?:/|\z)", "gives a folder name that looks like a scheme"),
+)
+_COLON_IN_FIRST = r"\A[^/]*:"
+_EMPTY_OR_DOTS = r"(?:\A|/)\.{0,2}(?:/|\z)"
+_NAMED_BEHIND_SLASH = r"/[^/]*="
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLevel:
+    """How one column becomes a level of the partition path.
+
+    Example:
+        >>> level = PartitionLevel("city", hive_style=True, url_encoded=True)
+        >>> level.names(pa.array(["a/b", None])).to_pylist()
+        ['city=a%2Fb', 'city=__HIVE_DEFAULT_PARTITION__']
+    """
+
+    field: str
+    hive_style: bool = False
+    url_encoded: bool = False
+    time: TimeFormat | None = None
+    """Set where the folder is a formatted time, not the value itself."""
+    is_first: bool = False
+    """Whether the path begins with it."""
+    takes_slashes: bool = False
+    """Whether a value with slashes may become several folders."""
+    slash_dates: bool = False
+    """Whether the dashes of a value become slashes."""
+
+    only_in_path: bool = False
+    """Whether files leave the column out, so that the path must have its value."""
+
+    def check(self, dtype: pa.DataType) -> None:
+        """Refuse a column of a type that gives no folder names.
+
+        Raises:
+            InvalidInput: naming the column and its type.
+        """
+        if self.slash_dates and not (pa.types.is_string(dtype) or pa.types.is_large_string(dtype)):
+            raise InvalidInput(
+                f"partition column {self.field!r} is {dtype}; slash-separated dates take a text "
+                "column, as Hudi 1.2.0 cannot read others"
+            )
+        if self.only_in_path:
+            self._check_told(dtype)
+        if self.time is None:
+            check_spellable(dtype, self.field)
+        else:
+            self.time.check(dtype, self.field)
+
+    def _check_told(self, dtype: pa.DataType) -> None:
+        """Refuse to leave a column out of files where folder names do not give its values back."""
+        problem = None
+        if self.time is not None:
+            problem = "its folders are formatted times"
+        elif "." in self.field:
+            problem = "it is a field of a struct"
+        elif pa.types.is_timestamp(dtype):
+            problem = f"Hudi does not update such a column of type {dtype}"
+        if problem is not None:
+            raise InvalidInput(
+                f"partition column {self.field!r} cannot be left out of the files "
+                f"({DROP_PARTITION_COLUMNS}=true): {problem}"
+            )
+
+    def names(self, values: pa.Array) -> pa.Array:
+        """The folder name of every value.
+
+        Raises:
+            InvalidInput: a value whose folder name would not be safe; column and value are named.
+        """
+        return by_distinct(values, self._names)
+
+    def _names(self, values: pa.Array) -> pa.Array:
+        texts = self._texts(values)
+        # Harmless after a column's name, and still never intended.
+        climbs = pc.is_in(texts, value_set=pa.array([".", ".."]))
+        self._refuse(climbs, values, "stands for another folder")
+        if self.url_encoded:
+            texts = by_distinct(texts, _escaped)
+        elif self.time is None:
+            texts = self._with_slashes(texts, values)
+        if self.hive_style:
+            texts = pc.binary_join_element_wise(f"{self.field}=", texts, "")
+        for pattern, problem in _PROBLEMS:
+            self._refuse(pc.match_substring_regex(texts, pattern), values, problem)
+        if self.is_first:
+            problem = f"gives a folder name with a colon, which Hudi cannot read; {_ADVICE}"
+            self._refuse(pc.match_substring_regex(texts, _COLON_IN_FIRST), values, problem)
+        too_long = pc.greater(pc.binary_length(texts), _MOST_BYTES)
+        self._refuse(too_long, values, f"gives a folder name of more than {_MOST_BYTES} bytes")
+        return texts
+
+    def _with_slashes(self, texts: pa.Array, values: pa.Array) -> pa.Array:
+        """The texts of values that may become several folders, each of them a safe one."""
+        has_slash = pc.match_substring(texts, "/")
+        if self.slash_dates:
+            problem = "has a slash; write slash-separated dates with dashes, as 2026-01-05"
+            self._refuse(has_slash, values, problem)
+            is_null = pc.equal(texts, DEFAULT_PARTITION)
+            texts = pc.if_else(is_null, texts, pc.replace_substring(texts, "-", "/"))
+            has_slash = pc.match_substring(texts, "/")
+        elif not self.takes_slashes:
+            self._refuse(has_slash, values, f"has a slash; {_ADVICE}")
+        unsafe = pc.match_substring_regex(texts, _EMPTY_OR_DOTS)
+        problem = "gives an empty or climbing folder name"
+        self._refuse(pc.and_(has_slash, unsafe), values, problem)
+        if self.hive_style:
+            named = pc.match_substring_regex(texts, _NAMED_BEHIND_SLASH)
+            problem = f"has '=' behind a slash, as the folder of another column has; {_ADVICE}"
+            self._refuse(named, values, problem)
+        return texts
+
+    def _texts(self, values: pa.Array) -> pa.Array:
+        if self.time is not None:
+            return self.time.texts(values, self.field)
+        texts = value_text(values, self.field)
+        if self.only_in_path:
+            lost = pc.is_in(texts, value_set=pa.array(["", DEFAULT_PARTITION]))
+            problem = "would be read as null, as files leave the column out"
+            self._refuse(lost, values, problem)
+        texts = pc.fill_null(texts, "")
+        return pc.if_else(pc.equal(texts, ""), DEFAULT_PARTITION, texts)
+
+    def _refuse(self, bad: pa.Array, values: pa.Array, problem: str) -> None:
+        at = pc.index(bad, value=True).as_py()
+        if at >= 0:
+            shown = repr(values[at].as_py())[:200]
+            raise InvalidInput(f"partition column {self.field!r}: the value {shown} {problem}")
+
+
+def _escaped(texts: pa.Array) -> pa.Array:
+    return pa.array([escape_path_value(text) for text in texts.to_pylist()], pa.string())

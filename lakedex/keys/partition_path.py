@@ -1,4 +1,4 @@
-"""Partition paths: which column values a folder name stands for.
+"""Partition paths: the column values of a folder name.
 
     hive style            region=eu/day=2024-01-02
     plain                 eu/2024-01-02
@@ -6,27 +6,40 @@
     with slashes          day=2024/01/02/region=eu
     slash-separated date  2024/01/02, for 2024-01-02
 
-The folder name is only believed where it determines the value: a path that could stand for
-several values, or whose text is no exact form of the column's type, gives "unknown", which no
-query may prune by.
+A folder name is used only where it determines the value: for a path that could belong to several
+values, or whose text is no exact form of the column's type, the value is unknown, and no query
+prunes by it.
 
 A table may put a folder chosen by a hash of the path before each partition: object stores divide
-their load by the beginning of names, and partitions that begin alike, as days do, would share one
-part. The path itself stays behind the folder, so that it is read as before. Folders of other roots
-stand before those.
+their load by the prefix of names, and partitions with the same prefix, as days have, would share
+one part. The path itself follows that folder, so it is read as before. Folders of other roots come
+before it.
+
+The day of a partition path, by a date pattern:
+
+    2026-01-05            yyyy-MM-dd
+    2026/01/05            yyyy/MM/dd
+    day=2026-01-05/oslo   yyyy-MM-dd
+
+The first levels of a path that match the pattern are its day, after names of columns and escapes
+are removed. A path without such levels, as that of null, has no day.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakedex.config import TableConfig
+from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
+from lakedex.keys.timebased import DatePattern
 from lakedex.storage.roots import FOLDER_START
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -115,7 +128,7 @@ def _hashed(path: str, folders: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PartitionValue:
-    """What a partition path says of one column; `known` is False where it does not tell."""
+    """The value of one column in a partition path; `known` is False where it is not determined."""
 
     value: object
     known: bool
@@ -140,7 +153,7 @@ class PartitionLayout:
     hashed_folders: int = 0
     """Of how many folders one may stand before a path; it says nothing of values."""
     has_roots: bool = False
-    """Whether a path may lie below another root."""
+    """Whether a path may be below another root."""
     slash_dates: bool = False
     """Whether the dashes of values are slashes in paths."""
 
@@ -184,7 +197,7 @@ class PartitionLayout:
             path = without_hashed_folder(path, self.hashed_folders)
         levels = path.split("/")
         if len(self.fields) == 1:
-            # Behind a named level others with names are of columns that the table does not tell.
+            # After a named level other named levels are of columns that the table does not list.
             is_other = self.hive_style and any("=" in level for level in levels[1:])
             return {} if is_other else {self.fields[0]: path}
         for fields in (self.fields, self.newer_fields):
@@ -268,3 +281,62 @@ def _parse(text: str, data_type: pa.DataType | None) -> PartitionValue:
             return UNKNOWN
         return PartitionValue(parsed, known=True) if parsed.isoformat() == text else UNKNOWN
     return UNKNOWN
+
+
+_OUTPUT_FORMAT = "output.dateformat"
+_ISO = "yyyy-MM-dd"
+_MICROS_PER_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDays:
+    """Reads days out of partition paths.
+
+    Example:
+        >>> days = PartitionDays(DatePattern.parse("yyyy/MM/dd"))
+        >>> days.of_paths(["2026/01/05", "day=2026/01/06/oslo", "oslo"])
+        {'2026/01/05': 20458, 'day=2026/01/06/oslo': 20459}
+    """
+
+    pattern: DatePattern
+
+    @classmethod
+    def of(cls, config: TableConfig, date_format: str | None, *, option: str) -> PartitionDays:
+        """By a pattern, else by that of the table's time-based partitions, else ISO dates.
+
+        Raises:
+            InvalidInput: the pattern is none that days can be read by; `option` is named.
+        """
+        text = date_format or config.timebased_keygen.get(_OUTPUT_FORMAT, "").strip() or _ISO
+        try:
+            return cls(DatePattern.parse(text))
+        except (InvalidDefinition, UnsupportedFeature) as error:
+            raise InvalidInput(
+                f"{option}={text[:80]!r} must be a date pattern such as {_ISO}: {error}"
+            ) from None
+
+    def of_paths(self, paths: Iterable[str]) -> dict[str, int]:
+        """The days since 1970-01-01 of those paths that have one."""
+        owners: list[str] = []
+        texts: list[str] = []
+        for path in dict.fromkeys(paths):
+            for text in _candidates(path):
+                owners.append(path)
+                texts.append(text)
+        fits, instants, _ = self.pattern.read(pa.array(texts, pa.string()), "UTC")
+        found: dict[str, int] = {}
+        for at in np.flatnonzero(fits).tolist():
+            found.setdefault(owners[at], int(instants[at]) // _MICROS_PER_DAY)
+        return found
+
+
+def _candidates(path: str) -> Iterable[str]:
+    """All runs of levels, those that begin first and are shortest first."""
+    levels = [_value(level) for level in path.split("/")]
+    for start in range(len(levels)):
+        for end in range(start + 1, len(levels) + 1):
+            yield "/".join(levels[start:end])
+
+
+def _value(level: str) -> str:
+    return unescape_path_value(level.rpartition("=")[2])

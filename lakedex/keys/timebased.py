@@ -157,7 +157,7 @@ class TimeFormat:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> TimeFormat:
-        """The format that `hoodie.keygen.timebased.*` options ask for (names without prefix).
+        """The format that `hoodie.keygen.timebased.*` options define (names without prefix).
 
         Raises:
             InvalidInput: an option is missing or wrong.

@@ -1,8 +1,9 @@
-"""Whether asking an index is worth it, weighed against reading what it could leave out.
+"""Whether an index is worth its lookup, compared with reading the files that it could remove.
 
-An index that is sure to leave out enough is asked. One that may leave out nothing is asked as long
-as all that was spent in vain stays within a tenth of the whole query without indexes: that is the
-promise which makes it safe to have indexes on small tables, and on tables that nothing can prune.
+An index that certainly removes enough is consulted. One that may remove nothing is consulted as
+long as all that was spent in vain stays within a tenth of the whole query without indexes: that is
+the promise which makes it safe to have indexes on small tables, and on tables that nothing can
+prune.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from lakedex.filegroup import Slices
 from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Estimate
 
 SWITCH = "LAKEDEX_INDEX_COST"
-"""The environment variable that, set to `ignore`, lets Arrow reads ask every index."""
+"""The environment variable that, set to `ignore`, lets Arrow reads consult every index."""
 _IN_VAIN = 0.1
-"""The part of a query without indexes that may be spent on asking them for nothing."""
+"""The part of a query without indexes that may be spent on lookups that remove nothing."""
 _REQUESTS_PER_FILE = 2
 _AT_ONCE = 4
 """Requests to an object store that are under way at a time, of a careful reader."""
@@ -54,22 +55,22 @@ class Reader:
 
 
 ARROW = Reader("lakedex", query_s=5e-3, file_s=0.5e-3, byte_s=1 / 800e6, merge_s=2e-3)
-"""`to_arrow`: opens a table anew and reads a file on each core."""
+"""`to_arrow`: opens a table again and reads a file on each core."""
 SPARK = Reader("Spark", query_s=100e-3, file_s=3e-3, byte_s=1 / 400e6, merge_s=30e-3, asks_again=3)
 """A query that Spark has compiled before, on two cores; slices are merged in Python tasks. Its
 queries share a snapshot until the next commit."""
 ANY_ENGINE = Reader("another engine", query_s=5.0, file_s=10e-3, byte_s=1 / 100e6, merge_s=10e-3)
-"""Whoever is handed a list of files: how fast it reads nobody knows, so indexes may take half a
+"""A reader that gets a list of files: its speed is unknown, so indexes may take half a
 second for nothing."""
 
 
 def is_read_at_once(reader: Reader, slices: Slices) -> bool:
-    """Whether reading all the slices takes less than asking any index about them."""
+    """Whether reading all the slices takes less than a lookup in any index."""
     return Scales(reader, slices).worth(slices) < FIRST_S
 
 
 def weighs_cost() -> bool:
-    """Whether the environment leaves it to cost which indexes are asked."""
+    """Whether the cost decides which indexes are consulted, as the environment says."""
     return os.environ.get(SWITCH, "").lower() != "ignore"
 
 
@@ -103,7 +104,7 @@ class Scales:
             return None
         spare = max(self._budget, 0.0)
         return (
-            f"not worth it: asking takes about {_ms(estimate.seconds)}, reading the "
+            f"not worth it: the lookup takes about {_ms(estimate.seconds)}, reading the "
             f"{len(slices):,} file slices about {_ms(reading)}, of which it is sure to save "
             f"{_ms(sure)}; {_ms(spare)} may be spent in vain"
         )

@@ -1,8 +1,8 @@
-"""OR over different columns or expressions: each side is looked up in an index of its own.
+"""OR over different columns or expressions: each side is looked up in its own index.
 
-Statistics of columns answer such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
-rider = 'ann'` fixes neither column, but each side fixes one; nor can ranges of one expression tell
-of another. What any side needs is kept.
+Column statistics evaluate such a predicate as a whole. Exact lookups cannot: `city = 'oslo' OR
+rider = 'ann'` fixes neither column, but each side fixes one; nor do ranges of one expression bound
+another. A file that any side needs is kept.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ class _Side:
 class DisjunctionLookup:
     """Asks indexes about each side of an OR."""
 
-    telling: tuple[IndexKind, ...]
-    """The kinds without which there is nothing to ask."""
+    required: tuple[IndexKind, ...]
+    """The kinds without which there is nothing to consult."""
     others: tuple[IndexKind, ...] = ()
-    """Kinds that may answer a side that these do not; the first one that does is asked."""
+    """Kinds that may answer a side that these do not; the first one that does is consulted."""
     kind: str = "either"
     stage: Stage = Stage.KEYS
     describes_files: bool = False
@@ -85,8 +85,8 @@ class DisjunctionLookup:
         return RANGES_NAME if self.others else NAME
 
     def names(self, table: IndexedTable) -> list[str]:
-        """One step for all sides, where there is an index to ask."""
-        return [self._name] if any(kind.names(table) for kind in self.telling) else []
+        """One step for all sides, where there is an index to consult."""
+        return [self._name] if any(kind.names(table) for kind in self.required) else []
 
     def estimate(self, name: str, question: Question) -> Estimate | str:
         """What the lookups of all sides take together."""
@@ -127,16 +127,18 @@ class DisjunctionLookup:
         usable: list[list[_Side]] = []
         fewest = 1 if self.others else 2
         for disjunction in _disjunctions(question.predicate, fewest):
-            asked = [replace(question, predicate=side, found={}) for side in disjunction.children]
-            told = [self._answers(each, (*self.telling, self)) for each in asked]
-            alone = set.intersection(*({side.name for side in sides} for sides in told))
+            questions = [
+                replace(question, predicate=side, found={}) for side in disjunction.children
+            ]
+            answers = [self._answers(each, (*self.required, self)) for each in questions]
+            alone = set.intersection(*({side.name for side in sides} for sides in answers))
             if self.others and alone:
                 question.left_to.add(min(alone))
                 reason = f"{min(alone)} is about all sides"
                 continue
-            found = [self._best(*each) for each in zip(asked, told, strict=True)]
+            found = [self._best(*each) for each in zip(questions, answers, strict=True)]
             sides = [side for side in found if side is not None]
-            if len(sides) == len(found) and any(told):
+            if len(sides) == len(found) and any(answers):
                 usable.append(sides)
             else:
                 reason = "no index answers one of the sides"
@@ -144,11 +146,11 @@ class DisjunctionLookup:
             return reason
         return min(usable, key=lambda sides: sum(side.estimate.seconds for side in sides))
 
-    def _best(self, question: Question, told: list[_Side]) -> _Side | None:
+    def _best(self, question: Question, answers: list[_Side]) -> _Side | None:
         """The index that answers one side soonest; None where none does."""
         for kind in self.others:
-            told = told or self._answers(question, (kind,))
-        return min(told, key=lambda side: side.estimate.seconds) if told else None
+            answers = answers or self._answers(question, (kind,))
+        return min(answers, key=lambda side: side.estimate.seconds) if answers else None
 
     def _answers(self, question: Question, kinds: Sequence[IndexKind]) -> list[_Side]:
         found: list[_Side] = []

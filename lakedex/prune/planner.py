@@ -28,8 +28,7 @@ from lakedex.index.registry import kinds
 from lakedex.keys import PartitionValue
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.disjunction import lookups_for
-from lakedex.prune.report import Report, Step
-from lakedex.prune.shapes import shapes_of
+from lakedex.prune.report import Report, Step, shapes_of
 from lakedex.table import Snapshot
 
 _PARTITION_PATH = "_hoodie_partition_path"
@@ -40,7 +39,7 @@ _FEW_SLICES = 1
 def prune_partitions(
     snapshot: Snapshot, predicate: Expr, partitions: Sequence[str], time_zone: str
 ) -> Mask | str:
-    """Which partitions may hold a match, or why their paths do not tell."""
+    """Which partitions may hold a match, or why their paths do not determine that."""
     names = {*snapshot.config.partition_fields, _PARTITION_PATH}
     columns = [
         column
@@ -61,13 +60,13 @@ def prune_partitions(
             found = [value[column.name] for value in values]
         bounds[column] = _bounds(column, found)
     if not any(each.known.any() for each in bounds.values()):
-        return "the partition paths do not tell the values of their columns for sure"
+        return "the partition paths do not determine the values of their columns"
     mask: Mask = may_match(predicate, bounds, len(partitions), time_zone=time_zone)
     return mask
 
 
 def is_decided(snapshot: Snapshot, predicate: Expr, partitions: list[str]) -> bool:
-    """Whether the paths of these partitions tell the value of every column in the predicate."""
+    """Whether the paths of these partitions determine every column of the predicate."""
     columns = columns_of(predicate)
     fields = snapshot.config.partition_fields
     if not columns or any(column.path not in [(name,) for name in fields] for column in columns):
@@ -90,7 +89,7 @@ def _bounds(column: Column, found: list[PartitionValue]) -> ColumnBounds:
 
 
 def _ranges(column: Column, found: list[PartitionValue]) -> ColumnBounds:
-    """The bounds of values of which some paths tell only a range."""
+    """The bounds of values of which some paths determine only a range."""
     known = np.array([each.known or each.bounds is not None for each in found], dtype=np.bool_)
     pairs = [each.bounds or (each.value, each.value) for each in found]
     least, most = (pa.array([pair[at] for pair in pairs], column.type) for at in (0, 1))
@@ -107,7 +106,8 @@ class PlanOptions:
     without: frozenset[str] = field(default_factory=frozenset)
     """Names of indexes, or kinds, that must not be used; `all` switches pruning off."""
     reader: Reader | None = ANY_ENGINE
-    """Who reads the files, which tells when an index is worth asking; None asks them all."""
+    """Who reads the files, which decides when an index is worth its cost; None consults them
+    all."""
     base_files_only: bool = False
     """Whether rows are read as base files have them, without what log files changed since."""
 
@@ -124,10 +124,10 @@ def plan(
 
     Args:
         snapshot: The table.
-        predicate: Bound and in normal form; None asks for everything.
+        predicate: Bound and in normal form; None matches everything.
         text: How the report calls the predicate.
         options: How to plan.
-        unknown: Why parts of the question are not in the predicate, as a translator told; the
+        unknown: Why parts of the query are not in the predicate, from a translator; the
             report shows each reason and how often it was met.
     """
     report = _Plan(snapshot, predicate, options or PlanOptions()).run(text)
@@ -195,7 +195,7 @@ class _Plan:
             for name in kind.names(table):
                 question = self._question(predicate, table, scales)
                 if self._is_of_later_rows(kind):
-                    # What it tells is not all there is to tell, so others are asked as well.
+                    # Its answer may be incomplete, so others are consulted as well.
                     question = replace(question, found={})
                 self._index(kind, name, question, scales)
                 if question.left_to:

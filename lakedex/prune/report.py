@@ -1,26 +1,160 @@
 """The report of a pruned query: what every step removed, and why the others did not.
 
-`explain` also names the indexes that another engine dropped: finding that out reads commits, so
+`explain` also names the indexes that another engine dropped: to find that out commits are read, so
 queries do not do it.
+
+The shapes of a predicate are which column is compared how, not with what. They are kept beside the
+table, so they have no constants, except those that determine the result of a function, such as the
+format of `date_format`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from textwrap import shorten
+from typing import Any, Final, NamedTuple
 
+from lakedex.expr.tree import (
+    Call,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Literal,
+    Op,
+    StartsWith,
+    children_of,
+    columns_of,
+    tree_text,
+)
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table import metadata_partition
-from lakedex.prune.shapes import Shape
 from lakedex.table import Snapshot
 
+_MOST_SHAPES = 32
+_MOST_NODES = 1_000
+_LONGEST = 80
+_CHOOSING = frozenset(
+    [
+        "date_format",
+        "date_trunc",
+        "trunc",
+        "to_date",
+        "to_timestamp",
+        "from_unixtime",
+        "unix_timestamp",
+        "substr",
+        "substring",
+        "left",
+        "right",
+        "bucket",
+    ]
+)
+"""Functions whose constants choose a form; they are no values of the table."""
+_OPERATORS = {
+    Op.EQ: "equal",
+    Op.EQ_NULL_SAFE: "equal",
+    Op.NE: "not equal",
+    Op.LT: "range",
+    Op.LTE: "range",
+    Op.GT: "range",
+    Op.GTE: "range",
+}
+
+
+class Shape(NamedTuple):
+    """One comparison of a predicate."""
+
+    column: str
+    operator: str
+    """`equal`, `in`, `range`, `not equal`, `null`, `not null`, `like` or `other`."""
+    expression: str = ""
+    """What is compared, where that is not the bare column: `upper(name)`."""
+    values: int = 0
+    """With how many constants it is compared."""
+
+
+def shapes_of(predicate: Expr | None) -> tuple[Shape, ...]:
+    """Every comparison of a column in a predicate, each once, in order.
+
+    Example:
+        >>> from lakedex.expr import parse_predicate
+        >>> for shape in shapes_of(parse_predicate("a = 1 AND (upper(b) > 'X' OR a IN (2, 3))")):
+        ...     print(shape.column, shape.operator, shape.expression, shape.values)
+        a equal  1
+        b range upper(b) 1
+        a in  2
+    """
+    found: dict[tuple[str, str, str], int] = {}
+    pending = [] if predicate is None else [predicate]
+    for _ in range(_MOST_NODES):
+        if not pending or len(found) >= _MOST_SHAPES:
+            break
+        node = pending.pop()
+        compared = _compared(node)
+        if compared is None:
+            pending.extend(reversed(children_of(node)))
+            continue
+        subjects, operator = compared
+        for subject in subjects:
+            for column in columns_of(subject)[:1]:
+                bare = isinstance(subject, Column)
+                text = "" if bare else shorten(_text(subject), _LONGEST)
+                key = (column.name, operator, text)
+                found[key] = found.get(key, 0) + _constants(node)
+    return tuple(Shape(*key, values) for key, values in found.items())
+
+
+def _constants(node: Expr) -> int:
+    return len(node.values) if isinstance(node, In) else int(not isinstance(node, Column))
+
+
+def _text(expr: Expr, *, shows: bool = False) -> str:
+    """What is compared, on one line; constants show only where they choose a form."""
+    match expr:
+        case Column():
+            return tree_text(expr)
+        case Literal():
+            return tree_text(expr) if shows else "?"
+        case Cast(child, kind):
+            return f"cast({_text(child)}, {kind})"
+        case Call(function, arguments):
+            keeps = function.lower() in _CHOOSING
+            return f"{function}({', '.join(_text(each, shows=keeps) for each in arguments)})"
+        case _:
+            return "?"
+
+
+def _compared(node: Expr) -> tuple[list[Expr], str] | None:
+    """The sides of a comparison that are no constants, and its operator."""
+    match node:
+        case Compare(op, left, right):
+            return [side for side in (left, right) if not isinstance(side, Literal)], _OPERATORS[op]
+        case In(child, _):
+            return [child], "in"
+        case IsNull(child):
+            return [child], "null"
+        case IsNotNull(child):
+            return [child], "not null"
+        case Like() | StartsWith():
+            return [node.child], "like"
+        case Column():
+            return [node], "other"
+        case _:
+            return None
+
+
 NO_INDEX: Final = frozenset({"partition_values", "constant"})
-"""Kinds of steps that ask no index: what they tell stands in paths, or in the predicate."""
+"""Kinds of steps without an index: they use paths, or the predicate itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One index that was asked, or was not, and the reason."""
+    """One index that was consulted or not, and the reason."""
 
     index: str
     kind: str
@@ -31,7 +165,7 @@ class Step:
     reason: str
     used: bool = True
     estimated_seconds: float | None = None
-    """What asking was expected to take, where it could be told."""
+    """The expected time of the lookup, where it could be estimated."""
     assumed: bool = False
     """Whether the index does not exist: the figures are what it would do."""
 
@@ -55,8 +189,8 @@ class Step:
 class Report:
     """What a query would read of a table; prints as a table.
 
-    `total` is the number of file slices before pruning, `files` are those left, `steps` tell of
-    every index in the order in which they were asked, unused ones included.
+    `total` is the number of file slices before pruning, `files` are those left, `steps` has
+    every index in the order in which they were consulted, unused ones included.
     """
 
     predicate: str

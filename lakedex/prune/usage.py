@@ -44,15 +44,15 @@ class IndexUsage:
     """What one index did for queries."""
 
     scans: int = 0
-    """Queries that asked it and got an answer."""
+    """Queries that consulted it and got an answer."""
     offered: int = 0
-    """Queries of the table while it had this index, whether they asked it or not."""
+    """Queries of the table while it had this index, whether they consulted it or not."""
     files_asked: int = 0
-    """File slices that it was asked about."""
+    """File slices for which it was consulted."""
     files_pruned: int = 0
     bytes_saved: int = 0
     seconds: float = 0.0
-    """The time that asking took."""
+    """The time of its lookups."""
     last_used: str = ""
     """UTC, such as `2026-01-02T03:04:05Z`."""
 
@@ -112,9 +112,9 @@ class TableUsage:
             for (column, operator, expression), seen in sorted(self.predicates.items())
         ]
         indexes = {name: asdict(usage) for name, usage in sorted(self.indexes.items())}
-        told = {"version": _VERSION, "scans": self.scans, "since": self.since}
-        told |= {"indexes": indexes, "predicates": predicates}
-        return json.dumps(told, indent=1).encode()
+        record = {"version": _VERSION, "scans": self.scans, "since": self.since}
+        record |= {"indexes": indexes, "predicates": predicates}
+        return json.dumps(record, indent=1).encode()
 
     @classmethod
     def decode(cls, data: bytes, *, path: str) -> Self:
@@ -124,19 +124,19 @@ class TableUsage:
             CorruptFile: It is none of ours.
         """
         try:
-            told = json.loads(data)
-            if told["version"] != _VERSION:
-                raise CorruptFile(path, 0, expected=f"version {_VERSION}", actual=told["version"])
+            record = json.loads(data)
+            if record["version"] != _VERSION:
+                raise CorruptFile(path, 0, expected=f"version {_VERSION}", actual=record["version"])
             indexes = {
-                str(name): _read(IndexUsage(), each) for name, each in told["indexes"].items()
+                str(name): _read(IndexUsage(), each) for name, each in record["indexes"].items()
             }
             predicates = {
                 (str(each["column"]), str(each["operator"]), str(each["expression"])): _read(
                     PredicateUsage(), each
                 )
-                for each in told["predicates"][:_MOST_PREDICATES]
+                for each in record["predicates"][:_MOST_PREDICATES]
             }
-            scans, since = int(told.get("scans", 0)), str(told.get("since", ""))
+            scans, since = int(record.get("scans", 0)), str(record.get("since", ""))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise CorruptFile(path, 0, expected="counters of index usage", actual=error) from error
         return cls(indexes, predicates, scans, since)
@@ -149,10 +149,10 @@ def _forget_oldest(counters: dict[_Key, _Counters], most: int) -> None:
             del counters[key]
 
 
-def _read(into: _Counters, told: Mapping[str, Any]) -> _Counters:
+def _read(into: _Counters, record: Mapping[str, Any]) -> _Counters:
     for each in fields(into):
         default = getattr(into, each.name)
-        setattr(into, each.name, type(default)(told.get(each.name, default)))
+        setattr(into, each.name, type(default)(record.get(each.name, default)))
     return into
 
 
@@ -249,7 +249,7 @@ class _Recorder:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: a forked process must not write what its parent counted."""
+        """Start from zero: a forked process must not write what its parent counted."""
         self._pending: dict[str, _Pending] = {}
         self._lock = threading.Lock()
         self._writing = threading.Lock()
@@ -272,7 +272,7 @@ class _Recorder:
                 self._thread.start()
 
     def usage(self, storage: Storage) -> TableUsage:
-        """What is kept and what was counted since; who asks waits for a write that is under way."""
+        """What is stored and what was counted since; the call waits for a write in progress."""
         with self._writing:
             usage = stored_usage(storage)
             with self._lock:

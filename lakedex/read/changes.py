@@ -1,21 +1,23 @@
 """The rows that changed between two instants: their newest version, of commits in the range.
 
-A row belongs to the change if the commit that last wrote it, as its commit-time column tells, is
-one of the commits in the range. Deleted rows leave no trace in that; only file slices that a
+A row belongs to the change if the commit in its commit-time column is one of the commits in the
+range. Deleted rows leave no trace in that; only file slices that a
 commit of the range wrote to are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.read.scan import Scan, to_table
+from lakedex.schema.field_paths import flat
 from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import Instant, QueryTime
@@ -125,3 +127,24 @@ def _touched(view: Snapshot, written: list[Instant], begin: QueryTime) -> list[F
         for each in view.slices
         if clustered or each.id in groups or not times.isdisjoint(each.instants)
     ]
+
+
+def names_in(argument: str, given: object) -> list[str]:
+    """The texts of an argument that is a list of them."""
+    if isinstance(given, str):
+        raise InvalidInput(f"{argument} must be a list of names, not the text {given!r}")
+    names: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"{argument} takes names, not {name!r}")
+    return names
+
+
+def texts_in(argument: str, given: object) -> pa.Array:
+    """The texts of an argument that is a list or an Arrow column of them."""
+    if not isinstance(given, pa.Array | pa.ChunkedArray):
+        return pa.array(names_in(argument, given), pa.string())
+    column = given.cast(pa.string()) if given.type == pa.large_string() else given
+    if column.type != pa.string() or column.null_count:
+        raise InvalidInput(f"{argument} takes texts, none of them null, not {column.type}")
+    return flat(column)

@@ -2,7 +2,7 @@
 
 A commit changes file groups. A row is new in a group if the commit wrote it, and gone if it was
 there before and is not any more; a gone and a new row of one key are an update. That is what Hudi's
-change data capture tells, and it takes nothing but the file slices before and after the commit, so
+change data capture shows, and it needs only the file slices before and after the commit, so
 a table need not have been written with `hoodie.table.cdc.enabled`. As there, a record that moves to
 another file group is deleted in one and inserted in the other.
 """
@@ -33,7 +33,7 @@ from lakedex.read.changes import (
     instants_of_files,
     writes_of_rows,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
 from lakedex.timeline import CommitMetadata, Instant, QueryTime
@@ -87,8 +87,8 @@ def find_row_changes(
     snapshot.check_timeline()
     chosen = snapshot.timeline.between(begin, end, as_requested=True)
     written = writes_of_rows(snapshot, chosen)
-    told = written or snapshot.timeline.write_instants()
-    check_archive(snapshot.timeline, instants_of_files(snapshot, told), begin)
+    instants = written or snapshot.timeline.write_instants()
+    check_archive(snapshot.timeline, instants_of_files(snapshot, instants), begin)
     check_archive(snapshot.timeline, instants_before(snapshot, written), EARLIEST[0])
     every = sorted(snapshot.timeline.between(None)) if written else []
     found: list[GroupChange] = []
@@ -115,7 +115,7 @@ def told_changes(snapshot: Snapshot, begin: QueryTime, end: QueryTime | None) ->
 
 
 def own_columns(snapshot: Snapshot) -> pa.Schema:
-    """The columns of a table that its changes tell, which are all but Hudi's five."""
+    """The columns of a table in its changes: all but Hudi's five."""
     return pa.schema([each for each in snapshot.schema if each.name not in META_COLUMNS])
 
 
@@ -188,7 +188,7 @@ def _rows(context: ReadContext, view: View | None, names: Sequence[str]) -> pa.T
 
 
 def _names(rows: pa.Table) -> pa.Array:
-    """What tells a version of a row from all others."""
+    """What identifies a version of a row."""
     parts = [flat(rows[name]).fill_null("") for name in _IDENTITY]
     return flat(pc.binary_join_element_wise(*parts, _SEPARATOR))
 

@@ -87,7 +87,7 @@ def _groups(slices: Sequence[FileSlice], workers: int) -> Iterator[list[FileSlic
 
 
 def to_batches(scan: Scan, *, ahead: int = 2) -> Iterator[pa.RecordBatch]:
-    """The rows in batches; at most `ahead` batches are read before they are asked for."""
+    """The rows in batches; at most `ahead` batches are read in advance."""
     _no_rows(scan)
     return _read_ahead(scan, ahead)
 

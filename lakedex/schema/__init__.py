@@ -17,13 +17,13 @@ from lakedex.schema.avro_type import (
     parse_avro_record,
     parse_avro_schema,
 )
-from lakedex.schema.evolution import project
 from lakedex.schema.internal_schema import (
     SchemaHistory,
     SchemaVersion,
     apply_history,
     mapping,
     parse_history,
+    project,
 )
 
 __all__ = [

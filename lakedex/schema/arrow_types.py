@@ -42,7 +42,7 @@ from lakedex.schema.hudi_types import (
 _MAX_DECIMAL_DIGITS = 38
 _MOST_KEPT = 4096
 
-# Decoders ask for the types of the same few schemas again and again. By identity, as hashing a
+# Decoders need the types of the same few schemas again and again. By identity, as hashing a
 # tree costs as much as walking it; the node is kept so that no other can take its identity.
 _KEPT: dict[int, tuple[AvroType, pa.DataType]] = {}
 

@@ -1,6 +1,6 @@
 """Avro schema text to a tree of frozen classes.
 
-The text comes from files that somebody else wrote, so its size, its depth and the number of nodes
+The text comes from files of other writers, so its size, its depth and the number of nodes
 after resolving names are limited, and a recursive type is refused: it has no Arrow form.
 """
 

@@ -20,7 +20,7 @@ _WIDER = (pa.int32(), pa.int64(), pa.float32(), pa.float64())
 
 
 @dataclass(frozen=True)
-class Place:
+class ColumnPosition:
     """Where among its siblings a column stands: first, or after one of them."""
 
     after: str | None = None
@@ -55,9 +55,9 @@ def drop_column(columns: pa.Schema, path: Path) -> pa.Schema:
 
 
 def add_column(
-    columns: pa.Schema, path: Path, dtype: pa.DataType, place: Place | None = None
+    columns: pa.Schema, path: Path, dtype: pa.DataType, place: ColumnPosition | None = None
 ) -> pa.Schema:
-    """The columns with a new one, at the end unless told; it is null in all rows there are."""
+    """The columns with a new one, by default at the end; it is null in all rows there are."""
 
     def change(fields: Fields) -> Fields:
         _check_free(fields, path, path[-1])
@@ -66,7 +66,7 @@ def add_column(
     return _at(columns, path, change)
 
 
-def move_column(columns: pa.Schema, path: Path, place: Place) -> pa.Schema:
+def move_column(columns: pa.Schema, path: Path, place: ColumnPosition) -> pa.Schema:
     """The columns with one at another place."""
 
     def change(fields: Fields) -> Fields:
@@ -77,7 +77,7 @@ def move_column(columns: pa.Schema, path: Path, place: Place) -> pa.Schema:
 
 
 def retype_column(columns: pa.Schema, path: Path, dtype: pa.DataType) -> pa.Schema:
-    """The columns with one of a wider type, or with its values told otherwise.
+    """The columns with one of a wider type, or of a type into which its values are converted.
 
     Raises:
         UnsupportedFeature: Values might not fit the new type.
@@ -171,7 +171,7 @@ def _check_free(fields: Fields, path: Path, name: str) -> None:
         raise InvalidInput(f"there is a column {_shown([*path[:-1], taken[0]])!r} already")
 
 
-def _placed(fields: Fields, field: pa.Field, place: Place | None) -> Fields:
+def _placed(fields: Fields, field: pa.Field, place: ColumnPosition | None) -> Fields:
     if place is None:
         return [*fields, field]
     if place.after is None:

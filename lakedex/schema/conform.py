@@ -6,28 +6,132 @@ kept (case B68).
 
 Rows of an upsert that leave out columns would set them to null. As in Hudi they are refused unless
 an option says that null is meant: a forgotten column looks the same as one emptied on purpose.
+
+A float becomes a double by way of its text, as in Hudi, so that 1.1 stays 1.1. Numbers become text
+as Java prints them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.schema.exact_cast import exact_cast, mismatch
-from lakedex.schema.flat_columns import validity_buffer
+from lakedex.schema.conversions import java_number_text
+from lakedex.schema.field_paths import validity_buffer
 from lakedex.schema.hudi_types import (
     BLOB,
     check_blobs,
     check_symbols,
     hudi_type,
     is_vector,
+    type_name,
     vectors_of_lists,
 )
-from lakedex.schema.storable import is_list
+from lakedex.schema.storable import is_bytes, is_list, is_text
+
+_WIDE_DIGITS = 38
+
+
+def exact_cast(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    """A column of a plain type as `target`; `path` names it in errors.
+
+    Example:
+        >>> exact_cast(pa.array([1.1], pa.float32()), pa.float64(), "x").to_pylist()
+        [1.1]
+        >>> exact_cast(pa.array([1 << 40]), pa.int32(), "n")
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: column n: ...
+
+    Raises:
+        InvalidInput: the types do not go together, or a value does not fit.
+    """
+    if array.type == target:
+        return array
+    for goes, step in _STEPS:
+        if goes(array.type, target):
+            try:
+                return step(array, target)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+                raise InvalidInput(
+                    f"column {path}: a value of type {array.type} does not fit {target}: {error}"
+                ) from None
+    raise mismatch(array.type, target, path)
+
+
+def mismatch(given: pa.DataType, target: pa.DataType, path: str) -> InvalidInput:
+    """The error for a column whose type has no exact conversion, with the cast to write.
+
+    Example:
+        >>> print(mismatch(pa.float64(), pa.decimal128(12, 2), "fare"))
+        column fare is DECIMAL(12,2) in the table and DOUBLE in the input; cast it first:
+        cast(fare AS DECIMAL(12,2)) in SQL, or
+        df.withColumn("fare", df["fare"].cast("DECIMAL(12,2)")) in Spark
+    """
+    wanted, shown = type_name(target), type_name(given)
+    message = f"column {path} is {wanted} in the table and {shown} in the input"
+    if "." in path or pa.types.is_nested(target) or pa.types.is_nested(given):
+        return InvalidInput(message)
+    return InvalidInput(
+        f"{message}; cast it first: cast({path} AS {wanted}) in SQL, or "
+        f'df.withColumn("{path}", df["{path}"].cast("{wanted}")) in Spark'
+    )
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(target)
+
+
+def _float_by_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    return array.cast(pa.float32()).cast(pa.string()).cast(target)
+
+
+def _integer_to_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    # By the widest decimal: Arrow needs digits for all values of the integer type.
+    return array.cast(pa.decimal128(_WIDE_DIGITS, 0)).cast(target)
+
+
+def _float_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if array.type == pa.float16():
+        array = array.cast(pa.float32())
+    return java_number_text(array)
+
+
+def _same_zone(old: pa.DataType, new: pa.DataType) -> bool:
+    both = pa.types.is_timestamp(old) and pa.types.is_timestamp(new)
+    return both and (old.tz is None) == (new.tz is None)
+
+
+_number = pa.types.is_integer
+_float = pa.types.is_floating
+_decimal = pa.types.is_decimal
+_STEPS: tuple[
+    tuple[
+        Callable[[pa.DataType, pa.DataType], bool],
+        Callable[[pa.Array, pa.DataType], pa.Array],
+    ],
+    ...,
+] = (
+    (lambda old, new: _number(old) and _number(new), _cast),
+    (lambda old, new: _number(old) and _float(new), _cast),
+    (lambda old, new: old != pa.float64() and _float(old) and new == pa.float64(), _float_by_text),
+    (lambda old, new: old == pa.float16() and new == pa.float32(), _cast),
+    (lambda old, new: _decimal(old) and _decimal(new), _cast),
+    (lambda old, new: _number(old) and _decimal(new), _integer_to_decimal),
+    (lambda old, new: is_text(old) and is_text(new), _cast),
+    (lambda old, new: _float(old) and is_text(new), _float_text),
+    (
+        lambda old, new: is_text(new) and (_number(old) or _decimal(old) or pa.types.is_date(old)),
+        _cast,
+    ),
+    (lambda old, new: (is_bytes(old) or is_text(old)) and is_bytes(new), _cast),
+    (lambda old, new: pa.types.is_date(old) and pa.types.is_date(new), _cast),
+    (_same_zone, _cast),
+)
+
 
 _NO_DEFAULTS: Mapping[str, pa.Scalar] = {}
 
@@ -109,7 +213,7 @@ def _fits(dtype: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
-    # Flattened children are null where their struct is: what lies under a null is no value.
+    # Flattened children are null where their struct is: what is under a null is no value.
     children = array.flatten()
     converted = []
     for field in target:
@@ -129,7 +233,7 @@ def _vector(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if array.type == target and not array.flatten().null_count:
         return array
     item = target.value_field.with_nullable(nullable=True)
-    # What lies below a null is no value, and need not be as long as a vector.
+    # What is below a null is no value, and need not be as long as a vector.
     plain = pa.list_(item)
     lists = _list(array, plain, path)
     return vectors_of_lists(lists, target, path)

@@ -65,7 +65,7 @@ def convert_leaf(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def is_convertible(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether a column may be given another type whose values are told otherwise.
+    """Whether a column may get another type into which its values are converted.
 
     Wider types are not meant; their values stay what they are.
 
@@ -147,7 +147,7 @@ def _same_decimal(array: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _decimal_of_whole(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """By the values: Arrow would ask for a type with room for every value of the old one."""
+    """By the values: Arrow would need a type for every value of the old one."""
     exact = array.cast(pa.int64()).cast(pa.decimal128(19, 0))
     return exact.cast(pa.decimal256(76, target.scale)).cast(target)
 

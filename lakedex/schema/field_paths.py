@@ -1,10 +1,13 @@
 """Columns, and fields within struct columns, by dotted paths such as `home.city`.
 
 Names of columns that lakedex makes have no dots; a column whose whole name is the path comes first.
+
+Also Arrow columns as one array, and arrays that are rebuilt from the buffers of others.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,3 +55,28 @@ def values_at(path: str, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | p
 
 def _steps(path: str, schema: pa.Schema) -> list[str]:
     return [path] if schema.get_field_index(path) >= 0 else path.split(".")
+
+
+def flat(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The values of a column in one piece.
+
+    Example:
+        >>> flat(pa.chunked_array([[1], [2, 3]])).to_pylist()
+        [1, 2, 3]
+        >>> flat(pa.array(["a"])).to_pylist(), len(flat(pa.chunked_array([], pa.string())))
+        (['a'], 0)
+    """
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # as some releases of Arrow leave a few types
+        return pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.nulls(0, column.type)
+    return whole
+
+
+def validity_buffer(array: pa.Array) -> pa.Buffer | None:
+    """The nulls of an array, slice or not, as a bitmap that starts at its first row."""
+    if not array.null_count:
+        return None
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    return pa.py_buffer(np.packbits(present, bitorder="little"))

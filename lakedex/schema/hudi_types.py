@@ -6,9 +6,11 @@
     BLOB                                  Avro: the record `blob` with logicalType blob
                                           Arrow: struct<type, data, reference>
 
-A column says which it is by the field metadata `hudi_type`, in Arrow as in Spark. Both stand at the
-top level only. Base files hold a vector as bytes of a fixed length, and name their vectors in the
-footer (`hoodie.vector.columns`).
+A column says which it is by the field metadata `hudi_type`, in Arrow as in Spark. Both are allowed
+at the top level only. Base files hold a vector as bytes of a fixed length, and name their vectors
+in the footer (`hoodie.vector.columns`).
+
+Also the SQL names of Spark's types, as Arrow types.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from lakedex.schema.avro_nodes import (
     AvroUnion,
     PrimitiveKind,
 )
-from lakedex.schema.flat_columns import validity_buffer
+from lakedex.schema.field_paths import validity_buffer
 
 HUDI_TYPE = "hudi_type"
 BLOB = "BLOB"
@@ -137,14 +139,18 @@ def hudi_type(field: pa.Field) -> str | None:
         name = _ELEMENT_NAMES[field.type.value_type]
         element = "" if name == "FLOAT" else f", {name}"
         return f"VECTOR({field.type.list_size}{element})"
-    told = (field.metadata or {}).get(HUDI_TYPE.encode())
-    return BLOB if told is not None and told.decode("utf-8", "replace").upper() == BLOB else None
+    declared = (field.metadata or {}).get(HUDI_TYPE.encode())
+    return (
+        BLOB
+        if declared is not None and declared.decode("utf-8", "replace").upper() == BLOB
+        else None
+    )
 
 
 def given_hudi_type(field: pa.Field) -> str | None:
     """What a column of an input says of its type; nothing for most columns."""
-    told = (field.metadata or {}).get(HUDI_TYPE.encode())
-    return None if told is None else told.decode("utf-8", "replace")
+    declared = (field.metadata or {}).get(HUDI_TYPE.encode())
+    return None if declared is None else declared.decode("utf-8", "replace")
 
 
 def marked(field: pa.Field) -> pa.Field:
@@ -197,7 +203,7 @@ def is_blob_node(node: AvroType) -> bool:
 
 
 def unknown_logical_type(node: AvroType, *, is_column: bool = True) -> str | None:
-    """A logical type somewhere in a column that its Arrow type does not tell; None for most.
+    """A logical type somewhere in a column that its Arrow type does not show; None for most.
 
     Example:
         >>> variant = AvroRecord("v", "", (), properties={"logicalType": "variant"})
@@ -207,10 +213,10 @@ def unknown_logical_type(node: AvroType, *, is_column: bool = True) -> str | Non
     if isinstance(node, AvroUnion):
         found = [unknown_logical_type(each, is_column=is_column) for each in node.branches]
         return next((each for each in found if each is not None), None)
-    told = node.properties.get("logicalType")
-    is_own = told == ("vector" if isinstance(node, AvroFixed) else "blob")
-    if told is not None and not (is_own and is_column):
-        return str(told)
+    declared = node.properties.get("logicalType")
+    is_own = declared == ("vector" if isinstance(node, AvroFixed) else "blob")
+    if declared is not None and not (is_own and is_column):
+        return str(declared)
     parts: list[AvroType] = []
     if isinstance(node, AvroRecord):
         parts = [field.type for field in node.fields]
@@ -291,10 +297,10 @@ def check_symbols(array: pa.Array, field: pa.Field) -> None:
     Raises:
         InvalidInput: naming the column, the value and the symbols.
     """
-    told = (field.metadata or {}).get(ENUM_SYMBOLS.encode())
-    if told is None or not pa.types.is_string(array.type):
+    declared = (field.metadata or {}).get(ENUM_SYMBOLS.encode())
+    if declared is None or not pa.types.is_string(array.type):
         return
-    symbols = json.loads(told)
+    symbols = json.loads(declared)
     unknown = pc.and_(array.is_valid(), pc.invert(pc.is_in(array, pa.array(symbols, pa.string()))))
     at = pc.index(unknown, value=True).as_py()
     if at >= 0:
@@ -307,3 +313,54 @@ def check_symbols(array: pa.Array, field: pa.Field) -> None:
 def _vector(dimension: int, element: pa.DataType) -> pa.DataType:
     # Arrow's pickled form of the type keeps neither the name nor the nullability of its elements.
     return pa.list_(element, dimension)
+
+
+TYPE_NAMES: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_LTZ": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DECIMAL": pa.decimal128(10, 0),
+    "DEC": pa.decimal128(10, 0),
+    "NUMERIC": pa.decimal128(10, 0),
+}
+"""The Arrow type of every scalar type name; a decimal without digits is DECIMAL(10,0)."""
+
+CAST_FUNCTIONS = frozenset(
+    {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
+    | {"decimal", "date", "timestamp", "string", "binary"}
+)
+"""Type names that Spark also knows as functions of one argument."""
+
+
+def type_name(arrow_type: pa.DataType) -> str:
+    """The SQL name of an Arrow type, for messages.
+
+    Example:
+        >>> type_name(pa.int64()), type_name(pa.decimal128(5, 2))
+        ('BIGINT', 'DECIMAL(5,2)')
+    """
+    if pa.types.is_decimal(arrow_type):
+        return f"DECIMAL({arrow_type.precision},{arrow_type.scale})"
+    if pa.types.is_timestamp(arrow_type):
+        return "TIMESTAMP_NTZ" if arrow_type.tz is None else "TIMESTAMP"
+    if pa.types.is_large_string(arrow_type):
+        return "STRING"
+    for name, known in TYPE_NAMES.items():
+        if known == arrow_type:
+            return name
+    return str(arrow_type).upper()

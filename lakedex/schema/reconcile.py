@@ -18,7 +18,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput
-from lakedex.schema.exact_cast import mismatch
+from lakedex.schema.conform import mismatch
 from lakedex.schema.hudi_types import given_hudi_type, hudi_type, parse_hudi_type
 from lakedex.schema.storable import (
     META_PREFIX,

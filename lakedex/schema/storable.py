@@ -43,14 +43,14 @@ def storable_field(field: pa.Field, path: str) -> pa.Field:
     Raises:
         InvalidInput: the type has no place in a Hudi table, or is not what the metadata says.
     """
-    told = given_hudi_type(field)
-    if told is None:
+    declared = given_hudi_type(field)
+    if declared is None:
         return _field(field, path, 0)
-    dtype = parse_hudi_type(told, path)
+    dtype = parse_hudi_type(declared, path)
     fits = pa.types.is_struct if pa.types.is_struct(dtype) else is_list
     if not (pa.types.is_null(field.type) or fits(field.type)):
-        raise InvalidInput(f"column {path} is {told}, which is no column of type {field.type}")
-    kept = pa.field(field.name, dtype, field.nullable, {HUDI_TYPE: told})
+        raise InvalidInput(f"column {path} is {declared}, which is no column of type {field.type}")
+    kept = pa.field(field.name, dtype, field.nullable, {HUDI_TYPE: declared})
     return marked(kept)
 
 
@@ -95,9 +95,11 @@ def check_reserved(names: list[str]) -> None:
 
 
 def _field(field: pa.Field, path: str, level: int, name: str | None = None) -> pa.Field:
-    told = given_hudi_type(field)
-    if told is not None and level:
-        raise InvalidInput(f"column {path}: {told} is a type of whole columns, not of parts of one")
+    declared = given_hudi_type(field)
+    if declared is not None and level:
+        raise InvalidInput(
+            f"column {path}: {declared} is a type of whole columns, not of parts of one"
+        )
     return pa.field(name or field.name, _stored(field.type, path, level), field.nullable)
 
 

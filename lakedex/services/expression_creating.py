@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import zone_setting
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.spark_text import time_zone_of
@@ -28,7 +28,7 @@ from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS, check_
 from lakedex.index.kinds.expression.own import own_options, source_names
 from lakedex.index.kinds.expression.target import PREFIX, ExpressionTarget
 from lakedex.index.metadata_table.stat_bounds import outermost
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 from lakedex.services.index_dropping import drop_index
 from lakedex.services.index_names import check_index_name, find_index, indexed_column
 from lakedex.services.indexing import BackgroundBuild, build_in_background, start_build

@@ -14,7 +14,7 @@ from lakedex.config import write_option_names as names_of
 from lakedex.config.metadata_options import RecordIndexScope
 from lakedex.config.option_check import PREFIXES, did_you_mean
 from lakedex.config.option_values import FlagOption
-from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
+from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.errors import FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.index.definitions import ASYNC, COVERING, MAINTENANCE, IndexDefinition
 from lakedex.index.file_index import FileIndexKind, IndexRequest

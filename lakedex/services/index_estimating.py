@@ -35,8 +35,7 @@ from lakedex.index.metadata_table.group_files import HFILE_OPTIONS
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, pair_records
-from lakedex.schema.field_paths import column_at, type_at, values_at
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import column_at, flat, type_at, values_at
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties

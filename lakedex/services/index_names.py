@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakedex.config.own_partitions import (
+from lakedex.config.table_config import (
     ASYNC_SECONDARY_PREFIX,
     COMPOSITE_PREFIX,
     OWN_EXPRESSION_PREFIX,

@@ -20,7 +20,7 @@ from lakedex.expr.functions.conditions import CAST_FAILS
 from lakedex.expr.sql import parse_expression
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal, children_of, columns_of
 from lakedex.index.kinds.expression.own import source_names
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 from lakedex.services.index_names import indexed_column
 from lakedex.table import Snapshot
 from lakedex.write.target import StoredSchema

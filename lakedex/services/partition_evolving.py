@@ -16,7 +16,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.generator import KeyGenerator
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.table.other_roots import list_roots
+from lakedex.table.creation import list_roots
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import update_properties
 from lakedex.txn.lock import open_lock

@@ -27,7 +27,7 @@ from lakedex.txn.restoring import restore
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
-from lakedex.upkeep.overtaking import completed_after, require_whole
+from lakedex.upkeep.completion_order import completed_after, require_whole
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _PLANS = (Action.CLUSTERING, Action.COMPACTION, Action.LOGCOMPACTION)

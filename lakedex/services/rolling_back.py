@@ -23,7 +23,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import roll_back
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.cleaning import forget_looks, run_pending_cleans
-from lakedex.upkeep.overtaking import completed_after, missing_before
+from lakedex.upkeep.completion_order import completed_after, missing_before
 
 _REVERSIBLE = (
     Action.COMMIT,

@@ -1,4 +1,4 @@
-"""The only room that knows Spark: sessions, tables with the verbs that write, work as Spark jobs.
+"""The only layer that imports Spark: sessions, tables with verbs that write, work as Spark jobs.
 
-Workers import modules of this room on executors, so nothing is imported here.
+Executors import modules of this package, so nothing is imported here.
 """

@@ -1,4 +1,4 @@
-"""Work as the tasks of a Spark job."""
+"""Runs workers as the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import TypeVar
 from pyspark import SparkContext
 
 from lakedex.engine import LocalEngine
-from lakedex.spark.jobs import run_job
-from lakedex.spark.outcome import Outcome, outcome_of
+from lakedex.spark.jobs import TaskResult, run_job, task_result
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -54,7 +53,7 @@ class SparkEngine:
         # Neighbours are often alike in size, so they go to different groups.
         numbered = list(enumerate(tasks))
         groups = [numbered[first::count] for first in range(count)]
-        done: list[list[tuple[int, Outcome[Answer]]]] = run_job(
+        done: list[list[tuple[int, TaskResult[Answer]]]] = run_job(
             self._context,
             label,
             lambda: self._context.parallelize(groups, count).map(partial(_work, worker)).collect(),
@@ -72,15 +71,15 @@ class SparkEngine:
 
 def _work(
     worker: Callable[[Task], Answer], group: Sequence[tuple[int, Task]]
-) -> list[tuple[int, Outcome[Answer]]]:
-    done: list[tuple[int, Outcome[Answer]]] = []
+) -> list[tuple[int, TaskResult[Answer]]]:
+    done: list[tuple[int, TaskResult[Answer]]] = []
     for number, task in group:
-        outcome = outcome_of(partial(worker, task))
+        outcome = task_result(partial(worker, task))
         done.append((number, outcome))
         if outcome.failure is not None:
             break
     return done
 
 
-def _number(numbered: tuple[int, Outcome[Answer]]) -> int:
+def _number(numbered: tuple[int, TaskResult[Answer]]) -> int:
     return numbered[0]

@@ -1,4 +1,4 @@
-"""What a query would read of every table in it, and why; nothing is run."""
+"""What a query would read of each of its tables, and why; the query is not run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class QueryReport:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """Every index that was asked, or was not."""
+        """Every index that was consulted, or was not."""
         return tuple(step for _, report in self.scans for step in report.steps)
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def list_scans(server: TableServer, jvm: Any, execution: Any) -> Scans:  # noqa:
     """What the scans of a planned query would read; it is not run."""
     with server.watching() as seen:
         jvm.lakedex.jvm.Scans.list(execution.executedPlan())
-    # Both halves of a table ask for the same plan.
+    # Both readers of a table use the same plan.
     found = {(pin.name, id(report)): (pin, report) for pin, report in seen}
     return tuple(
         (pin.spec.path, tell_dropped(report, pin.snapshot)) for pin, report in found.values()

@@ -1,9 +1,17 @@
-"""Lets Spark judge the expression of an index: whether it is one, of which type, in which zone."""
+"""Checks the expression of an index in Spark: its type there, and the time zone of its values.
+
+The JVM, which runs queries, and Python, which computes indexes, each have a time zone database of
+their own release, and some short names (`EST`, `CET`) are other zones in one than in the other. An
+index on times is used only where every change of a zone's offset is the same in both. Before 1970
+they often differ, as databases may leave out earlier changes; no index covers such times
+(`index.expression.target`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -11,11 +19,34 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.expr.temporal.zones import offset_changes
 from lakedex.index.definitions import OWN_EXPRESSION
 from lakedex.services.expression_creating import WHOLE_NUMBERS
+from lakedex.spark.jvm_contract import NUMBER_SEPARATOR
 from lakedex.spark.schemas import spark_schema
-from lakedex.spark.zone_agreement import is_same_zone
 from lakedex.table import Snapshot
+
+_START, _END = -2 * 86_400, 10_413_792_000
+"""1970, from some clocks' days before it on, to 2300: what changes later does so by a rule."""
+_found: dict[str, bool] = {}
+
+
+def is_same_zone(jvm: Any, zone: str) -> bool:  # noqa: ANN401 - a JVM
+    """Whether the JVM and lakedex agree on every offset that a zone has since 1970."""
+    if zone not in _found:
+        _found[zone] = _compared(jvm, zone)
+    return _found[zone]
+
+
+def _compared(jvm: Any, zone: str) -> bool:  # noqa: ANN401 - a JVM
+    try:
+        own = offset_changes(zone, _START, _END)
+        theirs = str(jvm.lakedex.jvm.Zones.changes(zone, _START, _END))
+    except (InvalidInput, Py4JError, PySparkException):
+        return False
+    first, *rest = map(int, theirs.split(NUMBER_SEPARATOR))
+    return own == [(_START, first), *zip(rest[::2], rest[1::2], strict=True)]
+
 
 _IDENTITY = "identity"
 

@@ -1,23 +1,116 @@
-"""Spark jobs that people can watch and stop, and whose errors are readable."""
+"""Spark jobs with labels that can be cancelled, the errors of their workers, and Arrow functions.
+
+An error of a worker reaches the driver as itself. One that would occur in every attempt is returned
+as the worker's answer, so that Spark does not try again. One that may pass (the store did not
+answer) fails the attempt, so that Spark tries again; it is encoded in the message, from which the
+driver restores it when Spark gives up.
+
+`map_batches` is `DataFrame.mapInArrow`, which needs pandas on the driver without a reason. Columns
+are passed by position, so names may contain dots or occur twice.
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+import pyarrow as pa
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkContext
 from pyspark.errors import PySparkException
+from pyspark.rdd import PythonEvalType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
 
-from lakedex.errors import LakedexError
-from lakedex.spark.outcome import carried_error
+from lakedex import errors
+from lakedex.errors import LakedexError, StorageError
+from lakedex.spark.jvm_contract import CANCELLED_JOB
 
 Answer = TypeVar("Answer")
 
-_CANCELLED = re.compile(r"Job [0-9]+ cancelled")
+
+@dataclass(frozen=True, slots=True)
+class TaskResult(Generic[Answer]):
+    """What came of a worker: an answer, or an error by its text form."""
+
+    answer: Answer | None = None
+    failure: str | None = None
+
+    def unwrapped(self) -> Answer:
+        """The answer; the error is raised."""
+        if self.failure is not None:
+            raise _from_text(self.failure)
+        return self.answer  # type: ignore[return-value]
+
+
+class AttemptFailed(Exception):
+    """An attempt that Spark may repeat; the message carries the error."""
+
+
+def task_result(work: Callable[[], Answer]) -> TaskResult[Answer]:
+    """Do the work in a task.
+
+    Raises:
+        AttemptFailed: What went wrong may pass.
+    """
+    try:
+        return TaskResult(answer=work())
+    except LakedexError as error:
+        if type(error) is StorageError:
+            raise AttemptFailed(f"{_OPENING}{_to_text(error)}{_CLOSING} {error}") from error
+        return TaskResult(failure=_to_text(error))
+
+
+def error_in_message(text: str) -> LakedexError | None:
+    """The error that the text of a failed job carries.
+
+    Example:
+        >>> try:
+        ...     task_result(lambda: (_ for _ in ()).throw(StorageError("s3://b is not there")))
+        ... except AttemptFailed as failed:
+        ...     error_in_message(f"Job aborted: {failed}")
+        StorageError('s3://b is not there')
+    """
+    found = _CARRIED.search(text)
+    return None if found is None else _from_text(found.group(1))
+
+
+_OPENING, _CLOSING = "[lakedex:", "]"
+_CARRIED = re.compile(r"\[lakedex:([A-Za-z0-9_=-]+)\]")
+
+
+def _to_text(error: LakedexError) -> str:
+    # The nearest class that everybody knows comes first.
+    names = [kind.__name__ for kind in type(error).__mro__ if issubclass(kind, LakedexError)]
+    fields = {name: _plain(value) for name, value in vars(error).items()}
+    tree = {"names": names, "message": str(error), "fields": fields}
+    return base64.urlsafe_b64encode(json.dumps(tree).encode()).decode()
+
+
+def _from_text(text: str) -> LakedexError:
+    tree = json.loads(base64.urlsafe_b64decode(text))
+    known = (getattr(errors, name, None) for name in tree["names"])
+    kind = next(one for one in known if one is not None)
+    # The constructors differ; what they would set is at hand.
+    error: LakedexError = kind.__new__(kind)
+    Exception.__init__(error, tree["message"])
+    vars(error).update(tree["fields"])
+    return error
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+_CANCELLED = re.compile(CANCELLED_JOB)
 _POLL_S = 0.2
 
 
@@ -63,7 +156,7 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
 
 
 def is_cancelled(error: Exception) -> bool:
-    """Whether an error says that a Spark job was cancelled; `LakeSink` looks for the same words.
+    """Whether an error is that of a cancelled Spark job; `LakeSink` uses the same pattern.
 
     Example:
         >>> is_cancelled(LakedexError("write the files: Job 12 cancelled part of a job group"))
@@ -74,7 +167,7 @@ def is_cancelled(error: Exception) -> bool:
 
 def _readable(error: Exception, label: str) -> LakedexError:
     text = str(error)
-    carried = carried_error(text)
+    carried = error_in_message(text)
     if carried is not None:
         return carried
     reason = _reason(text)
@@ -96,3 +189,28 @@ def _reason(text: str) -> str:
         return in_worker.group(1).strip()
     on_driver = _SPARK_ERROR.search(text)
     return (on_driver.group(1) if on_driver else text.partition("\n")[0]).strip()
+
+
+BatchFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_FIRST_WITH_RESOURCE_PROFILES = 4
+
+
+def map_batches(rows: DataFrame, function: BatchFunction, schema: StructType) -> DataFrame:
+    """A DataFrame of what a function makes of each partition's batches.
+
+    Args:
+        rows: The input; its columns come as `_0`, `_1` and so on.
+        function: Gets the batches of one partition; it can be pickled.
+        schema: The columns of the batches that it gives.
+    """
+    placed = rows.toDF(*[f"_{n}" for n in range(len(rows.columns))])
+    udf = UserDefinedFunction(
+        function, returnType=schema, name="lakedex", evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    )
+    column = udf(*[placed[name] for name in placed.columns])._jc
+    if int(pyspark.__version__.partition(".")[0]) >= _FIRST_WITH_RESOURCE_PROFILES:
+        mapped = placed._jdf.mapInArrow(column, False, None)  # noqa: FBT003 - a Java method
+    else:
+        mapped = placed._jdf.pythonMapInArrow(column.expr(), False)  # noqa: FBT003 - a Java method
+    return DataFrame(mapped, rows.sparkSession)

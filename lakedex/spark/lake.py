@@ -1,11 +1,18 @@
-"""A Spark session as a lake of tables: make one, find one."""
+"""A Spark session as a set of tables: creates them, opens them, runs statements.
+
+The settings of stores come from Hadoop's configuration as the session has it, those of a bucket
+before the general ones. They are never logged. `lakedex.partition.roots`, also of the session,
+allows other roots.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +22,6 @@ from lakedex.config import keys
 from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.services.advising import Advice, joined_advice
 from lakedex.services.indexes_by_options import asking_for_indexes
-from lakedex.spark.addresses import address_of, warehouse_path
 from lakedex.spark.engine import SparkEngine
 from lakedex.spark.explaining import QueryReport, Scans, explain_query, list_scans
 from lakedex.spark.saving import insert_rows, save_rows
@@ -26,9 +32,85 @@ from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.statements import Statements
 from lakedex.spark.table import SparkTable
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.roots import ROOTS_OPTION
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.write.stream_batches import StreamBatch
+
+_S3_SETTINGS = (
+    "access.key",
+    "secret.key",
+    "session.token",
+    "endpoint",
+    "endpoint.region",
+    "path.style.access",
+    "connection.ssl.enabled",
+)
+_S3_SCHEMES = {"s3", "s3a"}
+_PROVIDERS = "aws.credentials.provider"
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+_DEFAULTS = "core-default.xml"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
+_WAREHOUSE = "spark.sql.warehouse.dir"
+
+
+def address_of(
+    spark: SparkSession, path: str, options: Mapping[str, str] | None = None
+) -> StorageAddress:
+    """The address of a path or URL.
+
+    Args:
+        spark: The session whose configuration counts.
+        path: A URL, or a path in the session's default file system.
+        options: Settings of the store, before those of the configuration.
+    """
+    if not path or "\x00" in path:
+        raise InvalidInput("the path of a table must be a text that is not empty")
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    url = path if _SCHEME.match(path) else _in_default_store(conf, path)
+    settings = _s3_settings(conf, url) if urlsplit(url).scheme.lower() in _S3_SCHEMES else {}
+    allowed = conf.get(ROOTS_OPTION)
+    if allowed:
+        settings[ROOTS_OPTION] = str(allowed)
+    return StorageAddress.of(url, {**settings, **(options or {})})
+
+
+def warehouse_path(spark: SparkSession, name: str) -> str:
+    """The path in the warehouse of a table of which only the name is given."""
+    return f"{str(spark.conf.get(_WAREHOUSE)).rstrip('/')}/{name}"
+
+
+def _in_default_store(conf: Any, path: str) -> str:  # noqa: ANN401 - a Java object
+    store = str(conf.get("fs.defaultFS", "file:///"))
+    if store.startswith("file:"):
+        # Tasks may run in another folder than the driver.
+        return str(Path(path).absolute())
+    if not path.startswith("/"):
+        raise InvalidInput(f"the path {path!r} must be absolute in {store}")
+    return store.rstrip("/") + path
+
+
+def _s3_settings(conf: Any, url: str) -> dict[str, str]:  # noqa: ANN401 - a Java object
+    bucket = urlsplit(url).netloc
+    found = {}
+    for name in _S3_SETTINGS:
+        value = _setting(conf, bucket, name)
+        if value:
+            found[f"fs.s3a.{name}"] = value
+    if (_setting(conf, bucket, _PROVIDERS) or "").endswith(_ANONYMOUS):
+        found["skip_signature"] = "true"
+    return found
+
+
+def _setting(conf: Any, bucket: str, name: str) -> str | None:  # noqa: ANN401 - a Java object
+    for full in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
+        sources = conf.getPropertySources(full)
+        # What Hadoop would do by default is left to the store's own default.
+        if sources and list(sources)[-1] != _DEFAULTS:
+            value = conf.get(full)
+            return None if value is None else str(value).strip()
+    return None
+
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _PATH_MARKS = re.compile(r"[/:\\]")
@@ -74,7 +156,7 @@ class Lake:
             name: What the table is called in the session's catalog, such as `trips` or `db.trips`.
             schema: Its columns: a StructType, a DDL text such as `id int, at timestamp`, or an
                 Arrow schema.
-            path: Where it shall lie; in the session's warehouse unless told.
+            path: Its path; by default in the session's warehouse.
             record_key: The column or columns by which a record is known.
             ordering: The column or columns whose larger value wins when a record is written twice.
             partition_by: The column or columns whose values name folders.
@@ -91,7 +173,7 @@ class Lake:
         identifier = names.identifier(names.parts(name))
         if identifier is None or names.catalog.tableExists(identifier):
             raise InvalidInput(
-                f"the catalog has a table or view {name!r} already, or no room for it"
+                f"the catalog has a table or view {name!r} already, or cannot have one"
             )
         url = names.default_path(identifier) if path is None else _text(path)
         spec = TableSpec(
@@ -187,7 +269,7 @@ class Lake:
         """Indexes to create and to drop, judging by the queries that were counted.
 
         Args:
-            tables: Names or paths; all tables of the session's catalog unless told.
+            tables: Names or paths; by default all tables of the session's catalog.
         """
         if tables is not None:
             names = [tables] if isinstance(tables, str) else tables
@@ -207,7 +289,7 @@ class Lake:
         return list_scans(self._server, self._spark.sparkContext._jvm, execution)
 
     def address(self, path: str) -> StorageAddress:
-        """Where a path lies, with the settings of its store."""
+        """The address of a path, with the settings of its store."""
         return address_of(self._spark, path, self._storage_options)
 
     def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:

@@ -1,8 +1,8 @@
-"""Snapshots that queries hold on to: every part of a query sees a table at the same instant.
+"""Snapshots that queries hold: every part of a query sees a table at the same instant.
 
-A pin is named by the table, how it is read and the completed instants, so that two queries of an
-unchanged table share one snapshot with all it has read already. A plan may outlive its snapshot
-here; it is then opened anew as of its last instant.
+The name of a pin consists of the table, how it is read and the completed instants, so two queries
+of an unchanged table share one snapshot and all that it has read. A plan may outlive its snapshot,
+which is then opened again as of its last instant.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lakedex.prune import Report
 from lakedex.read.changes import Changes, find_changes
 from lakedex.read.row_changes import GroupChange, find_row_changes
 from lakedex.schema.hudi_types import is_vector
+from lakedex.spark.jvm_contract import READERS_BOTH, READERS_MERGED, READERS_NATIVE
 from lakedex.spark.read_spec import QueryType, ReadSpec
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.roots import FOLDER_START
@@ -60,7 +61,7 @@ class Pin:
         if self.spec.query_type != QueryType.INCREMENTAL.value:
             return None
         spec = self.spec
-        if spec.tells_rows:
+        if spec.is_cdc:
             return Changes(self.snapshot, tuple(each.shown for each in self.row_changes), ())
         return find_changes(self.snapshot, spec.begin or "", spec.end, at_newest=spec.at_newest)
 
@@ -104,7 +105,7 @@ class Pin:
 
     @cached_property
     def _has_roots(self) -> bool:
-        """Whether slices may lie where only our own storage finds them."""
+        """Whether slices may be where only our own storage finds them."""
         return keys.OTHER_ROOTS in self.snapshot.config.raw
 
     def is_native(self, file_slice: FileSlice) -> bool:
@@ -140,14 +141,14 @@ class Pin:
         return self.native_half[1], self.merged_half[1]
 
     @property
-    def halves(self) -> str:
-        """Which readers the table needs: `native`, `merged` or `both`."""
+    def readers(self) -> str:
+        """Which readers the table needs."""
         if not self.reads_natively:
-            return "merged"
-        return "both" if self.merged_half[0] else "native"
+            return READERS_MERGED
+        return READERS_BOTH if self.merged_half[0] else READERS_NATIVE
 
     def planned(self, filters: str, make: Callable[[], Report]) -> Report:
-        """The plan for some filters; both readers ask for the same one."""
+        """The plan for some filters; both readers use the same one."""
         with self.lock:
             if filters not in self.plans:
                 self.plans[filters] = make()
@@ -187,12 +188,12 @@ class Pins:
         return pin
 
     def forget(self) -> None:
-        """Give all pins up; plans that hold one open it anew."""
+        """Drop all pins; plans that hold one open it again."""
         with self._lock:
             self._pins.clear()
 
     def find(self, name: str, address_of: Callable[[str], StorageAddress]) -> Pin:
-        """The pin of a plan, opened anew if it was given up."""
+        """The pin of a plan, opened again if it was dropped."""
         with self._lock:
             known = self._pins.get(name)
         if known is not None:
@@ -200,7 +201,7 @@ class Pins:
         text, _, state = name.rpartition("@")
         last, _, newest = state.split("-")
         if not last:
-            raise InvalidInput("the plan is of a table that had no commits; run the query anew")
+            raise InvalidInput("the plan is of a table that had no commits; run the query again")
         spec = ReadSpec.parse(text)
         address = address_of(spec.path)
         snapshot = Snapshot.open(address.open(), as_of=last)
@@ -233,5 +234,5 @@ def _check_unchanged(snapshot: Snapshot, newest: str) -> None:
             raise InvalidInput(
                 f"table {snapshot.config.name} at {snapshot.storage.root}: "
                 f"{instant.requested_time} was completed since the query was planned, and its "
-                "snapshot is no longer held; make the DataFrame anew"
+                "snapshot is no longer held; create the DataFrame again"
             )

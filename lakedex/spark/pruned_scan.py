@@ -1,12 +1,19 @@
-"""The two halves of a pinned table: base files for Spark's reader, merged slices from ours.
+"""The scan of a pinned table: base files for Spark's reader, merged slices for ours.
 
-Both ask one plan, made from Spark's own filters, so what an index removed is removed from both.
+Both readers use one plan, made from Spark's own filters, so a file that an index removed is removed
+for both.
+
+Dynamic pruning decides whether the keys of one side of a join are worth computing for a scan on the
+other side. Keys that a join broadcasts anyhow cost nothing but the lookup in the indexes, which has
+its own cost model. Keys that need a query of their own may turn out to remove no file, so that
+query may take at most a tenth of the time of the scan.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
@@ -17,12 +24,24 @@ from lakedex.errors import InvalidInput
 from lakedex.expr.tree import tree_text
 from lakedex.filegroup import META_COLUMNS, FileSlice
 from lakedex.prune import SPARK, PlanOptions, Report, plan
-from lakedex.spark.arrow_map import map_batches
 from lakedex.spark.catalyst import translate_filters
+from lakedex.spark.jobs import map_batches
+from lakedex.spark.jvm_contract import (
+    ALL_BYTES,
+    ALL_FILES,
+    COUNT_OF_COUNTS,
+    FIELD_SEPARATOR,
+    KEYS_ANY,
+    KEYS_BROADCAST,
+    KEYS_UNUSED,
+    NUMBER_SEPARATOR,
+    READ_BYTES,
+    READ_FILES,
+    SEPARATOR,
+)
 from lakedex.spark.pins import Pin
-from lakedex.spark.row_change_reading import CHANGE_COLUMNS, row_changes
 from lakedex.spark.schemas import arrow_schema
-from lakedex.spark.slice_reading import SliceReading
+from lakedex.spark.slice_reading import CHANGE_COLUMNS, SliceReading, row_changes
 from lakedex.storage.paths import split
 from lakedex.table import Snapshot
 from lakedex.table.retention import is_retained
@@ -55,7 +74,9 @@ def prune(
     def make() -> Report:
         if pin.changes is not None:
             return _unpruned(pin)
-        told = translate_filters(filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone)
+        translated = translate_filters(
+            filters, pin.snapshot.schema, time_zone, knows_zone=knows_zone
+        )
         without = frozenset() if pin.spec.prunes and asks_indexes else frozenset(["all"])
         options = PlanOptions(
             time_zone=time_zone,
@@ -63,14 +84,24 @@ def prune(
             reader=SPARK,
             base_files_only=pin.base_files_only,
         )
-        text = "" if told.predicate is None else shorten(tree_text(told.predicate), _LONGEST)
-        return plan(pin.snapshot, told.predicate, text=text, options=options, unknown=told.unknown)
+        text = (
+            ""
+            if translated.predicate is None
+            else shorten(tree_text(translated.predicate), _LONGEST)
+        )
+        return plan(
+            pin.snapshot,
+            translated.predicate,
+            text=text,
+            options=options,
+            unknown=translated.unknown,
+        )
 
     return pin.planned(f"{time_zone} {asks_indexes} {filters}", make)
 
 
 def _unpruned(pin: Pin) -> Report:
-    """Changes lie in the slices that their commits wrote to; indexes are not asked."""
+    """Changes are in the slices that their commits wrote to; no index is consulted."""
     total = sum(each.size_bytes for each in pin.slices)
     return Report("", len(pin.slices), total, tuple(pin.slices), ())
 
@@ -89,8 +120,8 @@ def native_files(pin: Pin, report: Report) -> str:
         if each.partition != folder:
             folder = each.partition
             lines.append(folder)
-        lines.append(f"{each.base.name}\t{each.base.size_bytes}")
-    return "".join(f"{line}\n" for line in lines)
+        lines.append(f"{each.base.name}{FIELD_SEPARATOR}{each.base.size_bytes}")
+    return "".join(f"{line}{SEPARATOR}" for line in lines)
 
 
 def check_files(pin: Pin, report: Report) -> None:
@@ -113,7 +144,7 @@ def check_files(pin: Pin, report: Report) -> None:
                 raise InvalidInput(
                     f"table {now.config.name} at {now.storage.root}: {each.path_of(each.base.name)}"
                     f" of snapshot {seen.requested_time} was cleaned since the query was planned; "
-                    "make the DataFrame anew, or keep more versions by "
+                    "create the DataFrame again, or keep more versions by "
                     "hoodie.clean.commits.retained"
                 )
 
@@ -126,7 +157,10 @@ def merged_counts(pin: Pin, report: Report) -> str:
 
 def _counts(half: tuple[int, int], left: Sequence[FileSlice]) -> str:
     """Slices and bytes of one half of the table, and those that are left of it."""
-    return f"{half[0]} {half[1]} {len(left)} {sum(each.size_bytes for each in left)}"
+    counts = [0] * COUNT_OF_COUNTS
+    counts[ALL_FILES], counts[ALL_BYTES] = half
+    counts[READ_FILES], counts[READ_BYTES] = len(left), sum(each.size_bytes for each in left)
+    return NUMBER_SEPARATOR.join(map(str, counts))
 
 
 def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> Any:  # noqa: ANN401
@@ -139,7 +173,7 @@ def merged_rows(spark: SparkSession, pin: Pin, report: Report, columns: str) -> 
         columns: The wanted columns, as the JSON of a StructType.
     """
     struct = StructType.fromJson(json.loads(columns))
-    if pin.spec.tells_rows:
+    if pin.spec.is_cdc:
         wanted = struct.names or [CHANGE_COLUMNS[0]]
         found = row_changes(spark, pin.address, pin.snapshot, pin.row_changes).select(*wanted)
         return found._jdf.queryExecution().toRdd()
@@ -173,3 +207,53 @@ def _reading(spark: SparkSession, pin: Pin, slices: Sequence[FileSlice], struct:
         commits=None if pin.changes is None else pin.changes.commits,
     )
     return map_batches(spark.range(0, count, 1, count), reading, struct)
+
+
+MOST_OVERHEAD = 0.1
+"""Of the time of a scan, what the query for the keys may take."""
+_SMALLER = 10
+"""How many times smaller a side without any condition must be."""
+_OF_ALL_COLUMNS = ("column_stats",)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSide:
+    """Spark's estimates of the side that has the keys."""
+
+    size_bytes: int
+    """What Spark expects it to give."""
+    read_bytes: int
+    """What has to be read for it."""
+    is_selective: bool
+    """Whether a condition leaves rows out."""
+    is_cheap: bool
+    """Whether it may be read a second time: a scan, which returns the same rows again."""
+
+
+def source_of_keys(pin: Pin, columns: Sequence[str], side: OtherSide) -> str:
+    """How the keys may be computed: not at all, from a broadcast only, or in any way.
+
+    Args:
+        pin: The table that is scanned.
+        columns: Its columns that are compared with the keys.
+        side: Where the keys come from.
+    """
+    slices = pin.snapshot.slices
+    if len(slices) < 2 or pin.changes is not None or not _can_prune(pin, columns):
+        return KEYS_UNUSED
+    if not side.is_selective and side.size_bytes * _SMALLER > sum(pin.sizes):
+        return KEYS_UNUSED
+    query_s = SPARK.query_s + side.read_bytes * SPARK.byte_s
+    is_affordable = query_s <= MOST_OVERHEAD * SPARK.seconds(slices)
+    return KEYS_ANY if side.is_cheap and is_affordable else KEYS_BROADCAST
+
+
+def _can_prune(pin: Pin, columns: Sequence[str]) -> bool:
+    """Whether an index, a key or a partition path locates values of these columns."""
+    config = pin.snapshot.config
+    if any(kind in config.metadata_partitions for kind in _OF_ALL_COLUMNS):
+        return True
+    known = {*config.partition_fields, *config.record_key_fields}
+    for definition in (pin.snapshot.readable_definitions or {}).values():
+        known.update(definition.source_fields)
+    return not {name.partition(".")[0] for name in known}.isdisjoint(columns)

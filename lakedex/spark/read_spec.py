@@ -1,7 +1,7 @@
-"""What a query says about how a table is to be read, by Hudi's option names.
+"""How a query reads a table, by Hudi's option names.
 
-Spark hands every option of a DataFrameReader or DataFrameWriter over, its own ones too, with names
-in lower case. `hudi_options` tells them apart.
+Spark passes all options of a DataFrameReader or DataFrameWriter, its own included, with names in
+lower case. `hudi_options` separates them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from lakedex.config.option_check import (
     warn_once,
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 
 _AS_OF = "as.of.instant"
 _QUERY_TYPE = ("hoodie.datasource.query.type", "hoodie.datasource.view.type")
@@ -38,7 +39,7 @@ BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 STREAM_LIMITS = ("maxCommitsPerTrigger", "maxBytesPerTrigger", "maxFilesPerTrigger")
 """Options of a stream that is read, besides Hudi's."""
 _OF_SPARK = """
-    path paths __paths__ __partition_columns __clustering_columns serialization.format
+    paths __paths__ __clustering_columns serialization.format
     checkpointlocation queryname outputmode partitionoverwritemode
 """
 """Options that Spark itself adds or obeys."""
@@ -48,7 +49,7 @@ _OF_FILE_SOURCES = """
     dateformat timestampformat compression maxrecordsperfile datetimerebasemode int96rebasemode
 """
 """Options of Spark's file sources that change no row of a Hudi table."""
-_SPARK_NAMES = frozenset(_OF_SPARK.split())
+_SPARK_NAMES = frozenset([*_OF_SPARK.split(), PATH_OPTION, PARTITION_COLUMNS_OPTION])
 _WITHOUT_EFFECT = frozenset(_OF_FILE_SOURCES.split())
 _OTHER_ROWS = {
     "pathglobfilter": "filter the rows",
@@ -81,7 +82,7 @@ def hudi_options(
 
     Raises:
         InvalidInput: A name is unknown.
-        UnsupportedFeature: An option asks for something that lakedex does not have.
+        UnsupportedFeature: An option needs something that lakedex does not have.
     """
     others = {name.lower() for name in also}
     found: dict[str, str] = {}
@@ -126,8 +127,8 @@ class ReadSpec:
     """Whether changes are read as they are now, where the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
-    tells_rows: bool = False
-    """Whether an incremental query tells what happened to rows, instead of how they are now."""
+    is_cdc: bool = False
+    """Whether an incremental query returns the changes of rows (CDC), instead of the rows."""
 
     @classmethod
     def of(cls, path: str, options: Mapping[str, str]) -> ReadSpec:
@@ -145,7 +146,7 @@ class ReadSpec:
         begin, end = _first(given, _BEGIN), _first(given, _END)
         if kind == QueryType.INCREMENTAL.value and begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
-        tells_rows = _tells_rows(given, kind)
+        is_cdc = _is_cdc(given, kind)
         check_setting(_MERGE_TYPE, given.get(_MERGE_TYPE, ""))
         return cls(
             path=_root(path),
@@ -154,7 +155,7 @@ class ReadSpec:
             begin=begin,
             end=end,
             prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
-            tells_rows=tells_rows,
+            is_cdc=is_cdc,
         )
 
     @classmethod
@@ -183,8 +184,8 @@ def _root(path: str) -> str:
     return root
 
 
-def _tells_rows(given: Mapping[str, str], kind: str) -> bool:
-    """Whether changes of rows are asked for; what would give other rows is refused."""
+def _is_cdc(given: Mapping[str, str], kind: str) -> bool:
+    """Whether the changes of rows are requested; options that select other rows are refused."""
     wanted = given.get(_FORMAT, _LATEST).lower()
     if wanted not in (_LATEST, _ROW_CHANGES):
         raise InvalidInput(f"{_FORMAT} is {_LATEST} or {_ROW_CHANGES}, not {wanted!r}")

@@ -1,4 +1,4 @@
-"""A DataFrame as the input of a write: its partitions are read where they are, once."""
+"""A DataFrame as the input of a write: its partitions are read in their tasks, once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.arrow_map import map_batches
-from lakedex.spark.jobs import run_job
+from lakedex.spark.jobs import TaskResult, map_batches, run_job, task_result
 from lakedex.spark.jvm_classes import install_classes
-from lakedex.spark.outcome import Outcome, outcome_of
 from lakedex.spark.schemas import arrow_schema
 
 _TASKS_PER_CORE = 2
@@ -59,7 +57,9 @@ class DataFrameSource:
         outcomes = sorted(
             ((row["number"], row["answer"]) for row in collected), key=lambda each: each[0]
         )
-        unpickled: list[Outcome[Answer]] = [pickle.loads(bytes(answer)) for _, answer in outcomes]
+        unpickled: list[TaskResult[Answer]] = [
+            pickle.loads(bytes(answer)) for _, answer in outcomes
+        ]
         return [outcome.unwrapped() for outcome in unpickled]
 
 
@@ -92,7 +92,7 @@ def _answer(
     """The one answer for a partition, in a task."""
     context = TaskContext.get()
     number = 0 if context is None else int(context.partitionId())
-    outcome = outcome_of(partial(worker, number, _conformed(batches, schema)))
+    outcome = task_result(partial(worker, number, _conformed(batches, schema)))
     yield pa.RecordBatch.from_arrays(
         [pa.array([number], pa.int32()), pa.array([pickle.dumps(outcome)], pa.binary())],
         schema=_ARROW_ANSWERS,

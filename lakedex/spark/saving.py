@@ -1,4 +1,4 @@
-"""Rows that come by Spark's own ways: INSERT, and a DataFrameWriter with Hudi's options."""
+"""Rows by Spark's own interfaces: INSERT, and a DataFrameWriter with Hudi's options."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS, RECORD_KEY
 from lakedex.keys.generator import KeyGenerator
 from lakedex.services.partition_patterns import matches_wildcard
+from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.table import SparkTable
@@ -42,10 +43,8 @@ _SPARK_OVERWRITE_MODE = "partitionoverwritemode"
 """Spark's own option of a writer; option names of Spark ignore case."""
 _PARTITIONS_TO_DELETE = "hoodie.datasource.write.partitions.to.delete"
 _HIVE_STYLE = keys.HIVE_STYLE_PARTITIONING
-_PARTITION_BY = "__partition_columns"
-"""Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
 _CLUSTER_BY = "__clustering_columns"
-"""And those of `clusterBy`."""
+"""Where Spark puts the columns of `DataFrameWriter.clusterBy`."""
 _SPARK_PREFIX = "spark."
 _NAMES = (keys.TABLE_NAME, "hoodie.datasource.write.table.name")
 _RECORD_KEY = ("hoodie.datasource.write.recordkey.field", keys.RECORD_KEY_FIELDS)
@@ -88,7 +87,7 @@ def save_rows(
     rows: DataFrame,
     batch: StreamBatch | None = None,
 ) -> None:
-    """What `df.write.format("hudi").options(...).mode(...).save(path)` asks for.
+    """Run `df.write.format("hudi").options(...).mode(...).save(path)`.
 
     Args:
         lake: Opens and makes tables.
@@ -101,7 +100,7 @@ def save_rows(
         InvalidInput: An option is missing or wrong, or the mode forbids it.
         UnsupportedFeature: The rows are to be clustered as Spark does it.
     """
-    path = given.get("path")
+    path = given.get(PATH_OPTION)
     if not path:
         raise InvalidInput('say where: .save("/path/of/table")')
     if given.get(_CLUSTER_BY):
@@ -113,7 +112,7 @@ def save_rows(
         table = lake.table(path)
         own = named_rows(table, rows)
     except TableNotFound:
-        table = _created(lake, path, options, given.get(_PARTITION_BY), own)
+        table = _created(lake, path, options, given.get(PARTITION_COLUMNS_OPTION), own)
         if operation == "upsert" and mode == "Overwrite":
             operation = "bulk_insert"
     else:
@@ -121,7 +120,7 @@ def save_rows(
             raise InvalidInput(f'the path {path!r} has a table; add rows with mode("append")')
         if mode == "Ignore":
             return
-        check_folders(table, json.loads(given.get(_PARTITION_BY) or "[]"), options)
+        check_folders(table, json.loads(given.get(PARTITION_COLUMNS_OPTION) or "[]"), options)
         if mode == "Overwrite" and not operation.startswith("insert_overwrite"):
             verb = "insert_overwrite" if _is_dynamic(given) else "insert_overwrite_table"
             _overwrite(table.of_batch(batch), verb, own, options)
@@ -136,7 +135,7 @@ def without_updates(
     """An upsert as an insert, where records that are there are to stay; as in Hudi.
 
     Args:
-        operation: What the writer or the session asks for.
+        operation: The operation of the writer or the session.
         options: The options of the write.
         kept: The properties of the table.
 
@@ -157,7 +156,7 @@ def without_updates(
 def saved_by(
     table: SparkTable, operation: str, options: Mapping[str, str]
 ) -> tuple[str, dict[str, str]]:
-    """`without_updates` for a DataFrame writer, which an older option tells the same."""
+    """`without_updates` for a DataFrame writer, which has an older option for it."""
     if operation == "upsert" and DROP_DUPLICATES.value(options):
         return "insert", {}
     return without_updates(operation, options, table.properties)
@@ -197,7 +196,7 @@ def is_dynamic_mode(mode: str) -> bool:
 
 
 def _is_dynamic(given: Mapping[str, str]) -> bool:
-    """Whether the writer's own options ask for a dynamic overwrite."""
+    """Whether the writer's own options request a dynamic overwrite."""
     spark_mode = next(
         (value for name, value in given.items() if name.lower() == _SPARK_OVERWRITE_MODE), "static"
     )
@@ -243,8 +242,8 @@ def _partitions_to_delete(table: SparkTable, rows: DataFrame, named: str) -> lis
         columns = sorted({each.partition(".")[0] for each in snapshot.config.partition_fields})
         found = rows.select(*[f"`{name}`" for name in columns]).distinct()
         values = [row.asDict(recursive=True) for row in found.collect()]
-        told = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
-        return sorted({*generator.partition_paths(told).to_pylist()}.intersection(present))
+        values_table = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
+        return sorted({*generator.partition_paths(values_table).to_pylist()}.intersection(present))
     patterns = [name for name in names if "*" in name]
     matching = {path for path in present for each in patterns if matches_wildcard(path, each)}
     return sorted({name for name in names if "*" not in name} | matching)
@@ -257,7 +256,7 @@ def without_meta_columns(rows: DataFrame) -> DataFrame:
 
 
 def named_rows(table: SparkTable, rows: DataFrame) -> DataFrame:
-    """Rows to write: without Hudi's own columns, but for the key that only they can tell."""
+    """Rows to write: without Hudi's own columns, except for the key that only they have."""
     own = without_meta_columns(rows)
     if table.snapshot.config.record_key_fields or RECORD_KEY not in rows.columns:
         return own
@@ -271,8 +270,8 @@ def _created(
     partition_by: str | None,
     rows: DataFrame,
 ) -> SparkTable:
-    told = described(options)
-    folders = told.partition_by
+    declared = described(options)
+    folders = declared.partition_by
     if not folders and partition_by:
         folders = json.loads(partition_by)
     # A table that a DataFrame makes has plain folders, one that SQL makes those of Hive.
@@ -284,17 +283,17 @@ def _created(
     spec = TableSpec(
         name=name,
         schema=arrow_schema(rows.schema),
-        record_key=told.record_key,
-        ordering=told.ordering,
+        record_key=declared.record_key,
+        ordering=declared.ordering,
         partition_by=folders,
-        table_type=told.table_type,
+        table_type=declared.table_type,
         properties=properties,
     )
     return lake.make_table(path, spec)
 
 
 @dataclass(frozen=True)
-class Described:
+class TableOptions:
     """What Hudi's options say about a table that is to be made."""
 
     record_key: list[str]
@@ -303,7 +302,7 @@ class Described:
     table_type: str
 
 
-def described(options: Mapping[str, str]) -> Described:
+def described(options: Mapping[str, str]) -> TableOptions:
     """Key, ordering, partitions and type of a new table, by all names that Hudi has for them.
 
     Example:
@@ -312,7 +311,7 @@ def described(options: Mapping[str, str]) -> Described:
         >>> described({"hoodie.datasource.write.storage.type": "MERGE_ON_READ"}).table_type
         'MERGE_ON_READ'
     """
-    return Described(
+    return TableOptions(
         _named(options, _RECORD_KEY),
         _named(options, _ORDERING),
         _named(options, _PARTITION),

@@ -1,6 +1,6 @@
 """Spark schemas to Arrow schemas and back, the same on every release of Spark.
 
-Only types with a place in a Hudi table are known; others are refused by column and name.
+Types that Hudi tables do not have are refused by column and name.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def arrow_schema(struct: st.StructType) -> pa.Schema:
 
 def _column(each: st.StructField) -> pa.Field:
     field = _field(each.name, _arrow(each.dataType, each.name), each.nullable)
-    told = each.metadata.get(HUDI_TYPE)
-    return field if told is None else field.with_metadata({HUDI_TYPE: str(told)})
+    declared = each.metadata.get(HUDI_TYPE)
+    return field if declared is None else field.with_metadata({HUDI_TYPE: str(declared)})
 
 
 def spark_schema(schema: pa.Schema) -> st.StructType:
@@ -79,26 +79,26 @@ def spark_schema(schema: pa.Schema) -> st.StructType:
     """
     fields = []
     for each in schema:
-        told = hudi_type(each)
-        metadata = None if told is None else {HUDI_TYPE: told}
+        declared = hudi_type(each)
+        metadata = None if declared is None else {HUDI_TYPE: declared}
         kind = _spark(each.type, each.name)
         fields.append(st.StructField(each.name, kind, metadata=metadata))
     return st.StructType(fields)
 
 
-def with_comments(struct: st.StructType, told: str) -> st.StructType:
+def with_comments(struct: st.StructType, declared: str) -> st.StructType:
     """Columns with the comments that a catalog has of them; files and commits have none.
 
     Args:
         struct: The columns.
-        told: The columns of the catalog, as Spark's JSON.
+        declared: The columns of the catalog, as Spark's JSON.
 
     Example:
-        >>> told = '{"fields": [{"name": "a", "metadata": {"comment": "so"}}]}'
-        >>> with_comments(st.StructType().add("a", "integer"), told)["a"].metadata
+        >>> declared = '{"fields": [{"name": "a", "metadata": {"comment": "so"}}]}'
+        >>> with_comments(st.StructType().add("a", "integer"), declared)["a"].metadata
         {'comment': 'so'}
     """
-    known = {each["name"]: each.get("metadata", {}) for each in json.loads(told)["fields"]}
+    known = {each["name"]: each.get("metadata", {}) for each in json.loads(declared)["fields"]}
     comments = {name: of[_COMMENT] for name, of in known.items() if _COMMENT in of}
     return st.StructType(
         [

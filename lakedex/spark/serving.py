@@ -1,35 +1,211 @@
-"""Answers to what Spark's plans ask of lakedex; the verbs are those that the Java sources call."""
+"""The Python side of `lakedex.spark.jvm_contract`: answers to the calls of Spark's plans.
+
+One thread-safe callback serves all sessions. An error becomes a text that the JVM throws; the error
+itself is kept for a while, so that a caller in Python gets it instead of the JVM's.
+
+lakedex reads and writes object stores by itself, so a session may lack the Hadoop file system of a
+store. lakedex's own reader then reads the tables there.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import AnalysisException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakedex.config.option_check import Use, canonical_name, check_spelling
-from lakedex.errors import InvalidInput, TableNotFound
+from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_session, check_spelling
+from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
-from lakedex.read.stream_position import StreamOptions
-from lakedex.spark.callback import Callback, Handler, listen
-from lakedex.spark.file_systems import FileSystems
-from lakedex.spark.join_keys import OtherSide, way_of_keys
+from lakedex.read.change_stream import StreamOptions, StreamPosition
+from lakedex.spark.expression_checking import is_same_zone
 from lakedex.spark.jvm_classes import install_classes
+from lakedex.spark.jvm_contract import (
+    CALLS,
+    CONTRACT,
+    DESCRIBE_TABLE,
+    FIELD_SEPARATOR,
+    NOT_ATTACHED,
+    PATH_OPTION,
+    PIN,
+    READERS_MERGED,
+    REFUSED,
+    SEPARATOR,
+    Call,
+    check_contract,
+)
 from lakedex.spark.pins import Pin, Pins
-from lakedex.spark.plan_settings import PlanSettings, SessionSettings
-from lakedex.spark.pruned_scan import check_files, merged_counts, merged_rows, native_files, prune
-from lakedex.spark.read_spec import STREAM_LIMITS, ReadSpec, hudi_options
-from lakedex.spark.row_change_reading import CHANGE_SCHEMA
+from lakedex.spark.pruned_scan import (
+    OtherSide,
+    check_files,
+    merged_counts,
+    merged_rows,
+    native_files,
+    prune,
+    source_of_keys,
+)
+from lakedex.spark.read_spec import STREAM_LIMITS, SWITCHES, ReadSpec, hudi_options
 from lakedex.spark.schemas import spark_schema, with_comments
-from lakedex.spark.streams import STREAM_NAME, Streams
-from lakedex.spark.zone_agreement import is_same_zone
+from lakedex.spark.slice_reading import CHANGE_SCHEMA
+from lakedex.spark.streams import STREAM_NAME, Streams, batch_spec
 from lakedex.storage.address import StorageAddress
 from lakedex.write.stream_batches import StreamBatch
+
+log = logging.getLogger("lakedex")
+
+Handler = Callable[[Any], Any]
+"""Takes the message of a call and returns a text, a JVM object or nothing."""
+
+_KEPT_ERRORS = 64
+_KEPT_ANSWERS = 64
+
+
+class Callback:
+    """Passes the calls of the JVM to their handlers; implements a Java function."""
+
+    def __init__(self, handlers: dict[str, Handler]) -> None:
+        """Answer these calls."""
+        self._handlers = handlers
+        self._errors: OrderedDict[str, Exception] = OrderedDict()
+        self._lock = threading.Lock()
+        self._answers: deque[Any] = deque(maxlen=_KEPT_ANSWERS)
+
+    def apply(self, name: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The answer to one call of the JVM."""
+        try:
+            answer = self._handlers[name](message)
+        except Exception as raised:
+            # One that Python raised may come back through the JVM.
+            error = self.error_behind(str(raised)) or raised
+            if not isinstance(error, LakedexError | AnalysisException):
+                log.exception("lakedex could not %s", name)
+            text = str(error) or type(error).__name__
+            with self._lock:
+                self._errors[text] = error
+                while len(self._errors) > _KEPT_ERRORS:
+                    self._errors.popitem(last=False)
+            return f"{REFUSED}{text}"
+        if not isinstance(answer, str):
+            # py4j has the JVM let an object go when Python does, maybe before it is taken there.
+            self._answers.append(answer)
+        return answer
+
+    def error_behind(self, text: str) -> Exception | None:
+        """The error of Python whose text a text of the JVM contains."""
+        with self._lock:
+            matches = [error for known, error in self._errors.items() if known in text]
+        return matches[-1] if matches else None
+
+    class Java:
+        """The interfaces of this object in Java, for py4j."""
+
+        implements: ClassVar[list[str]] = ["java.util.function.BiFunction"]
+
+
+def listen(context: SparkContext, package: Any, callback: Callback) -> None:  # noqa: ANN401
+    """Let the JVM's classes call this object."""
+    ensure_callback_server_started(context._gateway)
+    package.Python.listen(callback)
+
+
+_USAGE = "spark.lakedex.index.usage"
+_NAMES = SEPARATOR.join((_USAGE, *SWITCHES))
+_STARTS = SEPARATOR.join(PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSettings:
+    """The settings at one moment."""
+
+    zone: str
+    asks_indexes: bool
+    """Whether indexes may remove anything."""
+    counts_scans: bool
+
+
+class SessionSettings:
+    """The settings of a session, whose classes are in place."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Keep the Java method: each step to it is a call of the JVM."""
+        self._session = spark._jsparkSession
+        self._checked: list[str] = []
+        self._read = spark.sparkContext._jvm.lakedex.jvm.Settings.read
+
+    def now(self) -> PlanSettings:
+        """Their values at this moment.
+
+        Raises:
+            InvalidInput: A setting is a misspelled option.
+            UnsupportedFeature: A setting needs something that lakedex does not have.
+        """
+        lines = str(self._read(self._session, _NAMES, _STARTS)).split(SEPARATOR)
+        zone, usage, *switches = lines[: 2 + len(SWITCHES)]
+        options = lines[2 + len(SWITCHES) :]
+        if options != self._checked:
+            pairs = (line.partition(FIELD_SEPARATOR) for line in options)
+            check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
+            self._checked = options
+        return PlanSettings(zone, all(map(_is_on, switches)), _is_on(usage))
+
+
+def _is_on(value: str) -> bool:
+    return value.lower() != "false"
+
+
+_TWINS = {"s3": "s3a"}
+"""Schemes that Hadoop knows by another name."""
+
+
+class FileSystems:
+    """The file systems of a session; each scheme is looked for once."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Nothing is known yet."""
+        self._spark = spark
+        self._found: dict[str, str | None] = {}
+
+    def url(self, url: str) -> str | None:
+        """A URL as Spark's own reader can open it; None where it cannot."""
+        scheme, mark, _ = url.partition(":/")
+        if not mark or "/" in scheme:
+            return url  # a path of the session's default file system
+        if scheme not in self._found:
+            known = (scheme, _TWINS.get(scheme.lower()))
+            self._found[scheme] = next(filter(self._has, known), None)
+            if self._found[scheme] is None:
+                log.warning(
+                    "the session has no Hadoop file system for %s://, so that lakedex's own reader "
+                    "reads such tables; Spark's, which is faster, needs a library%s",
+                    scheme,
+                    " (org.apache.hadoop:hadoop-aws)" if scheme.lower().startswith("s3") else "",
+                )
+        found = self._found[scheme]
+        return None if found is None else found + url[len(scheme) :]
+
+    def _has(self, scheme: str | None) -> bool:
+        if scheme is None:
+            return False
+        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
+        try:
+            self._spark.sparkContext._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+                scheme, conf
+            )
+        except Py4JError:
+            return False
+        return True
 
 
 class Tables(Protocol):
@@ -40,7 +216,7 @@ class Tables(Protocol):
         """The session."""
 
     def address(self, path: str) -> StorageAddress:
-        """Where a path lies, with the settings of its store."""
+        """The address of a path, with the settings of its store."""
 
     def insert(self, path: str, rows: DataFrame, *, overwrite: bool) -> None:
         """INSERT of plain Spark SQL."""
@@ -71,7 +247,7 @@ class Tables(Protocol):
 
 
 class TableServer:
-    """Serves the plans of one session."""
+    """Answers the calls of one session; it has a method for each call of the contract."""
 
     def __init__(self, tables: Tables) -> None:
         """Nothing is pinned yet."""
@@ -97,17 +273,16 @@ class TableServer:
         finally:
             self._watchers.remove(seen)
 
-    def face(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
-        """Identity, columns and size of a table for a catalog, a view or a DataFrame."""
-        options, given = dict(message[1]), str(message[2])
-        path = options.pop("path", None)
-        if not path and given:
-            # CREATE TABLE asks for a table in the warehouse before it says where that is.
-            return f"{ReadSpec('')}\n{given}\n0"
+    def describe_table(self, options: dict[str, str], columns: str) -> str:
+        """The read specification, columns and size of a table, for a relation that names it."""
+        path = options.pop(PATH_OPTION, None)
+        if not path and columns:
+            # CREATE TABLE requests a table in the warehouse before it gives its path.
+            return DESCRIBE_TABLE.lines(spec=ReadSpec(""), columns=columns, size=0)
         if not path:
             raise InvalidInput('say which table: .load("/path/of/table"), or the option path')
-        if given:
-            # A catalog hands over all that CREATE TABLE was told, which was checked there.
+        if columns:
+            # A catalog passes all properties of CREATE TABLE, which were checked there.
             check_spelling(map(canonical_name, options))
         else:
             hudi_options(options, Use.READ)
@@ -115,137 +290,164 @@ class TableServer:
         try:
             pin = self._pins.newest(spec, self._tables.address(spec.path))
         except TableNotFound:
-            if not given:
+            if not columns:
                 raise
-            # CREATE TABLE asks before the table is there.
-            return f"{spec}\n{given}\n0"
-        schema = CHANGE_SCHEMA if spec.tells_rows else spark_schema(pin.snapshot.schema)
-        if given:
-            if not spec.tells_rows and not pin.snapshot.config.populate_meta_fields:
+            # CREATE TABLE asks for the relation before the table exists.
+            return DESCRIBE_TABLE.lines(spec=spec, columns=columns, size=0)
+        schema = CHANGE_SCHEMA if spec.is_cdc else spark_schema(pin.snapshot.schema)
+        if columns:
+            if not spec.is_cdc and not pin.snapshot.config.populate_meta_fields:
                 # As in Hudi a catalog shows the meta columns, without values; a path does not.
                 schema = StructType([*(_text_column(name) for name in META_COLUMNS), *schema])
-            schema = with_comments(schema, given)
-        return f"{spec}\n{schema.json()}\n{sum(pin.sizes)}"
+            schema = with_comments(schema, columns)
+        return DESCRIBE_TABLE.lines(spec=spec, columns=schema.json(), size=sum(pin.sizes))
 
-    def pin(self, message: str) -> str:
+    def pin(self, spec: str) -> str:
         """A snapshot for all parts of a query."""
-        _, text, _ = message.split("\n", 2)
-        spec = ReadSpec.parse(text)
-        pin = self._pins.newest(spec, self._tables.address(spec.path))
+        read_spec = ReadSpec.parse(spec)
+        pin = self._pins.newest(read_spec, self._tables.address(read_spec.path))
         native, merged = pin.sizes
-        root = self._file_systems.url(spec.path) or spec.path
-        return f"{pin.name}\n{root}\n{native}\n{merged}\n{pin.halves}"
+        return PIN.lines(
+            name=pin.name,
+            root=self._file_systems.url(read_spec.path) or read_spec.path,
+            native_size=native,
+            merged_size=merged,
+            readers=pin.readers,
+        )
 
-    def join_keys(self, message: str) -> str:
-        """How a scan may be told the keys of the other side of its join."""
-        side, columns = OtherSide.read(message.split("\n")[2:])
-        return way_of_keys(self._pin_of(message), columns, side)
+    def join_keys(
+        self,
+        pin: str,
+        size: str,
+        read_size: str,
+        is_selective: bool,  # noqa: FBT001 - the JVM passes all arguments
+        is_cheap: bool,  # noqa: FBT001 - as above
+        columns: Sequence[str],
+    ) -> str:
+        """How the keys of the other side of a join may reach a scan."""
+        side = OtherSide(int(size), int(read_size), is_selective, is_cheap)
+        return source_of_keys(self._pin_of(pin), columns, side)
 
-    def files(self, message: str) -> str:
+    def list_files(self, pin: str, filters: str) -> str:
         """The base files that Spark's reader has to read."""
         settings = self._settings.now()
-        pin, report = self._planned(message, settings)
-        self._count(pin, report, settings)
-        return native_files(pin, report)
+        found, report = self._planned(pin, filters, settings)
+        self._count(found, report, settings)
+        return native_files(found, report)
 
-    def check(self, message: str) -> None:
-        """Refuse to read again what was cleaned since it was listed."""
-        pin = self._pin_of(message)
-        check_files(pin, self._report(pin, message, self._settings.now()))
+    def check_files(self, pin: str, filters: str) -> None:
+        """Refuse to read files that were cleaned since they were listed."""
+        found = self._pin_of(pin)
+        check_files(found, self._report(found, filters, self._settings.now()))
 
-    def merge(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+    def read_merged(self, pin: str, filters: str, columns: str) -> Any:  # noqa: ANN401 - of the JVM
         """The rows that our reader reads."""
         settings = self._settings.now()
-        pin, report = self._planned(str(message[0]), settings)
-        if pin.halves == "merged":
-            # Of a table in two halves Spark's own reader asks as well, and is counted.
-            self._count(pin, report, settings)
-        return merged_rows(self._spark, pin, report, str(message[1]))
+        found, report = self._planned(pin, filters, settings)
+        if found.readers == READERS_MERGED:
+            # Where both readers are needed, the scan is counted when Spark's own lists its files.
+            self._count(found, report, settings)
+        return merged_rows(self._spark, found, report, columns)
 
-    def merged_counts(self, message: str) -> str:
-        """How much there is for our reader, and how much of it is read."""
-        pin = self._pin_of(message)
-        return merged_counts(pin, self._report(pin, message, self._settings.now()))
+    def count_merged(self, pin: str, filters: str) -> str:
+        """How much of the table is for our reader, and how much of that it reads."""
+        found = self._pin_of(pin)
+        return merged_counts(found, self._report(found, filters, self._settings.now()))
 
-    def insert(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+    def insert(self, spec: str, overwrite: bool, rows: Any) -> None:  # noqa: ANN401, FBT001 - JVM
         """Rows that plain SQL inserts."""
-        spec = ReadSpec.parse(str(message[1]))
-        rows = DataFrame(message[3], self._spark)
-        self._tables.insert(spec.path, rows, overwrite=bool(message[2]))
+        path = ReadSpec.parse(spec).path
+        self._tables.insert(path, DataFrame(rows, self._spark), overwrite=overwrite)
 
-    def save(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
+    def save(self, mode: str, options: dict[str, str], rows: Any) -> None:  # noqa: ANN401 - JVM
         """Rows that a DataFrameWriter saves."""
-        options = dict(message[2])
         self._settings.now()  # refuses settings that are misspelled
-        self._tables.save(str(message[1]), options, DataFrame(message[3], self._spark))
+        self._tables.save(mode, options, DataFrame(rows, self._spark))
 
-    def stream_options(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
-        """Check what a stream is told before it starts."""
-        options = dict(message[1])
+    def check_stream(self, options: dict[str, str]) -> None:
+        """Check the options of a stream before it starts."""
         self._settings.now()  # refuses settings that are misspelled
         hudi_options(options, Use.READ, also=STREAM_LIMITS)
         StreamOptions.of(options)
 
-    def stream_newest(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
-        """The last commit of a streamed table."""
-        return self._streams.newest(self._tables.address, message)
+    def stream_newest(self, stream: str, options: dict[str, str]) -> str:
+        """The last commit of a streamed table, for a query that ends with it."""
+        return self._streams.stream(self._tables.address, stream, options).newest()
 
-    def stream_next(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
-        """How far the next batch of a stream goes."""
-        return self._streams.next(self._tables.address, message)
+    def stream_next(
+        self,
+        stream: str,
+        options: dict[str, str],
+        after: str,
+        up_to: str,
+        everything: bool,  # noqa: FBT001 - the JVM passes all arguments
+    ) -> str:
+        """The end of the next batch of a stream; empty if nothing was committed since."""
+        position = self._streams.stream(self._tables.address, stream, options).next(
+            StreamPosition.parse(after) if after else None,
+            up_to=up_to or None,
+            limited=not everything,
+        )
+        return "" if position is None else str(position)
 
-    def stream_batch(self, message: Any) -> str:  # noqa: ANN401 - a list of the JVM
-        """What a batch of a stream reads."""
-        return self._streams.batch(self._tables.address, message)
+    def stream_batch(self, stream: str, options: dict[str, str], after: str, position: str) -> str:
+        """How the table is to be read for the rows of one batch."""
+        changes = self._streams.stream(self._tables.address, stream, options)
+        return str(batch_spec(changes, options[PATH_OPTION], after, position))
 
-    def stream_write(self, message: Any) -> None:  # noqa: ANN401 - a list of the JVM
-        """Write a batch that a DataStreamWriter hands over."""
-        options = dict(message[4])
-        batch = StreamBatch(str(options.get(STREAM_NAME) or message[1] or ""), int(message[2]))
-        mode = "Overwrite" if str(message[3]) == "Complete" else "Append"
-        self._tables.save(mode, options, DataFrame(message[5], self._spark), batch)
+    def stream_write(
+        self,
+        query: str,
+        number: int,
+        mode: str,
+        options: dict[str, str],
+        rows: Any,  # noqa: ANN401 - a DataFrame of the JVM
+    ) -> None:
+        """Write a batch of a DataStreamWriter."""
+        batch = StreamBatch(str(options.get(STREAM_NAME) or query), int(number))
+        save_mode = "Overwrite" if mode == "Complete" else "Append"
+        self._tables.save(save_mode, options, DataFrame(rows, self._spark), batch)
 
-    def statement(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """What we make of a statement that Spark's parser came upon; nothing, if not ours."""
-        return self._tables.take_statement(str(message[1]), message[2])
+    def take_statement(self, text: str, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """How a statement is run that Spark's parser met; nothing, if it is not ours."""
+        return self._tables.take_statement(text, plan)
 
-    def write(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """What we make of a plan that Spark's analyzer came upon; nothing, if not ours."""
-        return self._tables.take_write(message[1])
+    def take_write(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """How a plan is run that Spark's analyzer met; nothing, if it is not ours."""
+        return self._tables.take_write(plan)
 
-    def travel(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """The plan of an earlier state or of the changes of a table, named in a query."""
-        return self._tables.earlier_state(message[1])
+    def resolve_relation(self, node: Any) -> Any:  # noqa: ANN401 - JVM objects
+        """The plan of an earlier state or of the changes of a table that a query names."""
+        return self._tables.earlier_state(node)
 
-    def named(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
+    def resolve_index_names(self, plan: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The plan of a query that names expression indexes; nothing, if it does not."""
-        return self._tables.index_names(message[1])
+        return self._tables.index_names(plan)
 
-    def view(self, message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        """The same of the query of a view, by the name of the view and in its time zone."""
-        return self._tables.index_names(message[1], str(message[2]), str(message[3]))
+    def resolve_view(self, plan: Any, name: str, zone: str) -> Any:  # noqa: ANN401 - JVM objects
+        """The same for the query of a view, with the name of the view and its time zone."""
+        return self._tables.index_names(plan, name, zone)
 
-    def run(self, message: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
-        """Run a statement that was taken, and give its rows."""
-        return self._tables.run_statement(message.partition("\n")[2])
+    def run_statement(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
+        """Run a statement that was taken, and return its rows."""
+        return self._tables.run_statement(name)
 
     def _count(self, pin: Pin, report: Report, settings: PlanSettings) -> None:
         """Count a scan, unless it is only explained or the session does not want that."""
         if not self._watchers and settings.counts_scans:
             count_scan(pin.snapshot.storage, report)
 
-    def _pin_of(self, message: str) -> Pin:
-        return self._pins.find(message.split("\n", 2)[1], self._tables.address)
+    def _pin_of(self, name: str) -> Pin:
+        return self._pins.find(name, self._tables.address)
 
-    def _report(self, pin: Pin, message: str, settings: PlanSettings) -> Report:
+    def _report(self, pin: Pin, filters: str, settings: PlanSettings) -> Report:
         zone, asks_indexes = settings.zone, settings.asks_indexes
         knows_zone = is_same_zone(self._spark.sparkContext._jvm, zone)
-        filters = message.split("\n", 2)[2]
         return prune(pin, filters, zone, asks_indexes=asks_indexes, knows_zone=knows_zone)
 
-    def _planned(self, message: str, settings: PlanSettings) -> tuple[Pin, Report]:
-        pin = self._pin_of(message)
-        report = self._report(pin, message, settings)
+    def _planned(self, name: str, filters: str, settings: PlanSettings) -> tuple[Pin, Report]:
+        pin = self._pin_of(name)
+        report = self._report(pin, filters, settings)
         for seen in list(self._watchers):
             seen.append((pin, report))
         return pin, report
@@ -260,9 +462,14 @@ _lock = threading.Lock()
 
 
 def serve(tables: Tables) -> tuple[TableServer, Callback]:
-    """Let the plans of a session reach its tables: classes, the callback, the rule that pins."""
+    """Let the plans of a session reach its tables: classes, the callback, the rule that pins.
+
+    Raises:
+        UnsupportedFeature: The JVM has the classes of another version of lakedex.
+    """
     spark = tables.spark
     package = install_classes(spark)
+    check_contract(package, CONTRACT)
     session = spark._jsparkSession.sessionUUID()
     with _lock:
         # A session that is attached again keeps its pins, and its older lakes go on.
@@ -272,27 +479,19 @@ def serve(tables: Tables) -> tuple[TableServer, Callback]:
     listen(spark.sparkContext, package, _callback)
     package.PinRule.install(spark._jsparkSession)
     package.LakeStrategy.install(spark._jsparkSession)
-    package.WriteAnalyzer.install(spark._jsparkSession)
     return server, _callback
 
 
-def _handler(verb: str) -> Handler:
+def _handler(call: Call) -> Handler:
     def handle(message: Any) -> Any:  # noqa: ANN401 - JVM objects
-        # A list may begin with a text that says more than the session.
-        first = message if isinstance(message, str) else str(message[0])
         with _lock:
-            server = _servers.get(first.partition("\n")[0])
+            server = _servers.get(call.session_of(message))
         if server is None:
-            raise InvalidInput("this Spark session is not attached: call lakedex.attach(spark)")
-        answer: Callable[[Any], Any] = getattr(server, verb)
-        return answer(message)
+            raise InvalidInput(NOT_ATTACHED)
+        answer: Callable[..., Any] = getattr(server, call.name)
+        return answer(**call.arguments(message))
 
     return handle
 
 
-_VERBS = (
-    *("face", "pin", "files", "merge", "insert", "save", "statement", "write", "travel", "run"),
-    *("check", "merged_counts", "named", "view", "join_keys"),
-    *("stream_options", "stream_newest", "stream_next", "stream_batch", "stream_write"),
-)
-_callback = Callback({verb: _handler(verb) for verb in _VERBS})
+_callback = Callback({call.name: _handler(call) for call in CALLS})

@@ -1,4 +1,4 @@
-"""The two doors: an existing Spark session, or a ready local one."""
+"""The two entry points: `attach` for an existing Spark session, `local` for one in this process."""
 
 from __future__ import annotations
 

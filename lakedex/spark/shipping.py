@@ -1,8 +1,8 @@
 """The package on executors whose Python has only pyarrow and numpy: it is sent to them as a zip.
 
-Compiled modules go along, because nothing keeps what an executor compiles out of a zip, and every
-one of its processes would compile them again. Executors run the driver's release of Python: Spark
-insists on it.
+The zip has compiled modules too: what an executor compiles out of a zip is not kept, so each of its
+processes would compile them again. Executors run the same release of Python as the driver, which
+Spark requires.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A table in a Spark session: the verbs that write, as Spark jobs, and those that look."""
+"""A table in a Spark session: the verbs that write, as Spark jobs, and those that only read."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
@@ -10,12 +11,16 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from lakedex import api
-from lakedex.api import ReadOptions
+from lakedex.api import Filter, ReadOptions
 from lakedex.config.option_check import is_own_name
 from lakedex.config.write_index import bucket_options
 from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.engine import Engine
 from lakedex.errors import InvalidInput, LakedexError
+from lakedex.index.catalog import IndexInfo
+from lakedex.prune import Report
+from lakedex.prune.usage import TableUsage
+from lakedex.services.advising import Advice
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.file_index_creating import FileIndexBuild
@@ -29,11 +34,12 @@ from lakedex.services.repairing import RepairReport, repair_table
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
+from lakedex.services.verifying import VerifyReport
 from lakedex.spark.expression_checking import SparkJudge
 from lakedex.spark.jobs import is_cancelled
+from lakedex.spark.jvm_contract import DATA_SOURCE
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.streams import batch_of
-from lakedex.spark.table_views import TableViews
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties, write_own_properties
@@ -51,6 +57,41 @@ from lakedex.write.result import WriteResult
 from lakedex.write.row_source import ArrowRowSource, RowSource
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter
+
+
+class TableViews(ABC):
+    """The verbs that look at a table as it is when they are called."""
+
+    @abstractmethod
+    def _open(self) -> api.Table:
+        """The table as it is now."""
+
+    def indexes(self) -> list[IndexInfo]:
+        """Every index of the table: its kind, columns, state and size, and how it was used."""
+        return self._open().indexes()
+
+    def usage(self) -> TableUsage:
+        """How queries used each index and what it saved, and how columns were compared."""
+        return self._open().usage()
+
+    def explain(
+        self,
+        filter: Filter | None = None,
+        as_of: QueryTime | None = None,
+        *,
+        assuming: Sequence[str] = (),
+    ) -> Report:
+        """What would be read for a filter, and why; see `lakedex.api.Table.explain`."""
+        return self._open().explain(filter, as_of, assuming=assuming)
+
+    def advise(self, name: str | None = None) -> Advice:
+        """Indexes to create and to drop; see `lakedex.api.Table.advise`."""
+        return self._open().advise(name)
+
+    def verify(self, indexes: Sequence[str] | None = None) -> VerifyReport:
+        """Hold every entry of every index, or of some, against the data."""
+        return self._open().verify(indexes)
+
 
 Rows: TypeAlias = "DataFrame | pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream"
 
@@ -99,7 +140,7 @@ class SparkTable(TableViews):
 
     @property
     def path(self) -> str:
-        """Where the table lies."""
+        """The URL of the table."""
         return self._address.url
 
     @property
@@ -190,9 +231,9 @@ class SparkTable(TableViews):
         return SparkTable(self._spark, self._address, self._engine, batch, self._catalog)
 
     def of_catalog(self, properties: Mapping[str, str]) -> SparkTable:
-        """The table under a name whose properties in the catalog ask for a bucket index, or not."""
-        asked = bucket_options(properties)
-        return SparkTable(self._spark, self._address, self._engine, self._batch, asked)
+        """The table under a name whose properties in the catalog may request a bucket index."""
+        overrides = bucket_options(properties)
+        return SparkTable(self._spark, self._address, self._engine, self._batch, overrides)
 
     def cluster(
         self,
@@ -203,13 +244,13 @@ class SparkTable(TableViews):
         options: Options = None,
         schedule_only: bool = False,
     ) -> WriteResult:
-        """Lay the rows out anew, so that filters on some columns read few files.
+        """Rewrite the rows in an order by which filters on some columns read few files.
 
         Args:
             by: The column or columns.
             strategy: `linear` sorts by the first column, then by the next; `zorder` and `hilbert`
                 leave out files for a filter on any of them.
-            where: A condition on partition columns; only these partitions are laid out anew.
+            where: A condition on partition columns; only these partitions are rewritten.
             options: Write options of this call, such as
                 `hoodie.clustering.plan.strategy.target.file.max.bytes`.
             schedule_only: Plan it and answer the instant; `run_clustering` runs the plan later.
@@ -253,7 +294,7 @@ class SparkTable(TableViews):
     def savepoint(
         self, instant: str | None = None, *, user: str = "", comments: str = ""
     ) -> Savepoint:
-        """Keep the files of a commit, the newest unless told, until `delete_savepoint`."""
+        """Keep the files of a commit, by default the newest, until `delete_savepoint`."""
         return create_savepoint(self._address, instant, user=user, comments=comments)
 
     def delete_savepoint(self, instant: str) -> None:
@@ -286,7 +327,7 @@ class SparkTable(TableViews):
             as_of: A `datetime`, an instant such as `20260102030405678`, or text such as
                 `2026-01-02 03:04:05`.
         """
-        reader = self._spark.read.format("lakedex")
+        reader = self._spark.read.format(DATA_SOURCE)
         if as_of is not None:
             reader = reader.option("as.of.instant", query_time_text(as_of))
         return reader.load(self._address.url)
@@ -302,7 +343,7 @@ class SparkTable(TableViews):
             cdc: Return what commits did to rows: `op`, `ts_ms`, `before`, `after`. As in Hudi,
                 `begin` and `end` are then compared with the times at which commits began.
         """
-        reader = self._spark.read.format("lakedex").option(_QUERY_TYPE, "incremental")
+        reader = self._spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, "incremental")
         if cdc:
             reader = reader.option("hoodie.datasource.query.incremental.format", "cdc")
         reader = reader.option("hoodie.datasource.read.begin.instanttime", query_time_text(begin))
@@ -318,7 +359,7 @@ class SparkTable(TableViews):
                 `latest` or an instant) and how much a batch takes (`maxCommitsPerTrigger`,
                 `maxBytesPerTrigger`).
         """
-        reader = self._spark.readStream.format("lakedex").options(**dict(options or {}))
+        reader = self._spark.readStream.format(DATA_SOURCE).options(**dict(options or {}))
         return reader.load(self._address.url)
 
     def repair(self, indexes: Sequence[str] | None = None) -> RepairReport:

@@ -1,6 +1,5 @@
 """A table at one instant: properties, schema, timeline, slices; immutable."""
 
-from lakedex.table.listing import Listing
-from lakedex.table.snapshot import Snapshot
+from lakedex.table.snapshot import Listing, Snapshot
 
 __all__ = ["Listing", "Snapshot"]

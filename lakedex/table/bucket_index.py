@@ -41,7 +41,7 @@ _LIMITS: Final = (1 << 12, 10**6, 10**8)
 _LEAST_CHANCE: Final = 1e-6
 _COMMITS_READ: Final = 3
 _FILES_READ: Final = 2_000
-"""Of a larger commit so many files tell as much as all of them."""
+"""Of a larger commit so many files are as good as all of them."""
 
 
 class BucketEngine(Enum):
@@ -62,7 +62,7 @@ class BucketIndex:
 
 
 def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
-    """The bucket index of a table, whoever wrote it; None for all other tables.
+    """The bucket index of a table of any writer; None for all other tables.
 
     Lists one folder and reads the newest commit; file slices only where that leaves a doubt.
     """

@@ -2,6 +2,8 @@
 
 Everything is checked before the first byte is written, and `hoodie.properties` comes last and
 only if there is none yet: of two creators at once one wins, and a killed one leaves no table.
+
+A table may have other roots, for files outside of its own one; their list is stored here.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from lakedex.config import TableConfig, format_properties, keys
-from lakedex.config.checksum import with_checksum
+from lakedex.config.properties_text import with_checksum
 from lakedex.errors import AlreadyExists, InvalidInput
 from lakedex.filegroup import parse_data_file
 from lakedex.storage import Storage
-from lakedex.table.other_roots import list_roots
+from lakedex.storage.roots import RootsStorage, root_addresses
 from lakedex.table.own_properties import propose_own_properties, settle_own_properties
 from lakedex.table.spec import TableSpec
 from lakedex.timeline.properties_file import BACKUP_PATH, PROPERTIES_PATH, keep_backup
@@ -72,3 +74,21 @@ def _make_folders(storage: Storage, config: TableConfig) -> None:
 
 def _occupied(storage: Storage) -> InvalidInput:
     return InvalidInput(f"there is a table already at {storage.root}, or one is just being made")
+
+
+def list_roots(storage: Storage, text: str) -> None:
+    """Make some roots those of the table at the root of the storage, which no one else writes.
+
+    Args:
+        storage: The table, opened with the option that allows the roots.
+        text: Addresses separated by commas.
+
+    Raises:
+        InvalidInput: They are not allowed, or are inside of each other or of the table.
+    """
+    if not isinstance(storage, RootsStorage):
+        raise InvalidInput(
+            f"{keys.OTHER_ROOTS}={text} of the table at {storage.root}: whoever opens the table "
+            f"must allow it by the storage option {keys.OTHER_ROOTS}"
+        )
+    storage.list_roots(root_addresses(text))

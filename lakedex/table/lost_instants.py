@@ -3,7 +3,7 @@
 Every write of a table with a metadata table completes there first, under the same instant time. So
 an instant that the metadata table has completed is on the timeline of the data table, pending or
 completed, or in its archive, or was rolled back. One that is nowhere was lost with its files, and
-what it wrote would silently not be read. Without any instant at all, data files or an archive tell
+what it wrote would silently not be read. Without any instant at all, data files or an archive show
 a lost timeline from a new table.
 
 These checks need nothing but the two timelines that readers and writers list anyway. More is read
@@ -180,7 +180,7 @@ def _listed(times: Sequence[str]) -> str:
 
 
 def is_timeline_lost(data: Timeline, metadata: Timeline | None) -> bool:
-    """Whether a table without any completed instant had some: nobody else wrote its data."""
+    """Whether a table without completed instants had some: its data was written by some."""
     if any(each.is_completed for each in data.instants):
         return False
     if not _has_been_written(data, metadata):

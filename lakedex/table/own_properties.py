@@ -92,8 +92,8 @@ def change_own_properties(
 def propose_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:
     """Put the settings of a table that is about to be created where a killed creator leaves none.
 
-    Several creators may do so at once. Each writes other bytes, so that whoever creates the table
-    can put its own settings in place by `settle_own_properties` and no loser can undo that.
+    Several creators may do so at once. Each writes other bytes, so that the one that creates the
+    table can put its own settings in place by `settle_own_properties` and no loser can undo that.
 
     Raises:
         AlreadyExists: another creator was faster.

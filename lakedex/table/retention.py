@@ -71,7 +71,7 @@ def _about_to_be_retained(timeline: Timeline, time: str) -> Iterator[str]:
         data = timeline.read(Instant(time, Action.CLEAN, State.REQUESTED))
         plan = CleanPlan.decode(data, path=f"clean {time}")
     except (CorruptFile, FileMissing, UnsafePath):
-        return  # nobody can carry it out
+        return  # it cannot be carried out
     retained = plan.last_completed if plan.earliest is None else plan.earliest.requested_time
     if retained and not plan.is_empty:
         yield retained

@@ -84,7 +84,7 @@ def _footer_schema(storage: Storage, timeline: Timeline) -> pa.Schema:
         for stat in timeline.commit_metadata(instant).stats():
             if stat.path and stat.path.endswith(".parquet"):
                 return _read_footer_schema(storage, stat.path)
-    raise LakedexError(f"the table at {storage.root} has no commit that tells its schema")
+    raise LakedexError(f"the table at {storage.root} has no commit with its schema")
 
 
 def _read_footer_schema(storage: Storage, path: str) -> pa.Schema:

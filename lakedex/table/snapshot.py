@@ -1,17 +1,23 @@
-"""A table at one instant: properties, schema, timeline and file slices; it never changes."""
+"""A table at one instant: properties, schema, timeline and file slices; it never changes.
+
+Data files are listed by partition: from the metadata table, else from the store.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
 from lakedex.config.keys import META_FOLDER
 from lakedex.config.metadata_options import expression_zones
-from lakedex.errors import FileMissing, LakedexError
+from lakedex.errors import FileMissing, IndexUnusable, LakedexError
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import (
     FileSlice,
@@ -20,6 +26,7 @@ from lakedex.filegroup import (
     Slices,
     Visibility,
     latest_slices,
+    parse_data_file,
 )
 from lakedex.index.builds import IndexBuild, active_builds
 from lakedex.index.contract import IndexedTable
@@ -33,11 +40,16 @@ from lakedex.index.kinds.expression.virtual import (
     names_of_expressions,
     with_expressions,
 )
-from lakedex.index.metadata_table import MetadataTable
+from lakedex.index.metadata_table import (
+    ALL_PARTITIONS_KEY,
+    FILES_PAYLOAD,
+    NON_PARTITIONED_KEY,
+    MetadataTable,
+)
 from lakedex.index.placement import key_shards
 from lakedex.schema import SchemaHistory
 from lakedex.storage import Storage
-from lakedex.table.listing import Listing, list_files
+from lakedex.storage.paths import normalise
 from lakedex.table.lost_instants import check_instants, metadata_problem
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
@@ -49,13 +61,71 @@ from lakedex.table.schema_resolution import (
 )
 from lakedex.timeline import Action, QueryTime, Timeline, load_table_config
 
+_META_FOLDER = ".hoodie/"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Data files with their sizes by partition path, and where the list came from."""
+
+    files: dict[str, list[tuple[str, int]]]
+    source: str
+
+
+def list_files(storage: Storage, metadata: MetadataTable | None) -> Listing:
+    """All data files of a table.
+
+    A metadata table that cannot be read costs time, never rows: the store is listed instead.
+    """
+    if metadata is None:
+        return Listing(_from_store(storage), "file listing")
+    try:
+        return Listing(_from_metadata(metadata), "metadata table")
+    except LakedexError as error:
+        return Listing(_from_store(storage), f"file listing, as the metadata table failed: {error}")
+
+
+def _from_metadata(metadata: MetadataTable) -> dict[str, list[tuple[str, int]]]:
+    records = metadata.scan("files")
+    maps = records[FILES_PAYLOAD].combine_chunks()
+    is_list = pc.equal(records["key"], ALL_PARTITIONS_KEY).to_pylist()
+    if not any(is_list):
+        raise IndexUnusable("the files index has no list of partitions")
+    names = maps.keys.to_pylist()
+    sizes = pc.struct_field(maps.items, "size").to_pylist()
+    offsets = maps.offsets.to_pylist()
+    found: dict[str, list[tuple[str, int]]] = {}
+    for row, key in enumerate(records["key"].to_pylist()):
+        if is_list[row]:
+            continue
+        partition = "" if key == NON_PARTITIONED_KEY else normalise(key)
+        begin, end = offsets[row], offsets[row + 1]
+        files = list(zip(names[begin:end], sizes[begin:end], strict=True))
+        for name, _ in files:
+            if "/" in name:
+                normalise(f"{key}/{name}")
+        found[partition] = files
+    return found
+
+
+def _from_store(storage: Storage) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for info in storage.list_recursive():
+        if info.path.startswith(_META_FOLDER):
+            continue
+        partition, _, name = info.path.rpartition("/")
+        if parse_data_file(name, info.size_bytes) is not None:
+            found[partition].append((name, info.size_bytes))
+    return dict(found)
+
+
 _FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
 _UNCHANGED = ("schema", "history", "metadata", "listing", "slices", "meta_folders")
 """What properties and timelines determine; kept by `Snapshot.renewed`."""
 
 
 class Snapshot:
-    """What a query sees of a table; everything is read when first asked for, then kept."""
+    """What a query sees of a table; everything is read on first use, then kept."""
 
     def __init__(
         self,
@@ -199,7 +269,7 @@ class Snapshot:
 
     @cached_property
     def readable_definitions(self) -> Mapping[str, IndexDefinition] | None:
-        """The same for queries: None where they cannot be read, and so no index can be asked."""
+        """The same for queries: None where they cannot be read, and no index is consulted."""
         try:
             return self.definitions
         except LakedexError as error:
@@ -208,7 +278,7 @@ class Snapshot:
 
     @cached_property
     def builds(self) -> tuple[IndexBuild, ...]:
-        """The indexes in the making, which writers keep up to date and nobody asks yet."""
+        """The indexes in the making, which writers keep up to date and no query consults yet."""
         return active_builds(self._full_timeline, self.config)
 
     @cached_property
@@ -220,7 +290,7 @@ class Snapshot:
 
     @cached_property
     def expression_zones(self) -> Mapping[str, str]:
-        """The time zones that expression indexes are computed in, as far as the table tells."""
+        """The time zones that expression indexes are computed in, as far as the table says."""
         return expression_zones(read_own_properties(self.storage))
 
     @cached_property

@@ -9,12 +9,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig, TableType, keys, table_checksum
-from lakedex.config.keygen_type import (
-    KeyGeneratorType,
-    inferred_key_generator,
-    parse_key_generator,
-)
-from lakedex.config.merge_mode import payload_mode
 from lakedex.config.option_check import (
     SHORT_NAMES,
     check_options,
@@ -24,13 +18,18 @@ from lakedex.config.option_check import (
 )
 from lakedex.config.option_values import FlagOption, flag_text
 from lakedex.config.restated_options import is_timebased
+from lakedex.config.table_config import (
+    KeyGeneratorType,
+    inferred_key_generator,
+    parse_key_generator,
+    payload_mode,
+)
 from lakedex.config.write_index import refuse_bucket_options
 from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.keys.columns import type_of
-from lakedex.keys.generator import KeyGenerator, check_virtual_keys
-from lakedex.keys.partition_days import PartitionDays
+from lakedex.keys.generator import KeyGenerator, check_virtual_keys, type_of
+from lakedex.keys.partition_path import PartitionDays
 from lakedex.schema import avro_schema
 from lakedex.schema.defaults import with_defaults
 from lakedex.schema.storable import check_reserved, storable_schema
@@ -179,7 +178,7 @@ def _split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], di
 
     Raises:
         InvalidInput: a name is a misspelled option.
-        UnsupportedFeature: an option asks for something that lakedex does not have.
+        UnsupportedFeature: an option needs something that lakedex does not have.
     """
     texts = option_texts(properties)
     given = {SHORT_NAMES.get(name, name): value for name, value in texts.items()}
@@ -199,7 +198,7 @@ def _columns(names: str | Sequence[str]) -> tuple[str, ...]:
     """One name, a comma list, or a list of names."""
     given: object = names.split(",") if isinstance(names, str) else names
     if not isinstance(given, Sequence) or not all(isinstance(name, str) for name in given):
-        raise InvalidInput(f"columns are told by a name or a list of names, not by {names!r}")
+        raise InvalidInput(f"columns are given by a name or a list of names, not by {names!r}")
     columns = [name.strip() for name in given]
     if columns == [""]:
         return ()
@@ -239,8 +238,8 @@ def _spelled(partition_by: tuple[str, ...], generator: KeyGeneratorType) -> list
     return list(partition_by)
 
 
-def _asked_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
-    """How versions of a record merge: as told, as a payload class means it, or as fits."""
+def _merge_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
+    """How versions of a record merge: by the given mode, by a payload class, or by the default."""
     fitting = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     payload = next((name for name in _PAYLOAD_NAMES if given.get(name)), None)
     if payload is not None:
@@ -248,12 +247,12 @@ def _asked_mode(given: Mapping[str, str], ordering: tuple[str, ...]) -> str:
         if meant is MergeMode.CUSTOM:
             raise UnsupportedFeature(f"{payload}={given[payload][:200]}")
         fitting = meant if ordering else fitting
-    told = next((given[name] for name in _MODE_NAMES if given.get(name)), fitting.value)
-    return told.strip().upper()
+    mode = next((given[name] for name in _MODE_NAMES if given.get(name)), fitting.value)
+    return mode.strip().upper()
 
 
 def _merging(given: Mapping[str, str], ordering: tuple[str, ...]) -> dict[str, str]:
-    mode = _asked_mode(given, ordering)
+    mode = _merge_mode(given, ordering)
     if mode not in (MergeMode.EVENT_TIME_ORDERING.value, MergeMode.COMMIT_TIME_ORDERING.value):
         raise UnsupportedFeature(f"{keys.MERGE_MODE}={mode[:80]}")
     if mode == MergeMode.EVENT_TIME_ORDERING.value and not ordering:

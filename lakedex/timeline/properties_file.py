@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from lakedex.config import keys
-from lakedex.config.checksum import checksum_matches, with_checksum
-from lakedex.config.own_partitions import split_partitions
 from lakedex.config.properties_text import (
+    checksum_matches,
     decode_properties,
     format_properties,
     parse_properties,
+    with_checksum,
 )
-from lakedex.config.table_config import TableConfig
+from lakedex.config.table_config import TableConfig, split_partitions
 from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, InvalidInput, TableNotFound
 from lakedex.storage.protocol import Storage
 from lakedex.storage.roots import RootsStorage

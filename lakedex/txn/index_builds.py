@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from lakedex.config import TableConfig, keys
-from lakedex.config.own_partitions import is_own_partition
+from lakedex.config.table_config import is_own_partition
 from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
 from lakedex.index.definition_files import load_definitions, write_definitions

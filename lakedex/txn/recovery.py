@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 
 from lakedex.config import keys
 from lakedex.config.keys import META_FOLDER, METADATA_TABLE_FOLDER
-from lakedex.config.own_partitions import ASYNC_SECONDARY_PREFIX, OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage import Storage, split
 from lakedex.timeline import (

@@ -1,1 +1,1 @@
-"""Keeps a table small: cleaning, archiving, savepoints; after commits by itself, or when told."""
+"""Keeps a table small: cleaning, archiving, savepoints; after commits, or by a call."""

@@ -1,33 +1,50 @@
 """Removes old versions of files, as a clean on the timeline.
 
     plan       under the lock: T.clean.requested, T.clean.inflight
-    delete     without the lock: nobody reads these files any more, and a second try does no harm
-    complete   under the lock: the metadata table forgets the files, then T_C.clean
+    delete     without the lock: no reader uses these files any more, and deleting twice is harmless
+    complete   under the lock: the files leave the metadata table, then T_C.clean
 
-A clean that was cut short pends, whoever planned it; the next clean carries it out first. Names in
-a plan are believed only as far as they name data files of the table that no present reader needs.
+A clean that was interrupted is pending; whichever engine planned it, the next clean runs it first.
+Of the files in a plan only data files of the table that no present reader needs are deleted.
+
+A version of a file group is removed when no reader as of a retained instant needs it: all versions
+stay from the one on that was the newest just before the earliest retained instant, or, where
+versions are counted, so many of the newest. Groups that were replaced before the earliest retained
+instant are removed completely. The newest version of a group that is not replaced always stays.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.option_check import check_options, option_texts
-from lakedex.config.upkeep_options import CleaningOptions
+from lakedex.config.service_options import CleaningOptions, CleaningPolicy
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
-from lakedex.filegroup import latest_slices, parse_data_file
+from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
 from lakedex.index.builds import active_builds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
+from lakedex.index.metadata_table.records import partition_key
 from lakedex.index.metadata_table.removal import commit_removal
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Action, Instant, State, Timeline, file_name
+from lakedex.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    State,
+    Timeline,
+    file_name,
+    instant_key,
+)
 from lakedex.timeline.clean_plan import SAVEPOINTS_KEY, CleanPlan, clean_metadata
 from lakedex.txn.begin import locked_table, put_plan
 from lakedex.txn.file_index_builders import remove_abandoned_indexes
@@ -36,15 +53,168 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.rollback_files import delete_files, remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.clean_planning import listed, plan_clean
-from lakedex.upkeep.needed_files import needed_files
-from lakedex.upkeep.retained import Look, is_clean_due
+from lakedex.upkeep.completion_order import DataFile
+from lakedex.upkeep.retained import (
+    CleanScan,
+    clean_outcome,
+    earliest_retained,
+    is_clean_due,
+    last_clean,
+    needed_files,
+)
+
+_WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
+Listed = dict[str, list[tuple[str, int]]]
+
+
+def plan_clean(
+    snapshot: Snapshot, options: CleaningOptions, now_ms: int, seen: CleanScan | None = None
+) -> CleanPlan:
+    """The plan of a clean of the newest snapshot; an empty one when there is nothing to do.
+
+    `seen` is an earlier look that found nothing, or nothing that is still there.
+    """
+    timeline = snapshot.timeline
+    newest = timeline.last_completed
+    by_versions = options.policy is CleaningPolicy.VERSIONS
+    earliest = None if by_versions else earliest_retained(timeline, options, now_ms)
+    nothing = CleanPlan(options.policy.value, earliest, "")
+    if newest is None or (earliest is None and not by_versions):
+        return nothing
+    partitions = _touched(timeline, earliest, seen) if options.incremental and earliest else None
+    found = listed(snapshot, partitions)
+    needed = needed_files(snapshot, found)
+    replaced = _replaced(timeline, earliest)
+    files: dict[str, tuple[str, ...]] = {}
+    empty = []
+    for partition in sorted(found):
+        rules = _Rules(options, earliest, replaced, needed)
+        groups = all_versions(partition, found[partition], snapshot.visibility)
+        gone = sorted(name for versions in groups.values() for name in rules.removable(versions))
+        if gone:
+            files[partition] = tuple(gone)
+        data = [name for name, _ in found[partition] if parse_data_file(name, 0) is not None]
+        if partition and len(gone) == len(data):
+            empty.append(partition)
+    # A writer that goes on may be about to put a file there.
+    dropped = () if timeline.pending_of(*_WRITERS) else tuple(empty)
+    savepoints = ",".join(sorted(timeline.savepoints()))
+    return CleanPlan(
+        policy=options.policy.value,
+        earliest=earliest,
+        last_completed=newest.requested_time,
+        files=files,
+        partitions=dropped,
+        extra={SAVEPOINTS_KEY: savepoints} if savepoints else {},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    options: CleaningOptions
+    earliest: Instant | None
+    replaced: frozenset[FileSliceId]
+    needed: frozenset[DataFile]
+
+    def removable(self, versions: Sequence[FileSlice]) -> Iterable[str]:
+        """The names of all files of a group that may go."""
+        for version in self._old(versions):
+            places = [(version.partition, name) for name in version.file_names]
+            if not self.needed.intersection(places):
+                yield from version.file_names
+
+    def _old(self, versions: Sequence[FileSlice]) -> Sequence[FileSlice]:
+        if versions[0].id in self.replaced:
+            return versions
+        if self.earliest is None:
+            return versions[: max(0, len(versions) - self.options.versions)]
+        limit = instant_key(self.earliest.requested_time)
+        before = sum(instant_key(version.base_instant) < limit for version in versions)
+        return versions[: max(0, before - 1)]
+
+
+def _replaced(timeline: Timeline, earliest: Instant | None) -> frozenset[FileSliceId]:
+    """The groups that were replaced before the earliest retained instant, or at all."""
+    found: set[FileSliceId] = set()
+    for instant in timeline.write_instants():
+        if instant.action is Action.REPLACECOMMIT and (earliest is None or instant < earliest):
+            for partition, ids in timeline.commit_summary(instant).replaced_file_ids.items():
+                found.update(FileSliceId(partition, file_id) for file_id in ids)
+    return frozenset(found)
+
+
+def _touched(timeline: Timeline, earliest: Instant, seen: CleanScan | None) -> set[str] | None:
+    """The partitions that may have got old versions since the last look; None means all."""
+    look = _later(seen, _last_scan(timeline))
+    if look is None or not look.savepoints <= set(timeline.savepoints()):
+        return None
+    first, done = instant_key(look.earliest), instant_key(look.at)
+    partitions: set[str] = set()
+    for instant in timeline.write_instants():
+        is_late = instant_key(instant.completion_time or "") > done
+        if instant < earliest and (instant_key(instant.requested_time) >= first or is_late):
+            partitions |= _rewritten(timeline.commit_metadata(instant))
+    return partitions
+
+
+def _last_scan(timeline: Timeline) -> CleanScan | None:
+    last = last_clean(timeline)
+    if last is None:
+        return None
+    outcome = clean_outcome(timeline, last)
+    if not outcome.earliest:
+        return None
+    return CleanScan(outcome.earliest, last.requested_time, outcome.savepoints)
+
+
+def _later(one: CleanScan | None, other: CleanScan | None) -> CleanScan | None:
+    found = [each for each in (one, other) if each is not None]
+    return max(found, key=lambda each: (instant_key(each.at), each.earliest), default=None)
+
+
+def _rewritten(metadata: CommitMetadata) -> set[str]:
+    """The partitions in which a commit left an older version of a file group behind."""
+    found = set(metadata.replaced_file_ids)
+    for partition, stats in metadata.partition_to_stats.items():
+        if metadata.compacted or any(
+            not stat.log_files and stat.prev_commit not in (None, "null") for stat in stats
+        ):
+            found.add(partition)
+    return found
+
+
+def listed(snapshot: Snapshot, partitions: Collection[str] | None) -> Listed:
+    """The data files of some partitions, or of all, with their sizes."""
+    if partitions is None:
+        return snapshot.listing.files
+    if not partitions:
+        return {}
+    if snapshot.metadata is None:
+        return {path: _on_store(snapshot, path) for path in partitions}
+    return _in_metadata(snapshot.metadata, partitions)
+
+
+def _on_store(snapshot: Snapshot, partition: str) -> list[tuple[str, int]]:
+    found = snapshot.storage.list(partition)
+    names = ((info.path.rpartition("/")[2], info.size_bytes) for info in found)
+    return [(name, size) for name, size in names if parse_data_file(name, size) is not None]
+
+
+def _in_metadata(metadata: MetadataTable, partitions: Collection[str]) -> Listed:
+    by_key: Mapping[str, str] = {partition_key(path): path for path in partitions}
+    records = metadata.lookup("files", pa.array(list(by_key), pa.string()))
+    found: Listed = {}
+    maps = records[FILES_PAYLOAD].to_pylist()
+    for key, entries in zip(records["key"].to_pylist(), maps, strict=True):
+        found[by_key[key]] = [(name, info["size"]) for name, info in entries or ()]
+    return found
+
 
 _METAFILE = ".hoodie_partition_metadata"
 _META_FOLDER = ".hoodie"
 _FEW_FILES = 200
 Files = Mapping[str, Sequence[str]]
-_looks: dict[str, Look] = {}
+_last_scans: dict[str, CleanScan] = {}
 """By the root of a table: looks of this process that found nothing, and so left no instant."""
 log = logging.getLogger("lakedex")
 
@@ -77,7 +247,7 @@ def clean_table(
     """Carry out cleans that pend, then plan one and carry that out.
 
     Args:
-        address: Where the table lies.
+        address: The address of the table.
         options: Hudi's options `hoodie.clean.*`; others are those that the table keeps.
         patience: How long to wait for the lock.
 
@@ -133,17 +303,19 @@ def _schedule(
     table: LockedTable, snapshot: Snapshot, options: CleaningOptions
 ) -> tuple[str | None, CleanPlan]:
     storage = table.storage
-    plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _looks.get(storage.root))
+    plan = plan_clean(snapshot, options, time.time_ns() // 1_000_000, _last_scans.get(storage.root))
     if plan.is_empty:
         if plan.earliest is not None:
             savepoints = frozenset(snapshot.timeline.savepoints())
-            _looks[storage.root] = Look(plan.earliest.requested_time, table.next_time(), savepoints)
+            _last_scans[storage.root] = CleanScan(
+                plan.earliest.requested_time, table.next_time(), savepoints
+            )
         return None, plan
     return put_plan(table, Action.CLEAN, plan.encode(storage.root)), plan
 
 
 def run_pending_cleans(address: StorageAddress, patience: TransactionOptions) -> CleanResult:
-    """Carry out the cleans that somebody planned and did not finish."""
+    """Carry out the cleans that were planned and not completed."""
     snapshot = Snapshot.open(address.open())
     result = CleanResult()
     for pending in snapshot.timeline.pending_of(Action.CLEAN):
@@ -195,7 +367,7 @@ def _run(address: StorageAddress, instant: str, patience: TransactionOptions) ->
         table = locked_table(storage, lock, patience.heartbeat)
         found = table.timeline().find(instant)
         if found is None or found.is_completed:
-            return CleanResult()  # somebody else was faster
+            return CleanResult()  # another process was faster
         return _complete(address, table, instant, plan, removed, begun)
 
 
@@ -234,7 +406,7 @@ def _complete(
 def _give_up(
     address: StorageAddress, instant: str, patience: TransactionOptions, reason: str
 ) -> CleanResult:
-    """Take a clean off the timeline whose plan cannot be read: nobody can ever carry it out."""
+    """Take a clean off the timeline whose plan cannot be read, so that it can never run."""
     storage = address.open()
     with open_lock(storage, patience.lock) as lock:
         table = locked_table(storage, lock, patience.heartbeat)
@@ -276,7 +448,7 @@ def _safe(snapshot: Snapshot, plan: CleanPlan) -> dict[str, tuple[str, ...]]:
 
 
 def _drop_partitions(table: LockedTable, plan: CleanPlan) -> list[str]:
-    """Remove the folders of partitions that are empty, while nobody writes."""
+    """Remove the folders of partitions that are empty, while no writer is active."""
     if any(each.action.is_write for each in table.timeline().pending()):
         return []
     gone = []
@@ -302,9 +474,9 @@ def _joined(one: CleanResult, other: CleanResult) -> CleanResult:
 
 def is_due(address: StorageAddress, timeline: Timeline, options: CleaningOptions) -> bool:
     """Whether enough was committed since the last clean, or since the last look for one."""
-    return is_clean_due(timeline, options, _looks.get(address.open().root))
+    return is_clean_due(timeline, options, _last_scans.get(address.open().root))
 
 
 def forget_looks(storage: Storage) -> None:
     """Let the next clean of a table look at all of it, as after a restore."""
-    _looks.pop(storage.root, None)
+    _last_scans.pop(storage.root, None)

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from lakedex.config.upkeep_options import CleaningPolicy
+from lakedex.config.service_options import CleaningPolicy
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import Visibility, all_versions, parse_data_file
 from lakedex.index.metadata_table import metadata_partition

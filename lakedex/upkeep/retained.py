@@ -1,20 +1,35 @@
-"""How far back a clean lets the table be read, and whether one is due."""
+"""What a clean retains: the earliest instant that can be read, and files that must stay.
+
+Files of savepoints and of pending plans stay, however old they are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakedex.config.upkeep_options import CleaningOptions, CleaningPolicy
-from lakedex.timeline import Action, Instant, Timeline, from_epoch_ms, instant_key
+from lakedex.config.service_options import CleaningOptions, CleaningPolicy
+from lakedex.filegroup import latest_slices
+from lakedex.table import Snapshot
+from lakedex.timeline import (
+    Action,
+    Instant,
+    PlanKind,
+    Timeline,
+    from_epoch_ms,
+    instant_key,
+    read_plan,
+)
 from lakedex.timeline.clean_plan import CleanOutcome
+from lakedex.upkeep.completion_order import DataFile, as_completed, is_overtaken
 
 _HOUR_MS = 3_600_000
 _WRITERS = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Until where somebody looked for files to remove, and which savepoints stood in the way."""
+class CleanScan:
+    """Up to which instant a clean has looked for files, and which savepoints kept files from it."""
 
     earliest: str
     at: str
@@ -52,7 +67,9 @@ def clean_outcome(timeline: Timeline, clean: Instant) -> CleanOutcome:
     return CleanOutcome.decode(timeline.read(clean), path=clean.requested_time)
 
 
-def is_clean_due(timeline: Timeline, options: CleaningOptions, seen: Look | None = None) -> bool:
+def is_clean_due(
+    timeline: Timeline, options: CleaningOptions, seen: CleanScan | None = None
+) -> bool:
     """Whether it is worth looking for files to clean; no file is read for that."""
     if timeline.pending_of(Action.CLEAN):
         return True
@@ -67,3 +84,59 @@ def is_clean_due(timeline: Timeline, options: CleaningOptions, seen: Look | None
         return len(commits) > options.commits
     # The first version of anything is the newest one, too.
     return len(commits) > 1
+
+
+Files = Mapping[str, Iterable[tuple[str, int]]]
+
+
+def needed_files(snapshot: Snapshot, files: Files) -> frozenset[DataFile]:
+    """The files, among those of some partitions, that savepoints and pending plans name."""
+    timeline = snapshot.timeline
+    found = set(_planned(timeline))
+    for savepoint in timeline.savepoints():
+        found |= set(_saved(timeline, savepoint))
+        # Other engines may name base files only; the timeline has what a reader needs.
+        found |= files_kept(snapshot, savepoint, files)
+    return frozenset(found)
+
+
+def _planned(timeline: Timeline) -> Iterable[DataFile]:
+    for instant in timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
+        for operation in timeline.compaction_plan(instant.requested_time).operations:
+            names = (operation.data_file, *operation.log_files)
+            yield from ((operation.partition_path, name) for name in names if name)
+    for instant in timeline.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
+        plan = timeline.requested_replace(instant.requested_time).clustering
+        for group in plan.groups if plan is not None else ():
+            for part in group.slices:
+                names = (part.data_file, *part.log_files)
+                yield from ((part.partition_path, name) for name in names if name)
+
+
+def _saved(timeline: Timeline, savepoint: str) -> Iterable[DataFile]:
+    for instant in timeline.completed():
+        if instant.action is Action.SAVEPOINT and instant.requested_time == savepoint:
+            record = read_plan(
+                PlanKind.SAVEPOINT_METADATA, timeline.read(instant), path=f"savepoint {savepoint}"
+            )
+            for partition, entry in record["partitionMetadata"].items():
+                yield from ((partition, name) for name in entry["savepointDataFile"])
+
+
+def files_kept(snapshot: Snapshot, savepoint: str, files: Files) -> set[DataFile]:
+    """The files, among some, of the table as of a commit, and as it was when that completed.
+
+    Raises:
+        InvalidInput: the files of the commit were cleaned.
+    """
+    views = [snapshot.at(savepoint).visibility]
+    target = snapshot.timeline.find(savepoint)
+    if target is not None and is_overtaken(snapshot.timeline, target):
+        views.append(as_completed(snapshot, target))
+    return {
+        (partition, name)
+        for visibility in views
+        for partition, listed in files.items()
+        for current in latest_slices(partition, listed, visibility)
+        for name in current.file_names
+    }

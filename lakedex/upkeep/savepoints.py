@@ -35,15 +35,15 @@ from lakedex.txn.rollback_files import remove_instant, write_once
 from lakedex.txn.transaction import TransactionOptions
 from lakedex.upkeep.archiving import archive_left_behind
 from lakedex.upkeep.cleaning import run_pending_cleans
-from lakedex.upkeep.needed_files import files_kept
-from lakedex.upkeep.overtaking import newest_completed, require_whole
+from lakedex.upkeep.completion_order import newest_completed, require_whole
+from lakedex.upkeep.retained import files_kept
 
 log = logging.getLogger("lakedex")
 
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """A savepoint, as its file tells."""
+    """A savepoint, as its file has it."""
 
     instant: str
     user: str = ""
@@ -71,8 +71,8 @@ def create_savepoint(
     """Keep the files of the table as of a commit until the savepoint is deleted.
 
     Args:
-        address: Where the table lies.
-        instant: The commit; the newest one unless told.
+        address: The address of the table.
+        instant: The commit; by default the newest one.
         user: Who wants it, for people to read.
         comments: Why, for people to read.
         patience: How long to wait for the lock.
@@ -178,8 +178,8 @@ def list_savepoints(timeline: Timeline) -> list[Savepoint]:
 
 
 def rebuilt_savepoint(snapshot: Snapshot, instant: str) -> bytes:
-    """A savepoint anew whose file is damaged: what it keeps no clean has removed."""
-    return _encoded(_files_of(snapshot, instant), "", "written anew by a repair")
+    """Writes a damaged savepoint again: no clean has removed the files that it keeps."""
+    return _encoded(_files_of(snapshot, instant), "", "rewritten by a repair")
 
 
 def _files_of(snapshot: Snapshot, instant: str) -> dict[str, list[str]]:

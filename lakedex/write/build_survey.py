@@ -30,7 +30,7 @@ from lakedex.index.written import (
     note_rows,
 )
 from lakedex.schema import SchemaHistory
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.context import WriteContext

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from lakedex.engine import Engine
+from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.maintenance import merge_runs
@@ -21,13 +25,16 @@ from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16
 _TASKS_A_CORE = 4
+log = logging.getLogger("lakedex")
 
 
 @dataclass(frozen=True)
 class _Merge:
-    address: StorageAddress
+    facts: WriteContext
     index: FileIndex
     oldest_pending: str
+    listed: pa.Array
+    """The paths of all files of the table: executors cannot read its metadata table."""
 
 
 def merge_file_indexes(engine: Engine, facts: WriteContext, scope: CommitScope) -> None:
@@ -41,24 +48,32 @@ def merge_file_indexes(engine: Engine, facts: WriteContext, scope: CommitScope) 
         # What a pending write has stored already stays.
         pending = (each.requested_time for each in scope.timeline.pending())
         oldest = min([facts.instant, *pending])
-        tasks = [_Merge(facts.address, each, oldest) for each in due]
+        listing = Snapshot.open(scope.storage).listing.files
+        listed = pa.array(
+            [_path(partition, name) for partition, files in listing.items() for name, _ in files],
+            pa.string(),
+        )
+        tasks = [_Merge(facts, each, oldest, listed) for each in due]
         engine.map("merge the runs of file indexes", _merge, tasks)
 
 
 def _merge(task: _Merge) -> None:
-    snapshot = Snapshot.open(task.address.open())
-    listed = {
-        (partition, name)
-        for partition, files in snapshot.listing.files.items()
-        for name, _ in files
-    }
+    listed = frozenset(task.listed.to_pylist())
 
     def is_kept(partition: str, name: str) -> bool:
         parsed = parse_data_file(name, 0)
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
-        return is_new or (partition, name) in listed
+        return is_new or _path(partition, name) in listed
 
-    merge_runs(snapshot.read_context, task.index, is_kept)
+    try:
+        merge_runs(task.facts.read_context(), task.index, is_kept)
+    except LakedexError as error:
+        # The commit goes on: queries say what is wrong, and REFRESH INDEX builds the index again.
+        log.warning("the runs of %s are not merged: %s", task.index.name, error)
+
+
+def _path(partition: str, name: str) -> str:
+    return f"{partition}/{name}"
 
 
 @dataclass(frozen=True)

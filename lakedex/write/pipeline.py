@@ -314,7 +314,9 @@ def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> 
         if not built:
             return  # its metafile was lost, or never written, as by Hudi for one without entries
         now = Timeline.load(folder, load_table_config(folder))
-        lost = [each for each in built if not metadata.is_visible(each) and now.find(each) is None]
+        lost = [
+            each for each in built if not (metadata.is_visible(each) or now.has_completed(each))
+        ]
         if lost:
             raise IndexUnusable(
                 f"the metadata table of {snapshot.config.name} cannot be read: {min(lost)}, which "

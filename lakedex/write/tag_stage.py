@@ -16,7 +16,7 @@ from lakedex.filegroup.ordering import ordering_of
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.merge import Entries, newest_per_key
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from lakedex.config import TableConfig
-from lakedex.config.merge_mode import MergeMode
+from lakedex.config.table_config import MergeMode
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition

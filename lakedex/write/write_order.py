@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.config.layout_options import BulkSort, LayoutOptions
+from lakedex.config.service_options import BulkSort, LayoutOptions
 from lakedex.engine import Engine
 from lakedex.format.spill import Segment
 from lakedex.index.kinds.expression.target import ExpressionTarget

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.config.upkeep_options import CleaningOptions
+from lakedex.config.service_options import CleaningOptions
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage.address import StorageAddress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 OURS_TOO = {"path", "options", "showArchived", "skip_locking"}
 """Parameters that we take beside those of Hudi, always after them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from lakedex.config.upkeep_options import CleaningOptions, CleaningPolicy
+from lakedex.config.service_options import CleaningOptions, CleaningPolicy
 from lakedex.errors import CommitConflict, FileMissing, StorageError
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.filegroup.names import base_file_name

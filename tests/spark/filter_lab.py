@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from lakedex.spark.catalyst import TranslatedFilters, translate_filters
-from lakedex.spark.java_compiler import compile_classes, java_source
+from lakedex.spark.jvm_classes import compile_classes, java_source
+from lakedex.spark.jvm_contract import CONTRACT
 
 ZONE = "spark.sql.session.timeZone"
 ANSI = "spark.sql.ansi.enabled"
@@ -19,7 +20,13 @@ class FilterLab:
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self.jvm = spark.sparkContext._jvm
-        self.classes = compile_classes(self.jvm, {"FilterText": java_source("FilterText")})
+        self.classes = compile_classes(
+            self.jvm,
+            {
+                "Contract": CONTRACT.java_sources()["Contract"],
+                "FilterText": java_source("FilterText"),
+            },
+        )
         self.filter_text = self.classes.instance("lakedex.jvm.FilterText")
 
     def describe(self, conditions: list[Any]) -> str:

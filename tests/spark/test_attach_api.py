@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 import lakedex
 from lakedex.errors import InvalidInput, TableNotFound
-from lakedex.spark.addresses import address_of
-from lakedex.spark.lake import Lake
+from lakedex.spark.lake import Lake, address_of
 from lakedex.spark.schemas import any_schema, arrow_schema, spark_schema
 
 DDL = "id bigint not null, at timestamp, tags array<string>, price decimal(10,2)"

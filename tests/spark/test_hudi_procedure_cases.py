@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakedex.errors import InvalidDefinition, InvalidInput, LakedexError
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 PLAIN = "id int, name string, price double, ts bigint"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.sql.insert_operation import insert_operation
+from lakedex.spark.sql.inserting import insert_operation
 
 WRITE = "hoodie.datasource.write.operation"
 INSERT = "hoodie.spark.sql.insert.into.operation"

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 _READS_PARAMETERS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 1)
 """Since when Spark puts values into a statement before it reads it."""
@@ -162,9 +162,9 @@ def test_tables_change_by_calls(lake, spark):
 
     expected = [("a", 9, "y")] * 2 + [("b", 5, "y")] * 2 + [("d", 6, "z")]
     assert rows() == expected
-    lake.sql("CALL copy_to_temp_view(table => 'freely', view_name => 'seen', replace => true)")
+    lake.sql("CALL copy_to_temp_view(table => 'freely', view_name => 'as_view', replace => true)")
     lake.sql("CALL copy_to_table(table => 'freely', new_table => 'freely_2', columns => 'name')")
-    assert rows("seen") == expected
+    assert rows("as_view") == expected
     assert spark.table("freely_2").columns == ["name"]
     lake.sql("CALL delete_metadata_table(table => 'freely')")
     lake.sql("CALL create_metadata_table(table => 'freely')")

@@ -119,7 +119,8 @@ def test_a_plan_whose_files_were_cleaned_says_so(lake, spark, tmp_path):
     table.upsert(rows(range(3), 2))
     assert {row["ver"] for row in whole.collect()} == {1}
     clean(table.path)
-    with pytest.raises(Exception, match=r"table watched at .* was cleaned since .* DataFrame anew"):
+    message = r"table watched at .* was cleaned since .* DataFrame again"
+    with pytest.raises(Exception, match=message):
         whole.collect()
     # What it needs is all there.
     assert {row["ver"] for row in part.collect()} == {1}

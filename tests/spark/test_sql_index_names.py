@@ -10,7 +10,7 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
-from lakedex.spark import zone_agreement
+from lakedex.spark import expression_checking
 from lakedex.storage.address import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
@@ -236,7 +236,7 @@ def test_an_index_that_a_session_builds_is_one_that_it_uses(visits, lake, spark,
     create = "CREATE INDEX idx_here ON visits (date_format(at, 'yyyy-MM-dd HH'))"
     spark.conf.set(ZONE, zone)
     try:
-        if not zone_agreement.is_same_zone(spark.sparkContext._jvm, zone):
+        if not expression_checking.is_same_zone(spark.sparkContext._jvm, zone):
             with pytest.raises(InvalidInput, match=f"other offsets for '{zone}'"):
                 lake.sql(create)
             assert "idx_here" not in str(visits.indexes())
@@ -256,7 +256,7 @@ def test_a_zone_that_java_knows_differently_is_refused_and_prunes_nothing(
     visits, lake, spark, monkeypatch
 ):
     zone = "Asia/Tokyo"
-    monkeypatch.setitem(zone_agreement._found, zone, False)
+    monkeypatch.setitem(expression_checking._found, zone, False)
     spark.conf.set(ZONE, zone)
     try:
         with pytest.raises(InvalidInput, match="other offsets for 'Asia/Tokyo'"):

@@ -162,3 +162,17 @@ def test_options_of_a_wrong_type_are_named(table):
         lakedex.open(table.path, options={"without_indexes": ["colum_stats"]})
     same = lakedex.ReadOptions(without_indexes={"COL_STATS", "my_index", "all"})
     assert same.without_indexes == {"column_stats", "my_index", "all"}
+
+
+# case B79: filters that a scan does not know
+def test_filters_that_are_not_understood_are_left_to_arrow_and_exclude_no_file(table):
+    """Other engines get tables and readers: what they push down themselves stays with Arrow."""
+    unknown = pc.match_substring_regex(pc.field("id"), "k[13]")
+    for condition in (unknown, unknown & (pc.bit_wise_and(pc.field("n"), 1) == 1)):
+        assert sorted(table.to_arrow(condition)["id"].to_pylist()) == ["k1", "k3"]
+        assert table.to_reader(condition).read_all().num_rows == 2
+        assert len(table.files(condition)) == len(table.files())
+    assert type(table.to_reader()) is pa.RecordBatchReader
+    both = unknown & (pc.field("n") > 2)
+    assert table.to_arrow(both)["id"].to_pylist() == ["k3"]
+    assert len(table.files(both)) <= len(table.files())

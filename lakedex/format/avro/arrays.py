@@ -1,11 +1,11 @@
-"""Arrow arrays from decoded Avro values that fill only some of the rows.
+"""Arrow arrays from decoded Avro values that exist for some of the rows only.
 
-A value inside a nullable record or a union branch is only on the wire for some rows. `Place` says
-which rows of how many; arrays are made at full length straight away, so nothing is moved twice.
-Rows without a value hold zeros; whether they are null is said by the level that has the null.
+A value inside a nullable record or a union branch is encoded for some rows only. `Place` defines
+which rows of how many. Arrays are created at full length immediately, so nothing is moved twice.
+Rows without a value contain zeros; the level that has the null marks them as null.
 
-Decimals: Avro stores the unscaled number big-endian in two's complement, in a fixed size or in as
-few bytes as it needs; Arrow stores 16 bytes little-endian.
+Decimals: Avro stores the unscaled number big-endian in two's complement, in a fixed size or in the
+least number of bytes; Arrow stores 16 bytes little-endian.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from lakedex.schema.avro_type import AvroFixed, AvroPrimitive
 
 _MAX_INT32 = 2**31 - 1
 _WIDTH = 16
-"""No value of a type that has a width of its own is wider."""
+"""The greatest width of a fixed-width type."""
 _FEW_ROWS = 1024
 _DECIMAL_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Lane k fills row `index[k]` of `rows`; without an index, row k."""
+    """The rows of lanes: lane k fills row `index[k]` of `rows`, or row k without an index."""
 
     rows: int
     index: I64 | None = None
 
     def narrow(self, chosen: I64) -> Place:
-        """The place of some of the lanes."""
+        """The rows of some of the lanes."""
         return Place(self.rows, chosen if self.index is None else self.index[chosen])
 
     def spread(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
@@ -49,7 +49,7 @@ class Place:
         return full
 
     def validity(self, present: Mask) -> pa.Buffer | None:
-        """A bitmap that is off in the rows of lanes that are not present."""
+        """A validity bitmap without the rows of lanes that are not present."""
         if present.all():
             return None
         full = present
@@ -59,14 +59,14 @@ class Place:
         return bitmap(full)
 
     def only(self, chosen: I64) -> pa.Buffer | None:
-        """A bitmap that is on in the rows of the chosen lanes only."""
+        """A validity bitmap of the rows of the chosen lanes only."""
         full = np.zeros(self.rows, np.bool_)
         full[chosen if self.index is None else self.index[chosen]] = True
         return None if full.all() else bitmap(full)
 
 
 def bitmap(mask: Mask) -> pa.Buffer:
-    """A mask as Arrow's bits."""
+    """Convert a mask to an Arrow bitmap."""
     return pa.py_buffer(np.packbits(mask, bitorder="little"))
 
 
@@ -76,7 +76,7 @@ def fixed_width(
     place: Place,
     validity: pa.Buffer | None,
 ) -> pa.Array:
-    """An array of a type whose buffer is the values themselves."""
+    """An array of a fixed-width type."""
     full = np.ascontiguousarray(place.spread(values))
     return pa.Array.from_buffers(dtype, place.rows, [validity, pa.py_buffer(full)])
 
@@ -90,10 +90,10 @@ def booleans(values: Mask, place: Place, validity: pa.Buffer | None) -> pa.Array
 def variable_width(
     lanes: Lanes, lengths: I64, place: Place, validity: pa.Buffer | None, *, text: bool
 ) -> pa.Array:
-    """Byte strings that end at the lanes' cursors, as binary or checked text.
+    """Byte strings that end at the lanes' cursors, as binary or validated text.
 
-    The buffer is seen as an array of pieces and gaps in turn, without a copy, and Arrow's own
-    `take` then copies the pieces: much faster than moving single bytes with numpy.
+    The buffer is viewed as an array of alternating pieces and gaps, without a copy, and Arrow's
+    `take` then copies the pieces, which is much faster than moving single bytes with numpy.
     """
     wide = len(lanes.source.data) > _MAX_INT32
     count = len(lanes)
@@ -107,7 +107,7 @@ def variable_width(
         2 * count + 1,
         [None, pa.py_buffer(offsets), pa.py_buffer(lanes.source.data)],
     )
-    # Piece 2 * count is empty: it stands for rows without a value.
+    # Piece 2 * count is empty and represents rows without a value.
     rows = 2 * np.arange(count, dtype=np.int64)
     if place.index is not None:
         rows = np.full(place.rows, 2 * count, np.int64)
@@ -141,16 +141,16 @@ def struct(
 
 
 def with_validity(array: pa.Array, validity: pa.Buffer) -> pa.Array:
-    """The same values with other nulls."""
+    """The same values with another validity bitmap."""
     return pa.Array.from_buffers(
         array.type, len(array), [validity, *array.buffers()[1:]], offset=array.offset
     )
 
 
 def empty_rows(dtype: pa.DataType, rows: int, source: Source, *, valid: bool = True) -> pa.Array:
-    """Rows that hold nothing: all null, or zeros for a level that is null further up.
+    """Rows without values: all null, or zeros for a level that is null further up.
 
-    All buffers are one block of zeros, so a wide type costs no more than a narrow one.
+    All buffers share one block of zeros, so a wide type costs no more than a narrow one.
     """
     if pa.types.is_fixed_size_list(dtype):
         source.spend_cells(rows * dtype.list_size)
@@ -164,9 +164,9 @@ def empty_rows(dtype: pa.DataType, rows: int, source: Source, *, valid: bool = T
 
 @lru_cache(maxsize=128)
 def _few_empty_rows(dtype: pa.DataType, *, valid: bool) -> pa.Array | None:
-    """Made once: small reads of wide unions would do little else than make them.
+    """Empty rows of a type, cached because they dominate small reads of wide unions.
 
-    None for types with fixed values of any length, of which a file says how much memory they take.
+    None for types with fixed-size values of any length, whose memory use depends on the file.
     """
     if _has_fixed(dtype):
         return None
@@ -214,7 +214,7 @@ def _as_text(found: pa.Array, lanes: Lanes, lengths: I64) -> pa.Array:
 
 
 def _first_bad_text(lanes: Lanes, lengths: I64) -> int:
-    """Halve the lanes until one is left; the rest were all fine as a whole."""
+    """Find the first lane with invalid text by bisection."""
     low, high = 0, len(lanes)
     while high - low > 1:
         middle = (low + high) // 2
@@ -241,7 +241,7 @@ def decimals_of_fixed(
 def decimals_of_bytes(
     node: AvroPrimitive, lanes: Lanes, lengths: I64, place: Place, validity: pa.Buffer | None
 ) -> pa.Array:
-    """Decimals of any length that end where the lanes are now."""
+    """Decimals of any length that end at the cursors of the lanes."""
     return _decimals(node, lanes, lanes.cur - lengths, lengths, place, validity)
 
 
@@ -271,7 +271,7 @@ def _decimals(
 
 
 def _check_excess(lanes: Lanes, start: I64, lengths: I64, fill: U8) -> None:
-    """Bytes beyond 16 may only repeat the sign."""
+    """Check that bytes beyond 16 only repeat the sign."""
     excess = np.maximum(lengths - _DECIMAL_BYTES, 0)
     most = int(excess.max()) if len(excess) else 0
     if not most:
@@ -286,7 +286,7 @@ def _check_excess(lanes: Lanes, start: I64, lengths: I64, fill: U8) -> None:
 
 
 def big_endian(array: pa.Array) -> U8:
-    """The values of a decimal128 array as rows of 16 big-endian bytes; nulls hold anything."""
+    """The values of a decimal128 array as rows of 16 big-endian bytes; undefined for nulls."""
     rows = view(
         array.buffers()[1], np.uint8, array.offset * _DECIMAL_BYTES, len(array) * _DECIMAL_BYTES
     )
@@ -294,9 +294,9 @@ def big_endian(array: pa.Array) -> U8:
 
 
 def least_length(rows: U8) -> I64:
-    """How many of the last bytes of each row are needed: those above only repeat the sign."""
+    """The number of last bytes of each row that are needed; those above only repeat the sign."""
     fill = np.where(rows[:, 0] >= 0x80, 0xFF, 0).astype(np.uint8)
-    # Byte k can go when it is the sign and the byte after it starts with the same sign bit.
+    # Byte k can be dropped if it is the sign and the next byte starts with the same sign bit.
     spare = (rows[:, :-1] == fill[:, None]) & ((rows[:, 1:] ^ fill[:, None]) < 0x80)
     dropped = np.cumprod(spare, axis=1).sum(axis=1)
     return (_DECIMAL_BYTES - dropped).astype(np.int64)

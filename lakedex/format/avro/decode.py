@@ -1,7 +1,7 @@
-"""Avro binary records to Arrow, all records at once.
+"""Decodes Avro binary records to Arrow, all records at once.
 
-Records are not read one after the other but field after field: for each field one pass moves the
-cursors of all records over it (`lanes`) and its values become an Arrow array (`place`).
+Records are decoded field by field: for each field one pass moves the cursors of all records over it
+(`lanes`), and its values become an Arrow array (`place`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lakedex.schema.avro_type import (
 )
 from lakedex.schema.hudi_types import is_vector, vectors_of_bytes
 
-# Enough records to make a numpy call cheap for each, few enough to stay in the processor's cache.
+# Enough records to amortise a numpy call, few enough to stay in the processor's cache.
 _CHUNK_RECORDS = 1 << 15
 _DAY_MILLIS = 86_400_000
 
@@ -46,17 +46,17 @@ def decode_records(
     path: str,
     base_offset: int = 0,
 ) -> pa.RecordBatch:
-    """Decode record i from `data[starts[i]:ends[i]]`; the records lie in order, not overlapping.
+    """Decode record i from `data[starts[i]:ends[i]]`; the records are in order and do not overlap.
 
     Args:
-        schema: The schema the records were written with.
-        data: The bytes that hold all records.
-        starts: Where each record begins.
-        ends: Where each record ends; it must end exactly there.
-        columns: The fields to build; the others are only stepped over. None builds all.
-        leading: Whether to end behind the last of them: what follows is not looked at.
+        schema: The schema with which the records were written.
+        data: The bytes of all records.
+        starts: The start of each record.
+        ends: The end of each record; its encoding must end exactly there.
+        columns: The fields to build; the others are skipped. None builds all.
+        leading: Whether to stop after the last of them and ignore the following fields.
         path: The file to name in errors.
-        base_offset: Where `data` begins in that file.
+        base_offset: The position of `data` in that file.
 
     Example:
         >>> from lakedex.schema.avro_type import parse_avro_record
@@ -90,7 +90,7 @@ def _check_bounds(starts: I64, ends: I64, size: int) -> tuple[int, int]:
         return 0, 0
     in_order = bool((starts <= ends).all() and (starts[1:] >= ends[:-1]).all())
     if not in_order or starts[0] < 0 or ends[-1] > size:
-        raise InvalidInput("records must lie in the buffer in order and not overlap")
+        raise InvalidInput("records must be in order in the buffer and must not overlap")
     return int(starts[0]), int(ends[-1])
 
 
@@ -140,7 +140,7 @@ def _fields(
 
 
 def _decode(node: AvroType, lanes: Lanes, place: Place, validity: pa.Buffer | None) -> pa.Array:
-    """Read one value from each lane into an array of `place.rows` rows with those nulls."""
+    """Read one value from each lane into an array of `place.rows` rows with that validity."""
     if isinstance(node, AvroPrimitive) and node.kind is PrimitiveKind.NULL:
         return pa.nulls(place.rows)
     if not len(lanes):
@@ -185,7 +185,7 @@ def _union(node: AvroUnion, lanes: Lanes, place: Place, validity: pa.Buffer | No
 
 
 def _member_union(node: AvroUnion, branch: I64, lanes: Lanes, place: Place) -> pa.Array:
-    """A union of several types: a struct with one member for each."""
+    """Decode a union of several types as a struct with one member for each."""
     children = []
     counts = np.bincount(branch, minlength=len(node.branches))
     for number, inner in node.members:

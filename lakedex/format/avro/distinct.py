@@ -1,7 +1,7 @@
-"""Records that repeat: decode and encode each different one once.
+"""Decodes and encodes each distinct record once, for records that repeat.
 
-In the record index all keys of one file group that one commit wrote have the very same payload
-bytes. Whether records repeat is told from a sample, so that data that does not repeat costs little.
+In the record index all keys that one commit wrote for one file group have the same payload bytes. A
+sample shows whether records repeat, so that data without repetitions costs little.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakedex.format.avro.encode import EncodedRecords, encode_records
 from lakedex.format.avro.lanes import I64, offsets, payload
 from lakedex.format.avro.scalar_decode import MOST_RECORDS, decode_few
 from lakedex.schema.avro_type import AvroRecord
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _SAMPLE_ROWS = 2048
 _WORTH_ROWS = 512
@@ -48,7 +48,7 @@ def decode_distinct(
     if not _repeats(values):
         return _decode_array(schema, values, columns, path, base_offset)
     encoded = values.dictionary_encode()
-    # The offset of a distinct record says nothing about the file, so errors name its start.
+    # The offset of a distinct record has no meaning in the file, so errors name its start.
     batch = _decode_array(schema, encoded.dictionary, columns, path, base_offset)
     if not batch.num_columns:
         return pa.RecordBatch.from_struct_array(
@@ -58,12 +58,12 @@ def decode_distinct(
 
 
 def _has_all(schema: AvroRecord, columns: Collection[str] | None) -> bool:
-    """Whether a schema has all columns; what is wrong otherwise is told by `decode_records`."""
+    """Whether a schema has all columns; if not, `decode_records` raises the error."""
     return columns is None or {item.name for item in schema.fields}.issuperset(columns)
 
 
 def encode_distinct(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> EncodedRecords:
-    """Encode the rows of a batch; rows that are alike are encoded once and copied.
+    """Encode the rows of a batch; equal rows are encoded once and copied.
 
     Example:
         >>> from lakedex.schema.avro_type import parse_avro_record
@@ -112,7 +112,7 @@ def _repeats(values: pa.Array) -> bool:
 
 
 def _leaves(array: pa.Array, found: list[pa.Array] | None) -> list[pa.Array] | None:
-    """The plain columns under a column, its own nulls among them; None when it has lists."""
+    """The flat columns of a column, including its own validity; None if it has lists."""
     if found is None:
         return None
     if pa.types.is_struct(array.type):
@@ -139,7 +139,7 @@ def _rows_repeat(leaves: list[pa.Array], rows: int) -> bool:
 
 
 def _row_codes(leaves: list[pa.Array], rows: int) -> tuple[I64, I64]:
-    """A number for each row, the same for rows alike, and the first row of each number."""
+    """A number for each row, the same for equal rows, and the first row of each number."""
     codes = np.zeros(rows, np.int64)
     count = 1
     for leaf in leaves:
@@ -160,7 +160,7 @@ def _column_codes(leaf: pa.Array) -> tuple[I64, int]:
     if pa.types.is_dictionary(leaf.type):
         leaf = leaf.dictionary_decode()
     if pa.types.is_floating(leaf.type):
-        # By bits: -0.0 and 0.0 are different bytes, and so are the kinds of NaN.
+        # By bits, because -0.0 and 0.0 have different bytes, and so have different NaNs.
         width = pa.int64() if leaf.type == pa.float64() else pa.int32()
         leaf = leaf.view(width) if leaf.type != pa.float16() else leaf.cast(pa.float32())
     encoded = pc.dictionary_encode(leaf, null_encoding="encode")

@@ -1,9 +1,9 @@
-"""Arrow rows to Avro binary records, all rows at once.
+"""Encodes Arrow rows as Avro binary records, all rows at once.
 
-Each field becomes pieces, one byte string a row, and joining the pieces of all fields gives the
-records. Rows that have no value get an empty piece, so that all pieces have the same number of
-rows. Arrays are written as one block, as every Avro writer does for small ones, and decimals of
-type bytes in as few bytes as they need, so equal rows give equal bytes.
+Each field becomes pieces, one byte string per row, and the pieces of all fields are joined to
+records. Rows without a value have an empty piece, so that all pieces have the same number of rows.
+Arrays are written as one block, as all Avro writers do for small ones, and decimals of type bytes
+in the least number of bytes, so equal rows have equal bytes.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ from lakedex.schema.avro_type import (
     PrimitiveKind,
     is_nullable,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.schema.hudi_types import is_vector, vector_bytes
 
 _CHUNK_ROWS = 1 << 15
 
 
 def encode_primitive(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
-    """A column that already has the Arrow type of the primitive."""
+    """Encode a column that has the Arrow type of the primitive."""
     return _PRIMITIVES[node.kind](node, array, valid)
 
 
 def present_rows(array: pa.Array) -> Mask:
-    """Which rows are not null."""
+    """A mask of the rows that are not null."""
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def refuse_nulls(array: pa.Array, valid: Mask | None, path: str) -> None:
-    """Raise for the first row that should have a value and has none."""
+    """Raise for the first null row that must have a value."""
     if not array.null_count:
         return
     missing = ~present_rows(array)
     if valid is not None:
         missing &= valid
     if missing.any():
-        raise InvalidInput(f"column {path} is null in row {int(np.argmax(missing))}, may not be")
+        raise InvalidInput(f"column {path} must not be null; row {int(np.argmax(missing))} is")
 
 
 def encode_fixed(node: AvroFixed, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
-    """Bytes or decimals of a fixed size."""
+    """Encode bytes or decimals of a fixed size."""
     if is_vector(array.type):
         array = vector_bytes(array)
     if node.logical != "decimal":
@@ -79,17 +79,17 @@ def encode_fixed(node: AvroFixed, array: pa.Array, valid: Mask | None) -> list[p
 
 
 def encode_enum(node: AvroEnum, array: pa.Array, valid: Mask | None, path: str) -> list[pa.Array]:
-    """Symbols as their numbers."""
+    """Encode symbols as their numbers."""
     index = pc.index_in(array, pa.array(node.symbols, pa.string()))
     try:
         refuse_nulls(index, valid, path)
     except InvalidInput:
-        raise InvalidInput(f"column {path} holds text that is no symbol of its enum") from None
+        raise InvalidInput(f"column {path} has a value that is not a symbol of its enum") from None
     return [put.varints(index.fill_null(0).to_numpy(), valid)]
 
 
 def _int(node: AvroPrimitive, array: pa.Array, valid: Mask | None) -> list[pa.Array]:
-    # The values under nulls are read too; nobody will look at them.
+    # The values of null rows are also converted; they are not used.
     buffer, first, count = array.buffers()[1], array.offset, len(array)
     if node.kind is PrimitiveKind.INT:
         values = view(buffer, np.int32, first, count).astype(np.int64)
@@ -150,15 +150,15 @@ class EncodedRecords:
     offsets: I64
 
     def as_binary(self) -> pa.Array:
-        """The records as a large_binary array over the same bytes."""
+        """A large_binary array of the records over the same bytes."""
         buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(pa.large_binary(), len(self.offsets) - 1, buffers)
 
 
 def encode_records(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> EncodedRecords:
-    """Encode every row of the batch as a record of the schema, columns matched by name.
+    """Encode every row of the batch as a record of the schema, with columns matched by name.
 
-    A field that the batch lacks is written as null, or as its default when that is a plain value.
+    A field without a column is written as null, or as its default if that is a plain value.
 
     Example:
         >>> from lakedex.schema.avro_type import parse_avro_record
@@ -227,7 +227,7 @@ def _default(item: AvroField, rows: int, path: str) -> pa.Array:
 
 
 def _encode(node: AvroType, array: pa.Array, valid: Mask | None, path: str) -> list[pa.Array]:
-    """The pieces of a column; rows outside `valid` get no bytes at all."""
+    """The pieces of a column; rows outside `valid` have no bytes."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if isinstance(node, AvroUnion):

@@ -1,11 +1,12 @@
-"""Many cursors over one buffer that move in lockstep: the engine under the Avro decoder.
+"""Many cursors over one buffer that move in lockstep: the basis of the Avro decoder.
 
-Lane i stands at `cur[i]` and must stay within `end[i]`. Every read is one numpy operation over all
-lanes. A strict set of lanes raises `CorruptFile` for the first lane that breaks a rule. A tolerant
-set only marks such lanes dead: it is used to try many positions of which few are real.
+Lane i is at `cur[i]` and must stay before `end[i]`. Every read is one numpy operation over all
+lanes. A strict set of lanes raises `CorruptFile` for the first invalid lane. A tolerant set only
+marks such lanes as dead; it is used to try many positions, few of which are valid.
 
-An Avro number is a zigzag varint: seven bits a byte, lowest first, the high bit says "goes on".
-Arrow buffers are seen as numpy arrays without a copy (`view`, `offsets`, `payload`).
+An Avro number is a zigzag varint: seven bits per byte, lowest first; a set high bit means that
+another byte follows. Arrow buffers are viewed as numpy arrays without a copy (`view`, `offsets`,
+`payload`).
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ Mask = npt.NDArray[np.bool_]
 PADDING_BYTES = 16
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
-# Multiplying 1 << 8k by this puts k + 1 into the top byte.
+# The product of 1 << 8k with this number has k + 1 in its top byte.
 _BYTE_NUMBERS = np.uint64(0x0102030405060708)
 
 
 def view(
     buffer: pa.Buffer | None, dtype: type[Scalar], first: int, count: int
 ) -> npt.NDArray[Scalar]:
-    """`count` values of the buffer from the `first` one on; Arrow may pad it, or leave it out.
+    """`count` values of the buffer from the `first` one on; the buffer may be padded or None.
 
     Example:
         >>> view(pa.py_buffer(bytes([1, 2, 3])), np.uint8, 1, 2).tolist()
@@ -63,7 +64,7 @@ def payload(array: pa.Array) -> npt.NDArray[np.uint8]:
 
 @dataclass(slots=True)
 class Source:
-    """The bytes under the lanes, where they came from, and what decoding them may still cost."""
+    """The bytes of the lanes, their origin, and the remaining budget for decoding them."""
 
     data: U8
     words: U64
@@ -73,22 +74,22 @@ class Source:
     cells_left: int = 1 << 26
 
     def spend_cells(self, count: int) -> None:
-        """Count cells of Arrow arrays; a small file must not blow up to fill the memory."""
+        """Count cells of Arrow arrays, so that a small file cannot exhaust the memory."""
         self.cells_left -= count
         if self.cells_left < 0:
             raise CorruptFile(
                 self.path,
                 self.base_offset,
-                expected="records of a sane number of values",
+                expected="records of a limited number of values",
                 actual="too many nested columns for one batch",
             )
 
 
-def with_room(parts: Sequence[bytes]) -> U8:
-    """Bytes one after the other, with room behind them: no other copy is made to open them.
+def concat_padded(parts: Sequence[bytes]) -> U8:
+    """Concatenate bytes and leave padding after them, so that `open_source` needs no copy.
 
     Example:
-        >>> with_room([b"ab", b"c"]).tobytes()
+        >>> concat_padded([b"ab", b"c"]).tobytes()
         b'abc'
     """
     whole = np.frombuffer(b"".join([*parts, bytes(PADDING_BYTES)]), np.uint8)
@@ -96,14 +97,14 @@ def with_room(parts: Sequence[bytes]) -> U8:
 
 
 def open_source(data: U8, path: str, base_offset: int) -> Source:
-    """The bytes with some padding, so that a word may be read at every position."""
+    """The bytes with padding, so that a word can be read at every position."""
     padded = _padded(data)
     words: U64 = np.ndarray((len(data) + PADDING_BYTES - 7,), "<u8", padded.data, strides=(1,))
     return Source(padded, words, path, base_offset, cells_left=(1 << 26) + 64 * len(data))
 
 
 def _padded(data: U8) -> U8:
-    """The bytes with what follows them in their buffer, or a copy where that is too little."""
+    """The bytes with the following bytes of their buffer, or a padded copy if there are too few."""
     whole = data.base
     if isinstance(whole, np.ndarray) and whole.dtype == np.uint8 and len(data):
         start = data.ctypes.data - whole.ctypes.data
@@ -122,7 +123,7 @@ class Lanes:
     __slots__ = ("alive", "cur", "end", "source")
 
     def __init__(self, source: Source, cur: I64, end: I64, alive: Mask | None = None) -> None:
-        """Take the arrays as they are; `cur` is replaced, never written into, by reads."""
+        """Use the arrays without a copy; reads replace `cur` and do not modify it."""
         self.source = source
         self.cur = cur
         self.end = end
@@ -132,7 +133,7 @@ class Lanes:
         return len(self.cur)
 
     def require(self, ok: Mask, expected: str, actual: I64 | str) -> None:
-        """Raise for the first lane where `ok` is false, or mark such lanes dead."""
+        """Raise for the first lane for which `ok` is false, or mark such lanes as dead."""
         if self.alive is not None:
             self.alive &= ok
             return
@@ -148,18 +149,18 @@ class Lanes:
         return CorruptFile(self.source.path, offset, expected=expected, actual=actual)
 
     def subset(self, index: I64) -> Lanes:
-        """Some of the lanes, as a set of their own."""
+        """A separate set of some of the lanes."""
         alive = None if self.alive is None else self.alive[index]
         return Lanes(self.source, self.cur[index], self.end[index], alive)
 
     def put_back(self, index: I64, part: Lanes) -> None:
-        """Move the lanes of a subset to where it went."""
+        """Move the lanes of a subset to the subset's positions."""
         self.cur[index] = part.cur
         if self.alive is not None and part.alive is not None:
             self.alive[index] = part.alive
 
     def advance(self, lengths: I64 | int, expected: str) -> None:
-        """Move each lane on by its length, which must lie within its record."""
+        """Advance each lane by its length, which must not exceed its record."""
         left = self.end - self.cur
         ok = lengths <= left
         if not isinstance(lengths, int):
@@ -219,7 +220,7 @@ class Lanes:
 
 
 def _squeeze(word: U64) -> U64:
-    """Eight groups of seven bits, one a byte, pushed together to 56 bits."""
+    """Compress eight groups of seven bits, one per byte, to 56 bits."""
     word = (word & np.uint64(0x007F007F007F007F)) | (
         (word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1)
     )

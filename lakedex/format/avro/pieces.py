@@ -1,7 +1,7 @@
 """Encoded pieces: one byte string for each row, for one part of a record.
 
-A record is the pieces of its fields joined row by row. Rows that have no value at some place get
-an empty piece there, so that all pieces have the same number of rows.
+A record consists of the pieces of its fields, joined row by row. Rows without a value have an empty
+piece, so that all pieces have the same number of rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _JOIN_AT_ONCE = 64
 
 
 def varints(values: npt.NDArray[np.signedinteger], valid: Mask | None) -> pa.Array:
-    r"""Zigzag numbers.
+    r"""Encode zigzag numbers.
 
     Example:
         >>> varints(np.array([0, -1, 64]), None).to_pylist()
@@ -72,7 +72,7 @@ def constant(value: bytes, count: int, valid: Mask | None) -> pa.Array:
 
 
 def joined(pieces: list[pa.Array], rows: int) -> pa.Array:
-    """All pieces of each row in one."""
+    """Join all pieces of each row."""
     if not pieces:
         return constant(b"", rows, None)
     while len(pieces) > 1:
@@ -86,7 +86,7 @@ def joined(pieces: list[pa.Array], rows: int) -> pa.Array:
 
 
 def grouped(items: pa.Array, counts: I64) -> pa.Array:
-    """The pieces of `counts[i]` items in a row as one piece for row i; nothing is copied."""
+    """Join the pieces of `counts[i]` consecutive items as the piece of row i, without a copy."""
     item_offsets = offsets(items)
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])

@@ -1,8 +1,8 @@
 """The Avro schema of the metadata table's records (wire name `HoodieMetadataRecord`).
 
-Log block headers and HFile info carry the text with Hudi's five meta columns in front; the commit
-metadata of the metadata table carries it without them. The text is kept to the letter: readers
-compare the schemas of a base file and its logs.
+Log block headers and the file info of HFiles contain the text with Hudi's five meta columns first;
+the commit metadata of the metadata table contains it without them. The text is unchanged, because
+readers compare the schemas of a base file and its log files.
 """
 
 from __future__ import annotations

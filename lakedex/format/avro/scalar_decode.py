@@ -1,8 +1,8 @@
-"""A few Avro records to Arrow, one after the other in plain Python.
+"""Decodes a few Avro records to Arrow, one after the other in plain Python.
 
-Moving all records in lockstep (`decode`) costs some hundred calls of numpy however few there are; a
-lookup of some keys is done here in a tenth of that. Only plain values are known here, and only
-right ones: whatever else turns up is left to `decode`, which also tells what is wrong.
+Decoding all records in lockstep (`decode`) takes some hundred numpy calls, however few records
+there are; this module needs a tenth of that time for a lookup of some keys. It supports valid plain
+values only. Everything else is left to `decode`, which also raises the errors.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ _MOST_PLANS = 64
 
 
 class _NotPlain(Exception):
-    """A value that is not known here, or is not right."""
+    """A value that is not supported here, or is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the records of a schema are read."""
+    """The readers of the records of a schema."""
 
     schema: AvroRecord
     target: pa.Schema
     readers: tuple[tuple[_Reader, bool], ...]
-    """One for each field, and whether its values are wanted."""
+    """The reader of each field, and whether its values are requested."""
 
 
-# By identity, as hashing a schema costs more than reading a few records; it is kept beside its
-# plan, so that no other can take its identity.
+# By identity, because hashing a schema costs more than reading a few records. The schema is stored
+# with its plan, so that no other object can have its identity.
 _plans: dict[tuple[int, tuple[str, ...]], _Plan] = {}
 
 
 def decode_few(
     schema: AvroRecord, values: list[bytes], columns: Collection[str] | None
 ) -> pa.RecordBatch | None:
-    r"""Decode some records; None where that is left to `decode_records`.
+    r"""Decode some records; None if they need `decode_records`.
 
     Args:
-        schema: The schema the records were written with.
+        schema: The schema with which the records were written.
         values: The records.
-        columns: The fields to build, all of which the schema has; None builds all.
+        columns: The fields to build, which must be in the schema; None builds all.
 
     Example:
         >>> from lakedex.schema.avro_type import parse_avro_record
@@ -125,7 +125,7 @@ def _record(node: AvroRecord) -> _Reader:
 
 
 def _union(node: AvroUnion) -> _Reader:
-    """Of a union of several types the value is a member of a struct."""
+    """A reader of unions; a value of a union of several types is a member of a struct."""
     readers = tuple(map(_reader, node.branches))
     names: dict[int, str] = {}
     if len(node.members) > 1:

@@ -1,18 +1,17 @@
-"""Skip Avro values without building anything, and find the items of arrays and maps.
+"""Skips Avro values without decoding them, and finds the items of arrays and maps.
 
-An array or map is a row of blocks, each a count and that many items; a negative count is followed
-by the block's size in bytes; count 0 ends it. Lanes step through items together while that keeps
-them busy. What is left, a few records with long arrays, is skipped record by record:
+An array or map is a sequence of blocks, each a count and that many items; a negative count is
+followed by the block's size in bytes; count 0 ends it. Lanes process items in lockstep while most
+of them have items left. The rest, a few records with long arrays, is skipped record by record:
 
-* Long blocks of flat items by `RunFinder`, from many positions at once. Items have no marks
-  between them, so where one begins is only known from the one before. Yet a walk that starts at
-  a wrong byte soon breaks a rule or falls into step with the right one. So the array is cut into
-  segments, in each the position where most walks from its first bytes meet is taken as a guess,
-  and then all segments are walked in lockstep. A segment counts only if the walk of the one before
-  it ended exactly at its guess; the first walk is right by itself. A bad guess costs time, never
-  a wrong answer.
-* The rest by `skipper`, one value after the other in plain Python. The time grows with the bytes
-  and with nothing else.
+* Long blocks of flat items by `RunFinder`, from many positions at once. There are no separators
+  between items, so the start of an item is known from the previous one only. However, a walk from a
+  wrong byte soon reaches invalid bytes or the start of a real item. The array is therefore split
+  into segments. In each, the position where most walks from its first bytes meet is the guess, and
+  then all segments are walked in lockstep. A segment counts only if the walk of the previous one
+  ended exactly at its guess; the first walk is always right. A wrong guess costs time but never
+  gives a wrong result.
+* The rest by `skipper`, one value after the other in plain Python, in time linear in the bytes.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ _WIDTHS = {PrimitiveKind.FLOAT: 4, PrimitiveKind.DOUBLE: 8}
 
 
 class BadValue(Exception):
-    """Where a value breaks the format, for the caller to name the file."""
+    """An invalid value and its position; the caller adds the file."""
 
     def __init__(self, position: int, expected: str, actual: object) -> None:
-        """Name the position in the buffer, what should stand there and what does."""
+        """Name the position in the buffer, the expected content and the actual one."""
         super().__init__(expected)
         self.position = position
         self.expected = expected
@@ -73,7 +72,7 @@ class BadValue(Exception):
 
 
 def least_bytes(node: AvroType) -> int:
-    """The fewest bytes a value of the type can take."""
+    """The least number of bytes of a value of the type."""
     if isinstance(node, AvroPrimitive):
         return _FIXED_WIDTHS.get(node.kind, 1)
     if isinstance(node, AvroFixed):
@@ -86,7 +85,7 @@ def least_bytes(node: AvroType) -> int:
 
 
 def is_flat(node: AvroType) -> bool:
-    """Whether the type has no array or map inside, so that skipping it takes bounded steps."""
+    """Whether the type contains no array or map, so that skipping it takes bounded steps."""
     if isinstance(node, AvroArray | AvroMap):
         return False
     if isinstance(node, AvroUnion):
@@ -97,7 +96,7 @@ def is_flat(node: AvroType) -> bool:
 
 
 def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """A zigzag number and the position after it.
+    """Read a zigzag number; return it with the position after it.
 
     Example:
         >>> read_varint(memoryview(bytes([0xAC, 0x02])), 0, 2)
@@ -120,7 +119,7 @@ def read_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def read_block_count(data: memoryview, at: int, end: int) -> tuple[int, int]:
-    """The number of items in the next block of an array or map, and where they begin."""
+    """The number of items in the next block of an array or map, and the start of the first."""
     start = at
     count, at = read_varint(data, at, end)
     if count >= 0:
@@ -132,7 +131,7 @@ def read_block_count(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def skipper(node: AvroType) -> Skipper:
-    """A function that takes the position of a value of the type to the position after it."""
+    """A function from the position of a value of the type to the position after it."""
     if isinstance(node, AvroPrimitive):
         return _primitive(node.kind)
     if isinstance(node, AvroFixed):
@@ -217,7 +216,7 @@ def _blocks(item: Skipper, least: int) -> Skipper:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Items found in a row, the position after them, and whether looking further is worth it."""
+    """Consecutive items, the position after them, and whether another search is worthwhile."""
 
     starts: I64
     after: int
@@ -234,7 +233,7 @@ class RunFinder:
     skip: Skip = field(kw_only=True)
 
     def find(self, at: int, count: int, item_bytes: float) -> Run:
-        """Up to `count` items from `at` on; `item_bytes` is about what one takes."""
+        """Up to `count` items from `at` on; `item_bytes` is the approximate size of one."""
         limit = min(self.end, at + int(item_bytes * count) + 1)
         window = int(2 * item_bytes) + 16
         segments = min(
@@ -249,7 +248,7 @@ class RunFinder:
         return self._walk(firsts, limit, count, segments)
 
     def _guesses(self, at: int, limit: int, segments: int, window: int) -> I64:
-        """For most segments but the first, a position where an item probably begins."""
+        """For most segments except the first, the probable start of an item."""
         bases = at + (limit - at) // segments * np.arange(1, segments, dtype=np.int64)
         cur = np.minimum((bases[:, None] + np.arange(window)).ravel(), self.end)
         segment = np.repeat(np.arange(segments - 1, dtype=np.int64), window)
@@ -266,7 +265,7 @@ class RunFinder:
         return places[chosen] % span
 
     def _tolerant(self, cur: I64) -> Lanes:
-        """Lanes that drop out, and do not raise, where there is no item."""
+        """Lanes that are marked as dead, without an error, if there is no item."""
         ends = np.full(len(cur), self.end, np.int64)
         return Lanes(self.source, cur, ends, np.ones(len(cur), np.bool_))
 
@@ -311,7 +310,7 @@ def _joined(pieces: list[tuple[I64, I64]], exact: Mask, cur: I64, count: int, se
 
 
 def skip(node: AvroType, lanes: Lanes) -> None:
-    """Move every lane over one value of the type."""
+    """Advance every lane past one value of the type."""
     if isinstance(node, AvroPrimitive):
         _skip_primitive(node.kind, lanes)
     elif isinstance(node, AvroFixed):
@@ -328,7 +327,7 @@ def skip(node: AvroType, lanes: Lanes) -> None:
 
 
 def item_type(node: AvroArray | AvroMap) -> AvroType:
-    """What one item of an array or map is on the wire: a map entry is a record of two."""
+    """The encoded type of an item of an array or map; a map entry is a record of two fields."""
     if isinstance(node, AvroArray):
         return node.items
     key = AvroField("key", AvroPrimitive(PrimitiveKind.STRING))
@@ -336,7 +335,7 @@ def item_type(node: AvroArray | AvroMap) -> AvroType:
 
 
 def read_index(lanes: Lanes, count: int, what: str) -> I64:
-    """A number that picks one of `count` things."""
+    """Read a number below `count`."""
     start = lanes.cur
     index = lanes.varint(f"the number of {what}")
     ok = (index >= 0) & (index < count)
@@ -351,7 +350,7 @@ def read_index(lanes: Lanes, count: int, what: str) -> I64:
 
 
 def find_items(node: AvroType, lanes: Lanes) -> tuple[I64, I64]:
-    """Where the items of each lane's array begin, lane after lane, and how many each lane has."""
+    """The starts of the items of each lane's array, lane by lane, and their number per lane."""
     search = _Search(node, lanes)
     search.lockstep()
     return search.result()
@@ -382,7 +381,7 @@ def _skip_union(node: AvroUnion, lanes: Lanes) -> None:
 
 @dataclass(slots=True)
 class _Search:
-    """The items found so far, in pieces: which lane, its how-many-eth item, where it begins."""
+    """The items found so far, in pieces: the lane, the number of the item in it, its start."""
 
     node: AvroType
     lanes: Lanes
@@ -395,7 +394,7 @@ class _Search:
         self.totals = np.zeros(len(self.lanes), np.int64)
 
     def lockstep(self) -> None:
-        """Read blocks and items of all lanes together as long as that pays."""
+        """Read blocks and items of all lanes together while that is efficient."""
         active = np.arange(len(self.lanes), dtype=np.int64)
         left = np.zeros(len(self.lanes), np.int64)
         rounds = 0
@@ -423,7 +422,7 @@ class _Search:
         return active[left[active] > 0]
 
     def _add_empty_items(self, index: I64, counts: I64) -> None:
-        """Items without bytes all begin where their block begins."""
+        """Add items without bytes, which all start at the start of their block."""
         total = int(np.minimum(counts, self.lanes.source.empty_items_left + 1).sum())
         _spend_empty(self.lanes.source, total, int(self.lanes.cur[index[0]]))
         ordinal = _ranges(self.totals[index], counts)
@@ -433,7 +432,7 @@ class _Search:
         self.totals[index] += counts
 
     def _step(self, active: I64) -> None:
-        """One item of every active lane."""
+        """Read one item of every active lane."""
         part = self.lanes.subset(active)
         self.pieces.append((active, self.totals[active], part.cur.copy()))
         skip(self.node, part)
@@ -457,7 +456,7 @@ class _Search:
             self.lanes.cur[lane] = at
 
     def result(self) -> tuple[I64, I64]:
-        """All beginnings in the order of lanes and items."""
+        """All starts in the order of lanes and items."""
         base = np.cumsum(self.totals) - self.totals
         starts = np.zeros(int(self.totals.sum()), np.int64)
         for lane, ordinal, position in self.pieces:
@@ -494,7 +493,7 @@ def _spend_empty(source: Source, count: int, position: int) -> None:
 
 
 def _ranges(first: I64, counts: I64) -> I64:
-    """first[i], first[i] + 1, ... counts[i] of them, for every i in turn."""
+    """The numbers first[i], first[i] + 1, ... (counts[i] of them), for every i in order."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total, dtype=np.int64) + np.repeat(first - (ends - counts), counts)
@@ -512,7 +511,7 @@ class _Walker:
     flat: bool = field(kw_only=True)
 
     def rest_of_array(self, data: memoryview, at: int, end: int, left: int) -> tuple[I64, int]:
-        """The beginnings of the items to come, and the position after the array."""
+        """The starts of the remaining items, and the position after the array."""
         self.found = []
         while True:
             at = self._block(data, at, end, left)
@@ -528,7 +527,7 @@ class _Walker:
                 raise BadValue(start, "no more items than bytes are left", left)
 
     def _block(self, data: memoryview, at: int, end: int, left: int) -> int:
-        """Walk `left` items; many small ones in a run, the others one by one."""
+        """Walk `left` items, many small ones as a run, the others one by one."""
         worth = self.flat and left >= _RUN_ITEMS
         while left:
             begin, few = at, min(left, _SAMPLE_ITEMS) if worth else left

@@ -1,7 +1,7 @@
-"""Hudi's bloom filters: which record keys a base file may hold.
+"""Hudi's bloom filters: the record keys that a base file may contain.
 
-The text form (base64) stands in Parquet footers, in HFile meta blocks and in the metadata
-table. `BloomFilter.decode` reads either kind, `create_simple` and `create_dynamic` make new ones.
+The text form (base64) is stored in Parquet footers, in HFile meta blocks and in the metadata table.
+`BloomFilter.decode` reads either kind, `create_simple` and `create_dynamic` create new ones.
 """
 
 from __future__ import annotations

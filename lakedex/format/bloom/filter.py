@@ -1,8 +1,8 @@
 """Simple and dynamic bloom filters.
 
-A key has `hash_count` bits in a row of `bit_count` bits. A simple filter is one row; a dynamic
-one starts a new row whenever the last has taken `entries_per_row` keys, up to a bound.
-A filter may say yes for a key it never saw; it never says no for a key it did see.
+A key has `hash_count` bits in a row of `bit_count` bits. A simple filter is one row; a dynamic one
+adds a row whenever the last one has `entries_per_row` keys, up to a bound. A filter may report a
+key that was not added; it always reports a key that was.
 
 The stored form is big-endian, as base64 text:
 
@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile, InvalidInput, UnsupportedFeature
 from lakedex.format.bloom.murmur import bloom_hashes
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _MAX_BITS = 2**31 - 1
 _MAX_HASHES = 255
@@ -48,7 +48,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class BloomFilter(ABC):
-    """A set of keys that may answer yes too often, never no.
+    """A set of keys with false positives, but without false negatives.
 
     Example:
         >>> bloom = BloomFilter.create_simple(10, 0.01)
@@ -62,7 +62,7 @@ class BloomFilter(ABC):
     type_code: ClassVar[str]
 
     def __init__(self, hash_count: int, bit_count: int, rows: list[Bits]) -> None:
-        """Take the two sizes and the rows of bits, each of `ceil(bit_count / 8)` bytes."""
+        """Create a filter from its sizes and rows of bits, each of `ceil(bit_count / 8)` bytes."""
         self.hash_count = hash_count
         self.bit_count = bit_count
         self.rows = rows
@@ -71,7 +71,7 @@ class BloomFilter(ABC):
     def decode(
         text: bytes | str, *, type_code: str | None = None, path: str = "<bloom filter>"
     ) -> BloomFilter:
-        """Read the base64 text; a missing `type_code` means `SIMPLE`."""
+        """Decode the base64 text; a missing `type_code` means `SIMPLE`."""
         parts = _decode_parts(text, type_code=type_code, path=path)
         if parts.dynamic is None:
             return SimpleBloomFilter(parts.hash_count, parts.bit_count, parts.rows)
@@ -85,13 +85,13 @@ class BloomFilter(ABC):
 
     @staticmethod
     def create_simple(entries: int, fpp: float) -> SimpleBloomFilter:
-        """An empty filter that has at most `fpp` false positives up to `entries` keys."""
+        """Create an empty filter with a false positive rate of `fpp` for up to `entries` keys."""
         hash_count, bit_count = _sizes(entries, fpp)
         return SimpleBloomFilter(hash_count, bit_count, [_empty_row(bit_count)])
 
     @staticmethod
     def create_dynamic(entries: int, fpp: float, max_entries: int) -> DynamicBloomFilter:
-        """An empty filter with rows for `entries` keys each, that grows up to `max_entries`."""
+        """Create an empty filter with rows for `entries` keys each, up to `max_entries` keys."""
         hash_count, bit_count = _sizes(entries, fpp)
         return DynamicBloomFilter(
             hash_count,
@@ -106,32 +106,32 @@ class BloomFilter(ABC):
         return base64.b64encode(self.to_bytes()).decode("ascii")
 
     def contains(self, keys: pa.Array | pa.ChunkedArray) -> BoolArray:
-        """For each key whether it may be in the set; null and empty keys may always be."""
+        """Whether each key may be in the set; always true for null and empty keys."""
         flat = _one_array(keys)
         answer: BoolArray = np.ones(len(flat), dtype=np.bool_)
-        asked = _askable(flat)
-        if not asked.all():
-            flat = flat.filter(pa.array(asked))
+        usable = _can_look_up(flat)
+        if not usable.all():
+            flat = flat.filter(pa.array(usable))
         found: BoolArray = np.zeros(len(flat), dtype=np.bool_)
         for start, positions in bloom_hashes(flat, self.hash_count, self.bit_count):
             part = found[start : start + positions.shape[1]]
             for row in self.rows:
                 pending = np.flatnonzero(~part)
                 part[_having_all_bits(row, positions, pending)] = True
-        answer[asked] = found
+        answer[usable] = found
         return answer
 
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
-        """Put keys into the set; none may be null or empty."""
+        """Add keys to the set; none may be null or empty."""
         flat = _one_array(keys)
-        if not _askable(flat).all():
-            raise InvalidInput("a bloom filter takes no null and no empty key")
+        if not _can_look_up(flat).all():
+            raise InvalidInput("a key of a bloom filter must not be null or empty")
         for _, positions in bloom_hashes(flat, self.hash_count, self.bit_count):
             self._add_positions(positions)
 
     @abstractmethod
     def to_bytes(self) -> bytes:
-        """The bytes behind the text."""
+        """The bytes that the text encodes."""
 
     @abstractmethod
     def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
@@ -144,7 +144,7 @@ class SimpleBloomFilter(BloomFilter):
     type_code = "SIMPLE"
 
     def to_bytes(self) -> bytes:
-        """The bytes behind the text."""
+        """The bytes that the text encodes."""
         return _encode_row(self.hash_count, self.bit_count, self.rows[0])
 
     def _add_positions(self, positions: npt.NDArray[np.int64]) -> None:
@@ -152,11 +152,11 @@ class SimpleBloomFilter(BloomFilter):
 
 
 class DynamicBloomFilter(BloomFilter):
-    """Rows of bits that are added as keys come (type code `DYNAMIC_V0`).
+    """Rows of bits that are added as needed (type code `DYNAMIC_V0`).
 
-    When the bound is reached the first row takes one key more, then all rows in turn, starting
-    with the first: more false positives, still no false negatives. The bound is not stored, so
-    a decoded filter does not grow.
+    When the bound is reached, further keys are added to the first row, then to all rows in turn,
+    starting with the first. This increases false positives, but causes no false negatives. The
+    bound is not stored, so a decoded filter does not grow.
     """
 
     type_code = "DYNAMIC_V0"
@@ -171,7 +171,7 @@ class DynamicBloomFilter(BloomFilter):
         last_row_entries: int = 0,
         max_entries: int = 0,
     ) -> None:
-        """Take the rows and how many keys each may have, the last has, and all may have."""
+        """Create a filter from its rows, the keys per row, those of the last row, and the bound."""
         super().__init__(hash_count, bit_count, rows)
         self.entries_per_row = entries_per_row
         self.last_row_entries = last_row_entries
@@ -179,7 +179,7 @@ class DynamicBloomFilter(BloomFilter):
         self._reused = 0
 
     def to_bytes(self) -> bytes:
-        """The bytes behind the text."""
+        """The bytes that the text encodes."""
         head = _encode_dynamic_head(
             self.hash_count,
             self.bit_count,
@@ -202,7 +202,7 @@ class DynamicBloomFilter(BloomFilter):
             done += taken
 
     def _add_row(self) -> bool:
-        """Start a new row, unless the bound is reached."""
+        """Add a row, unless the bound is reached."""
         if len(self.rows) * self.entries_per_row >= self.max_entries:
             return False
         self.rows.append(_empty_row(self.bit_count))
@@ -218,9 +218,9 @@ class DynamicBloomFilter(BloomFilter):
 
 
 def _sizes(entries: int, fpp: float) -> tuple[int, int]:
-    """How many hashes and bits give at most `fpp` false positives for `entries` keys."""
+    """The numbers of hashes and bits for a false positive rate of `fpp` with `entries` keys."""
     if entries < 1 or not 0 < fpp < 1:
-        raise InvalidInput(f"no bloom filter for {entries} entries with error rate {fpp}")
+        raise InvalidInput(f"a bloom filter cannot have {entries} entries with error rate {fpp}")
     bit_count = math.ceil(entries * (-math.log(fpp) / (math.log(2) * math.log(2))))
     hash_count = math.ceil(math.log(2) * bit_count / entries)
     if bit_count > _MAX_BITS or hash_count > _MAX_HASHES:
@@ -241,7 +241,7 @@ def _set_bits(row: Bits, positions: npt.NDArray[np.int64]) -> None:
 def _having_all_bits(
     row: Bits, positions: npt.NDArray[np.int64], pending: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.intp]:
-    """Those of the pending columns whose positions are all set."""
+    """The pending columns whose positions are all set."""
     for hashed in positions:
         if not len(pending):
             break
@@ -260,8 +260,8 @@ def _one_array(keys: pa.Array | pa.ChunkedArray) -> pa.Array:
         ) from error
 
 
-def _askable(keys: pa.Array) -> BoolArray:
-    """Which keys are neither null nor empty."""
+def _can_look_up(keys: pa.Array) -> BoolArray:
+    """A mask of the keys that are neither null nor empty."""
     lengths = pc.fill_null(pc.binary_length(keys), 0)
     result: BoolArray = lengths.to_numpy(zero_copy_only=False) > 0
     return result
@@ -269,7 +269,7 @@ def _askable(keys: pa.Array) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class _DynamicPart:
-    """What a dynamic filter stores besides its rows."""
+    """The values that a dynamic filter stores in addition to its rows."""
 
     entries_per_row: int
     last_row_entries: int
@@ -300,14 +300,14 @@ def _decode_parts(text: bytes | str, *, type_code: str | None, path: str) -> _Fi
 
 
 def _encode_row(hash_count: int, bit_count: int, row: Bits) -> bytes:
-    """The bytes of one row, with its own header."""
+    """The bytes of one row with its header."""
     return _HEAD.pack(_VERSION, hash_count, _MURMUR, bit_count) + row.tobytes()
 
 
 def _encode_dynamic_head(
     hash_count: int, bit_count: int, dynamic: _DynamicPart, row_count: int
 ) -> bytes:
-    """The bytes that stand before the rows of a dynamic filter."""
+    """The header of a dynamic filter, which precedes its rows."""
     return _DYNAMIC_HEAD.pack(
         _VERSION,
         hash_count,

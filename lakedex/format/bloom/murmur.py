@@ -1,10 +1,10 @@
 """The 32-bit MurmurHash2 of Hudi's bloom filters, over whole columns of keys.
 
-Words of four bytes are read little-endian. The one to three bytes left over are taken from the
-*end* of the key, each as a signed Java byte: `key[n-3] << 16`, `key[n-2] << 8`, `key[n-1]`.
+Words of four bytes are little-endian. The remaining one to three bytes are taken from the *end* of
+the key, each as a signed Java byte: `key[n-3] << 16`, `key[n-2] << 8`, `key[n-1]`.
 
-A bloom filter hashes each key many times, every time with the last hash as the seed. The part
-of the work that does not depend on the seed (reading and mixing the words) is done once.
+A bloom filter hashes each key many times, with the previous hash as the seed. The part of the work
+that does not depend on the seed (reading and mixing the words) is done once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def murmur_hash(keys: pa.Array, seed: int = 0) -> npt.NDArray[np.int32]:
 def bloom_hashes(
     keys: pa.Array, hash_count: int, bit_count: int
 ) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield `(first key, bit positions)` by chunks of keys; positions are `hash_count` rows.
+    """Yield `(first key, bit positions)` for chunks of keys; positions have `hash_count` rows.
 
     Example:
         >>> [(_, bits)] = bloom_hashes(pa.array(["k1"]), 3, 2587966)
@@ -58,8 +58,8 @@ def bloom_hashes(
 class _PreparedKeys:
     """The mixed words and tails of some keys, longest key first.
 
-    With the longest first, the keys that still have a word number j are a prefix, so each word
-    costs two in-place operations on a slice.
+    With the longest first, the keys that have a word number j are a prefix, so each word takes two
+    in-place operations on a slice.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
@@ -81,7 +81,7 @@ class _PreparedKeys:
         return len(self._lengths)
 
     def hash(self, seeds: UInt32Array) -> UInt32Array:
-        """One hash for each key, in the order the keys were given."""
+        """One hash for each key, in the original order."""
         state = seeds[self._order] ^ self._lengths
         for words in self._words:
             part = state[: len(words)]
@@ -98,7 +98,7 @@ class _PreparedKeys:
 
 
 def _mixed_words(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> UInt32Array:
-    """The little-endian words at `at`, mixed as far as the seed is not needed."""
+    """The little-endian words at `at`, mixed as far as possible without the seed."""
     words = data[at].astype(np.uint32)
     for byte in (1, 2, 3):
         words |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
@@ -111,7 +111,7 @@ def _mixed_words(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> UInt
 def _tails(
     data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
 ) -> tuple[UInt32Array, UInt32Array]:
-    """What to exclusive-or for the bytes left over, and the factor that follows (m, or 1)."""
+    """The exclusive-or operand of the remaining bytes, and the factor that follows (m, or 1)."""
     tails = np.zeros(len(ends), dtype=np.uint32)
     signed = data.view(np.int8)
     for back in (1, 2, 3):
@@ -122,7 +122,7 @@ def _tails(
 
 
 def _chunks(keys: pa.Array) -> Iterator[tuple[int, _PreparedKeys]]:
-    """The keys in chunks small enough for the processor's cache."""
+    """Split the keys into chunks small enough for the processor's cache."""
     binary = keys.cast(pa.large_binary())
     _, offsets_buffer, data_buffer = binary.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[

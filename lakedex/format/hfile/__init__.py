@@ -1,8 +1,7 @@
 """HFile: sorted key-value files, the base files and log blocks of the metadata table.
 
-`HFileReader` scans a file, looks up many keys at once, or all keys with some prefixes or
-in some ranges, and reads only the blocks that it needs. `write_hfile` makes a file from two Arrow
-columns.
+`HFileReader` scans a file or looks up many keys, prefixes or ranges at once, and reads only the
+blocks that it needs. `write_hfile` creates a file from two Arrow columns.
 """
 
 from __future__ import annotations

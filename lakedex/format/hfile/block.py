@@ -1,13 +1,13 @@
-"""Blocks: everything in an HFile but its trailer is one.
+"""Blocks, of which an HFile consists, except for its trailer.
 
     0  magic (8) | 8  size on disk without header (4) | 12 raw size (4) | 16 previous block (8)
     24 checksum type (1) | 25 bytes per checksum (4) | 29 size on disk with header, without
     checksums (4) | 33 payload, gzip or raw | checksum area, 4 bytes a checksum
 
-Checksums are written as zeros with type 0 and not read, but their area must be there:
-hudi-rs cuts it off by arithmetic. Hudi's JVM reader takes 4 bytes a checksum off the end of
-the *raw* data of a block and loses the cells that start there, so blocks written here claim
-one checksum for up to 2 GiB: every cell is longer than the 4 bytes lost.
+Checksums are written as zeros with type 0 and not read, but their area must exist: hudi-rs computes
+its size and cuts it off. Hudi's JVM reader removes 4 bytes per checksum from the end of the *raw*
+data of a block and loses the cells that start there. lakedex therefore writes blocks with one
+checksum for up to 2 GiB: every cell is longer than the 4 bytes lost.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ INTERMEDIATE_INDEX_MAGIC = b"IDXINTE2"
 FILE_INFO_MAGIC = b"FILEINF2"
 
 ONE_CHECKSUM = 0x7FFFFFFF
-"""Bytes per checksum that give every block exactly one."""
+"""The bytes per checksum with which every block has exactly one."""
 
 _HEADER = struct.Struct(">8sIIqBII")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where bytes in memory come from, for errors: byte 0 is at `offset` of `path`."""
+    """The origin of bytes in memory, for errors: byte 0 is at `offset` of `path`."""
 
     path: str
     offset: int
@@ -47,9 +47,9 @@ class Place:
 
 
 class BlockHeader(NamedTuple):
-    """The sizes of one block, checked against the bytes at hand.
+    """The sizes of one block, checked against the available bytes.
 
-    `payload_end` and `end` are positions in the same bytes as the header's own.
+    `payload_end` and `end` are positions in the bytes that contain the header.
     """
 
     magic: bytes
@@ -60,7 +60,7 @@ class BlockHeader(NamedTuple):
 
 
 def decode_header(data: memoryview, position: int, place: Place) -> BlockHeader:
-    """Read the header at `position`; the whole block must lie inside `data`."""
+    """Read the header at `position`; `data` must contain the whole block."""
     left = len(data) - position
     if left < HEADER_SIZE:
         raise place.fail(position, "a block header of 33 bytes", f"{left} bytes left")
@@ -74,7 +74,7 @@ def decode_header(data: memoryview, position: int, place: Place) -> BlockHeader:
 
 
 def decode_payload(data: memoryview, header: BlockHeader, codec: Codec, place: Place) -> bytes:
-    """The raw bytes of a block, exactly as many as its header says."""
+    """The raw bytes of a block, exactly as many as in its header."""
     payload = data[header.payload_start : header.payload_end]
     if codec is Codec.GZIP:
         return gunzip(
@@ -93,7 +93,7 @@ def decode_payload(data: memoryview, header: BlockHeader, codec: Codec, place: P
 def decode_block(
     data: memoryview, position: int, codec: Codec, place: Place, magic: bytes
 ) -> tuple[bytes, int]:
-    """The raw bytes of the block at `position`, which must have `magic`, and where it ends."""
+    """The raw bytes of the block at `position`, which must have `magic`, and its end."""
     header = decode_header(data, position, place)
     check_magic(header, (magic,), position, place)
     return decode_payload(data, header, codec, place), header.end
@@ -102,7 +102,7 @@ def decode_block(
 def check_magic(
     header: BlockHeader, allowed: tuple[bytes, ...], position: int, place: Place
 ) -> None:
-    """Raise `CorruptFile` unless the block is of an allowed kind."""
+    """Raise `CorruptFile` unless the block has one of the allowed kinds."""
     if header.magic not in allowed:
         names = " or ".join(magic.decode() for magic in allowed)
         raise place.fail(position, f"a block {names}", repr(header.magic))
@@ -110,7 +110,7 @@ def check_magic(
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """How blocks are written: codec, gzip level, and how many checksums they claim."""
+    """The format of written blocks: codec, gzip level, and number of checksums."""
 
     codec: Codec
     level: int = 1
@@ -118,7 +118,7 @@ class BlockFormat:
 
 
 def encode_block(magic: bytes, raw: memoryview, previous: int, form: BlockFormat) -> bytes:
-    """One block: header, payload, checksum area."""
+    """Encode one block: header, payload, checksum area."""
     payload = gzip(raw, level=form.level) if form.codec is Codec.GZIP else raw
     with_header = HEADER_SIZE + len(payload)
     checksums = bytes(4 * -(-with_header // form.bytes_per_checksum))

@@ -1,12 +1,12 @@
-"""Index blocks: which block holds which keys.
+"""Index blocks, which map keys to blocks.
 
 Root (`IDXROOT2`): `8 offset | 4 size on disk | VInt key length | key` for each block.
 Below the root, in files of the HBase writer only (`IDXINTE2`, `IDXLEAF2`): `4 count n`,
 `n + 1` relative offsets of 4 bytes, then entries of `8 offset | 4 size | key`.
 
-A key in the data index is `2 content length | content`, with or without the 10 bytes that
-end keys in data blocks. It is at most the first key of its block and greater than all keys
-before it, but need not be in the file: HBase shortens it.
+A key in the data index is `2 content length | content`, with or without the 10 bytes that end keys
+in data blocks. It is at most the first key of its block and greater than all keys before it, but it
+is not necessarily a key of the file, because HBase shortens it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class BlockIndex:
     keys: SortedKeys
 
     def __len__(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self.offsets)
 
 
 @dataclass(frozen=True, slots=True)
 class RawEntries:
-    """Entries of one index block; key i is `payload[key_starts[i]:key_ends[i]]`."""
+    """The entries of one index block; key i is `payload[key_starts[i]:key_ends[i]]`."""
 
     payload: bytes
     offsets: Ints
@@ -49,12 +49,12 @@ class RawEntries:
     key_ends: Ints
 
     def key(self, row: int) -> bytes:
-        """One key as it is stored."""
+        """One key in its stored form."""
         return self.payload[int(self.key_starts[row]) : int(self.key_ends[row])]
 
 
 def root_entries(payload: bytes, count: int, place: Place) -> RawEntries:
-    """Read `count` entries of a root index; bytes after them are another matter (HBase's)."""
+    """Read `count` entries of a root index; further bytes, which HBase writes, are ignored."""
     if count > len(payload) // (_ENTRY.size + 1):
         raise place.fail(0, f"{count} index entries", f"{len(payload)} bytes")
     ends = _equal_entries(payload, count)
@@ -92,7 +92,7 @@ def child_entries(payload: bytes, place: Place) -> RawEntries:
 
 
 def block_index(parts: Sequence[RawEntries], *, end: int, place: Place) -> BlockIndex:
-    """Join the entries of index blocks; all blocks must lie in order, apart, before `end`."""
+    """Join the entries of index blocks; the blocks must be in order, disjoint, before `end`."""
     offsets = _concat([part.offsets for part in parts])
     sizes = _concat([part.sizes for part in parts])
     stops = offsets + sizes
@@ -103,19 +103,19 @@ def block_index(parts: Sequence[RawEntries], *, end: int, place: Place) -> Block
         or (offsets[1:] < stops[:-1]).any()
         or int(stops[-1]) > end
     ):
-        raise place.fail(0, f"index entries of ascending blocks before byte {end}", "others")
+        raise place.fail(0, f"index entries of ascending blocks before byte {end}", "other entries")
     bases = np.cumsum([0] + [len(part.payload) for part in parts])
     data = np.frombuffer(b"".join([p.payload for p in parts]) + bytes(PADDING), np.uint8)
     starts = _concat([p.key_starts + base for p, base in zip(parts, bases, strict=False)])
     ends = _concat([p.key_ends + base for p, base in zip(parts, bases, strict=False)])
     keys = SortedKeys(data, starts + _LENGTH_SIZE)
     if (keys.column().lengths > ends - starts - _LENGTH_SIZE).any():
-        raise place.fail(0, "index keys that hold their content", "a longer content length")
+        raise place.fail(0, "index keys as long as their content", "a longer content length")
     return BlockIndex(offsets, sizes, keys)
 
 
 def encode_root_index(offsets: Sequence[int], sizes: Sequence[int], keys: Sequence[bytes]) -> bytes:
-    """The payload of a root index; `keys` are written as they are, after their length."""
+    """The payload of a root index; `keys` are written unchanged, after their length."""
     return b"".join(
         part
         for offset, size, key in zip(offsets, sizes, keys, strict=True)
@@ -133,10 +133,10 @@ def _entries(payload: bytes, entries: Ints, starts: Ints, ends: Ints) -> RawEntr
 
 
 def _equal_entries(payload: bytes, count: int) -> Ints | None:
-    """Where entries end when all have the length of the first, else None.
+    """The ends of the entries if all have the length of the first one, else None.
 
-    The lengths stand at fixed distances then; the first one is where it must be, so by
-    induction all are.
+    The lengths then have fixed distances; the first one is at its position, so by induction all
+    are.
     """
     length = payload[_ENTRY.size] if count else 0
     size = _ENTRY.size + 1 + length
@@ -147,5 +147,5 @@ def _equal_entries(payload: bytes, count: int) -> Ints | None:
 
 
 def _concat(parts: Sequence[Ints]) -> Ints:
-    """Arrays end to end; none gives an empty one."""
+    """Concatenate arrays; the result of no arrays is empty."""
     return np.concatenate([np.zeros(0, np.int64), *parts])

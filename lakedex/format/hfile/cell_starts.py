@@ -1,21 +1,21 @@
-"""Finding where the cells of data blocks start.
+"""Finds the starts of the cells of data blocks.
 
     4 key length K | 4 value length V | 2 content length | content | 10 suffix | value | 1 zero
 
-Cells are a chain: the next one starts K + V + 9 bytes on, so a block has no cell that can be
-found alone. `find_cells` walks many chains in lockstep, one numpy step for all of them: one from
-the start of each block, and more from *guessed* starts inside the blocks, found by the suffix
-that all keys end in. A guess is believed only when the chain before it lands on it exactly;
-the first chain of a block starts at a true cell, so by induction all believed ones do. Guesses
-that are passed over are dropped and the rest of their block is walked again.
+Cells form a chain: the next one starts K + V + 9 bytes later, so no cell of a block can be found by
+itself. `find_cells` walks many chains in lockstep, with one numpy step for all of them: one from
+the start of each block, and more from *guessed* starts inside the blocks, which are found by the
+suffix of all keys. A guess is accepted only if the chain before it reaches it exactly; the first
+chain of a block starts at a cell, so by induction all accepted ones do. Guesses that a chain passes
+are dropped and the rest of their block is walked again.
 
-`find_fixed_width_cells` needs no walk where all keys are equally long (UUIDs, hashes, index
-keys). Every key ends in the same suffix, which holds seven bytes 0xff; one whole 4-byte word of
-them, and only one, lies on a multiple of 4. So one comparison over the words of the buffer finds
-all suffixes, and each gives the start of its cell. What is found is believed only if the cells
-make one chain from the first byte to the last, each as long as its own lengths say. The result of
-that comparison is one byte a word, nearly all of them 0. Where cells are longer than eight words,
-eight results hold one 1 at most, so they are read as one number first.
+`find_fixed_width_cells` needs no walk if all keys have the same length (UUIDs, hashes, index keys).
+Every key ends with the same suffix, which contains seven bytes 0xff; exactly one 4-byte word of
+them is aligned to a multiple of 4. One comparison over the words of the buffer therefore finds all
+suffixes, and each gives the start of its cell. The result is accepted only if the cells form one
+chain from the first byte to the last, each as long as its lengths. The comparison gives one byte
+per word, nearly all of them 0. If cells are longer than eight words, eight results contain at most
+one 1, so they are first read as one number.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from lakedex.format.hfile.keys import (
 )
 
 KEY_SUFFIX = b"\0\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
-"""What ends every key: no column family, the latest timestamp, type Put."""
+"""The end of every key: no column family, the latest timestamp, type Put."""
 
 CELL_OVERHEAD = 21
 CONTENT_START = 10
-"""The key's content starts this far into its cell."""
+"""The offset of the key's content in its cell."""
 
 _LENGTHS = struct.Struct(">IIH")
 _KEY_EXTRA = 12
@@ -74,7 +74,7 @@ class BrokenCell(Exception):
     """The bytes at `position` of the walked buffer are not a cell."""
 
     def __init__(self, position: int, found: str) -> None:
-        """Name the position and what stands there."""
+        """Name the position and the bytes found there."""
         self.position = position
         self.found = found
         super().__init__(found)
@@ -88,7 +88,7 @@ class FixedWidthKeys:
     heads: Words
 
     def words(self, skip: int) -> Words | None:
-        """The 8 bytes of each key that follow its first `skip`; None when they are not in here."""
+        """The 8 bytes of each key after its first `skip`; None if the words lack them."""
         at = CONTENT_START + skip - WORD_SIZE
         if at > WORD_SIZE or skip + WORD_SIZE > self.length:
             return None
@@ -102,22 +102,22 @@ class FixedWidthKeys:
 
 @dataclass(frozen=True, slots=True)
 class FoundCells:
-    """The start of every cell, ascending, and a length that no key is shorter than."""
+    """The start of every cell, ascending, and a lower bound of the lengths of keys."""
 
     starts: Ints
     shortest_key: int
     fixed_width: FixedWidthKeys | None = None
-    """What is known when all keys are equally long."""
+    """The keys, if all have the same length."""
 
 
 def find_cells(data: bytearray, bounds: Ints) -> FoundCells:
-    """Find the cells of blocks that lie end to end in `data`.
+    """Find the cells of consecutive blocks in `data`.
 
-    Block i reaches from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last,
-    and are overwritten.
+    Block i is from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last one and are
+    overwritten.
 
     Raises:
-        BrokenCell: a cell's lengths do not fit each other or its block.
+        BrokenCell: The lengths of a cell are inconsistent or exceed its block.
     """
     for stop in (0, _STOP_SPACING):
         _LENGTHS.pack_into(data, int(bounds[-1]) + stop, *_STOP)
@@ -144,29 +144,29 @@ def find_cells(data: bytearray, bounds: Ints) -> FoundCells:
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """Places to walk from, ascending; each until it reaches or passes its limit."""
+    """Positions to walk from, ascending, each until it reaches or passes its limit."""
 
     starts: Ints
     limits: Ints
     regions: Ints
     region_ends: Ints
     steps: int
-    """How many steps a chain should take."""
+    """The expected number of steps of a chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """What a walk saw: all places, whether in order, and where each chain ended."""
+    """The result of a walk: all positions, whether they are in order, and the end of each chain."""
 
     visited: Ints
     landings: Ints
     shortest_key: int
     suspicious: bool
-    """A cell, perhaps of a wrong chain, had lengths that do not fit each other."""
+    """Whether a cell, perhaps of a wrong chain, had inconsistent lengths."""
 
 
 def _plan(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) -> _Chains:
-    """Chains from the regions' begins and from guesses inside them; none in the last attempt."""
+    """Chains from the starts of the regions and, except in the last attempt, from guesses."""
     total = int((ends - begins).sum())
     cell = _typical_size(view, begins[:_SAMPLE_REGIONS], int(ends[-1]))
     steps = max(8, round(math.sqrt(total / cell / _STEP_COST)))
@@ -185,7 +185,7 @@ def _plan(data: bytearray, view: Bytes, begins: Ints, ends: Ints, attempt: int) 
 
 
 def _typical_size(view: Bytes, positions: Ints, end: int) -> int:
-    """The size of most cells, by the first ones from each of some positions."""
+    """The typical size of cells, from the first ones after each of some positions."""
     sizes = []
     for _ in range(_SAMPLE_STEPS):
         words = load_words(view, positions + 2)
@@ -199,7 +199,7 @@ def _typical_size(view: Bytes, positions: Ints, end: int) -> int:
 
 
 def _probes(begins: Ints, ends: Ints, spacing: int) -> Ints:
-    """Places `spacing` bytes apart inside the regions."""
+    """Positions inside the regions, `spacing` bytes apart."""
     counts = (ends - begins - 1) // spacing
     nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     probes: Ints = np.repeat(begins, counts) + nth * spacing
@@ -207,7 +207,7 @@ def _probes(begins: Ints, ends: Ints, spacing: int) -> Ints:
 
 
 def _guesses(data: bytearray, view: Bytes, probes: Ints, spacing: int) -> Ints:
-    """Places, the first after each probe, that look like cell starts."""
+    """The first position after each probe that looks like the start of a cell."""
     find = data.find
     suffixes = np.array([find(KEY_SUFFIX, at, at + spacing) for at in probes.tolist()], np.int64)
     suffixes = suffixes[suffixes >= 0]
@@ -224,7 +224,7 @@ def _guesses(data: bytearray, view: Bytes, probes: Ints, spacing: int) -> Ints:
 def _looks_right(
     view: Bytes, starts: Ints, content: int | Ints
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether the key length and content length at each start are those of `content` bytes."""
+    """Whether the key length and content length at each start match `content` bytes."""
     words = load_words(view, starts + 2)
     right: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
         words >> np.uint64(48) == content + _KEY_EXTRA
@@ -245,15 +245,15 @@ def _search_short(view: Bytes, suffixes: Ints) -> Ints:
 
 
 def _walk(data: bytearray, view: Bytes, chains: _Chains) -> _Walk:
-    """Walk all chains past their limits; those that take far longer than planned, apart."""
+    """Walk all chains past their limits; those much longer than planned separately."""
     at_every_byte = np.ndarray((len(view) - 9,), np.dtype("<u8"), view, 2, (1,))
     end = int(chains.region_ends[-1])
     positions = chains.starts
     rows = [positions]
     faults = np.zeros(len(positions), np.int64)
     shortest = np.full(len(positions), _NOWHERE)
-    # Chains that are done run on, into the next one's cells or onto the stop mark at the end:
-    # cheaper than to sort them out at each step.
+    # Finished chains continue into the cells of the next one or to the stop mark at the end, which
+    # is cheaper than removing them at each step.
     while len(rows) <= chains.steps and not (
         len(rows) % _STEPS_BETWEEN_LOOKS == 0 and (positions >= chains.limits).all()
     ):
@@ -291,7 +291,7 @@ def _walk_on(data: bytearray, view: Bytes, positions: Ints, limits: Ints) -> tup
     while len(active) > _FEW_CHAINS:
         visited.append(positions)
         words = load_words(view, positions + 2).view(np.int64)
-        keys = np.maximum((words >> 48) & 0xFFFF, _KEY_EXTRA)  # short ones are refused later
+        keys = np.maximum((words >> 48) & 0xFFFF, _KEY_EXTRA)  # short ones are rejected later
         positions = positions + keys + ((words >> 16) & 0xFFFFFFFF) + 9
         going = positions < limits
         landings[active] = positions
@@ -305,7 +305,7 @@ def _walk_on(data: bytearray, view: Bytes, positions: Ints, limits: Ints) -> tup
 
 
 def _walk_alone(data: bytearray, position: int, limit: int) -> tuple[Ints, int]:
-    """Walk one chain by itself: for odd blocks only, whose cells defeat the guesses."""
+    """Walk one chain by itself, for unusual blocks in which guesses fail."""
     steps = array("q")
     unpack = _LENGTHS.unpack_from
     while position < limit:
@@ -316,9 +316,9 @@ def _walk_alone(data: bytearray, position: int, limit: int) -> tuple[Ints, int]:
 
 
 def _prove(chains: _Chains, walk: _Walk) -> tuple[Ints, tuple[Ints, Ints]]:
-    """The visited places that are cells, and the regions that are left to walk.
+    """The visited positions that are cells, and the regions that remain to be walked.
 
-    Each region is believed up to its first chain that misses its limit.
+    Each region is accepted up to its first chain that misses its limit.
     """
     missed = np.flatnonzero(walk.landings != chains.limits)
     if not len(missed):
@@ -336,7 +336,7 @@ def _prove(chains: _Chains, walk: _Walk) -> tuple[Ints, tuple[Ints, Ints]]:
 
 
 def _check(view: Bytes, starts: Ints) -> None:
-    """Raise unless every cell's key length is that of its content; slices bound the memory."""
+    """Raise unless every cell's key length matches its content; slices limit the memory."""
     for at in range(0, len(starts), _CHECK_ROWS):
         part = starts[at : at + _CHECK_ROWS]
         words = load_words(view, part + 2)
@@ -350,9 +350,9 @@ def _check(view: Bytes, starts: Ints) -> None:
 
 
 def find_fixed_width_cells(data: bytearray, bounds: Ints) -> FoundCells | None:
-    """The cells of blocks that lie end to end in `data`; None when they are not of that kind.
+    """The cells of consecutive blocks in `data`; None if their keys differ in length.
 
-    Block i reaches from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last.
+    Block i is from `bounds[i]` to `bounds[i + 1]`; `PADDING` more bytes follow the last one.
     """
     end = int(bounds[-1])
     content = int.from_bytes(data[CONTENT_START - 2 : CONTENT_START], "big")
@@ -370,7 +370,7 @@ def find_fixed_width_cells(data: bytearray, bounds: Ints) -> FoundCells | None:
 
 
 def _starts(view: Bytes, end: int, content: int) -> Ints:
-    """Where cells start whose suffix comes after `content` bytes of key."""
+    """The starts of cells whose suffix follows `content` bytes of key."""
     words = view[: -(-end // _SPOT_BYTES) * _SPOT_BYTES].view("<u4")
     full = _full_words(words, apart=content + CELL_OVERHEAD >= _SPOT_BYTES)
     full = full[: np.searchsorted(full, end // 4)]
@@ -385,13 +385,13 @@ def _starts(view: Bytes, end: int, content: int) -> Ints:
 
 
 def _full_words(words: npt.NDArray[np.uint32], *, apart: bool) -> Ints:
-    """Which words are full; `apart` says that eight neighbours hold one at most."""
+    """The positions of full words; `apart` means that eight neighbours contain at most one."""
     is_full = words == np.uint32(_FULL_WORD)
     if not apart:
         return np.flatnonzero(is_full)
     eights = is_full.view("<u8")
     full = np.flatnonzero(eights != 0)
-    # A number with one bit set is its own exponent as a float: 8 for each word passed over.
+    # As a float, a number with one bit set has its position as exponent: 8 for each word skipped.
     exponents = eights[full].astype(np.float64).view(np.int64) >> _EXPONENT_OF_EIGHTS
     full *= _SPOT_WORDS
     full += exponents - _EXPONENT_BIAS
@@ -399,9 +399,9 @@ def _full_words(words: npt.NDArray[np.uint32], *, apart: bool) -> Ints:
 
 
 def _heads(view: Bytes, starts: Ints) -> Words | None:
-    """The first 24 bytes of each cell as three words; None when the last is out of the buffer.
+    """The first 24 bytes of each cell as three words; None if the last ones exceed the buffer.
 
-    Full words are at least 4 bytes apart and are put right by 3 at most, so starts ascend.
+    Full words are at least 4 bytes apart and are corrected by 3 at most, so starts ascend.
     """
     last = len(view) - _HEAD_BYTES
     if int(starts[-1]) > last:

@@ -1,7 +1,7 @@
 """Data blocks and their cells, the key-value pairs of an HFile.
 
-Only the blocks that a request needs are read, each inflated once, in groups of bounded size.
-Several threads may read one file at the same time, as queries that share a snapshot do.
+Only the blocks that a request needs are read, and each is inflated once, in groups of bounded size.
+Several threads may read one file at the same time, because queries share a snapshot.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from lakedex.format.hfile.trailer import Codec
 from lakedex.storage.source import ByteSource
 
 GROUP_BYTES = 5 * 1024 * 1024
-"""How many raw bytes are decoded at a time; a single larger block makes a larger group."""
+"""The number of raw bytes that are decoded at a time; a larger block is a group of its own."""
 _READ_BYTES = 4 * 1024 * 1024
 _CACHE_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Key-value pairs; an empty value is a pair like any other (Hudi reads it as deleted).
+    """Key-value pairs; an empty value is an ordinary value (Hudi reads it as deleted).
 
-    `query` says for each pair which of the keys of the request it belongs to.
+    `query` is the number of the requested key to which each pair belongs.
     """
 
     keys: pa.BinaryArray
@@ -57,17 +57,17 @@ class Cells:
     query: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
-        """How many pairs there are."""
+        """The number of pairs."""
         return len(self.keys)
 
 
 def empty_cells() -> Cells:
-    """No cells."""
+    """Return no cells."""
     return Cells(pa.array([], pa.binary()), pa.array([], pa.binary()))
 
 
 def concat_cells(parts: Sequence[Cells]) -> Cells:
-    """The pairs of all parts, in order; `query` is not kept."""
+    """Concatenate the pairs of all parts, without `query`."""
     if not parts:
         return empty_cells()
     return Cells(
@@ -78,9 +78,9 @@ def concat_cells(parts: Sequence[Cells]) -> Cells:
 
 @dataclass(frozen=True, slots=True)
 class CellGroup:
-    """Some raw data blocks end to end in one buffer, with the starts of all their cells.
+    """Consecutive raw data blocks in one buffer, with the starts of all their cells.
 
-    The buffer is used again for the next group: take out what you need before.
+    The buffer is reused for the next group, so callers copy what they need first.
     """
 
     data: bytearray
@@ -90,30 +90,30 @@ class CellGroup:
     """The numbers of the blocks, ascending."""
 
     def __len__(self) -> int:
-        """How many cells there are."""
+        """The number of cells."""
         return len(self.starts)
 
     @property
     def starts(self) -> Ints:
-        """Where the cells start in the buffer."""
+        """The starts of the cells in the buffer."""
         return self.found.starts
 
     def sorted_keys(self) -> SortedKeys:
-        """The keys, to search in."""
+        """The keys, for searching."""
         data = np.frombuffer(self.data, np.uint8)
         return SortedKeys(data, self.starts + CONTENT_START, self.found.shortest_key)
 
     def cells(self, rows: Ints | None = None) -> Cells:
-        """The cells at `rows`, or all, as Arrow columns of their own memory."""
+        """Copy the cells at `rows`, or all cells, to Arrow columns."""
         return Cells(self.keys(rows), self.values(rows))
 
     def keys(self, rows: Ints | None = None) -> pa.BinaryArray:
-        """The keys of the cells at `rows`, or of all."""
+        """Copy the keys of the cells at `rows`, or of all cells."""
         starts = self.starts if rows is None else self.starts[rows]
         return _gather(self.data, starts + CONTENT_START, self._key_ends(starts))
 
     def values(self, rows: Ints | None = None) -> pa.BinaryArray:
-        """The values of the cells at `rows`, or of all."""
+        """Copy the values of the cells at `rows`, or of all cells."""
         if rows is None:
             starts = self.starts
             ends = np.append(starts[1:], self.end)
@@ -132,7 +132,7 @@ class CellGroup:
         return bytes(self.data[start + CONTENT_START + content + len(KEY_SUFFIX) : end - 1])
 
     def _key_ends(self, starts: Ints) -> Ints:
-        """Where the contents of the keys end, of the cells at `starts`."""
+        """The ends of the contents of the keys of the cells at `starts`."""
         ends: Ints
         if self.found.fixed_width is not None:
             ends = starts + (CONTENT_START + self.found.fixed_width.length)
@@ -144,11 +144,10 @@ class CellGroup:
 
 
 def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:
-    """The bytes of each range as one array; ranges may be in any order.
+    """Copy the bytes of ranges, which may be in any order, to one array.
 
-    Arrow views the buffer as an array with one slot for each range and one for each gap that
-    follows it; taking the former copies them together. Ranges that go back need their order
-    first, which a sort by start gives.
+    Arrow views the buffer as an array with one slot for each range and one for each gap after it;
+    `take` copies the former. Ranges that are not in order are first sorted by their start.
     """
     count = len(starts)
     order: Ints | None = None
@@ -170,7 +169,7 @@ def _gather(data: bytearray, starts: Ints, ends: Ints) -> pa.BinaryArray:
 
 @dataclass(slots=True)
 class ReadCounters:
-    """What has been read from a file so far: data blocks, bytes and requests of any kind."""
+    """The data blocks, bytes and requests that have been read from a file so far."""
 
     blocks: int = 0
     bytes: int = 0
@@ -178,7 +177,7 @@ class ReadCounters:
 
 
 class StoredBlock(NamedTuple):
-    """One block as it was read, not yet inflated."""
+    """One block before it is inflated."""
 
     view: memoryview
     header: BlockHeader
@@ -196,7 +195,7 @@ class _CachedBlock:
 def read_stored(
     source: ByteSource, index: BlockIndex, rows: Ints, reads: ReadCounters
 ) -> list[StoredBlock]:
-    """Read the index's blocks at `rows` (ascending); neighbours are read as one range."""
+    """Read the blocks at `rows` of the index (ascending), neighbouring ones as one range."""
     offsets, sizes = index.offsets[rows], index.sizes[rows]
     breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + sizes[:-1]) + 1
     firsts = np.concatenate([[0], breaks])
@@ -215,7 +214,7 @@ def read_stored(
         header = decode_header(views[which], position, places[which])
         if header.end != position + size:
             raise places[which].fail(
-                position, f"a block of {size} bytes, as its index says", header.end - position
+                position, f"a block of {size} bytes, as in its index", header.end - position
             )
         blocks.append(StoredBlock(views[which], header, places[which]))
     return blocks
@@ -225,7 +224,7 @@ class DataBlocks:
     """The data blocks of one file."""
 
     def __init__(self, source: ByteSource, codec: Codec, reads: ReadCounters) -> None:
-        """Read from `source`, and count in `reads`."""
+        """Read from `source`, and update the counters `reads`."""
         self._source = source
         self._codec = codec
         self._reads = reads
@@ -237,15 +236,15 @@ class DataBlocks:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of the blocks that are kept."""
+        """The bytes of the cached blocks."""
         return self._cached_bytes
 
     def groups(
         self, index: BlockIndex, rows: Ints, *, max_bytes: int = GROUP_BYTES
     ) -> Iterator[CellGroup]:
-        """The index's blocks at `rows` (ascending), as groups of about `max_bytes` raw bytes.
+        """The blocks at `rows` of the index (ascending), as groups of about `max_bytes` raw bytes.
 
-        Blocks of small requests are kept for the next request.
+        Blocks of small requests are cached for the next request.
         """
         if not len(rows):
             return
@@ -267,11 +266,11 @@ class DataBlocks:
                 if keep:
                     self._keep(index, group, bounds)
                 yield group
-        # Of a walk that is not gone to its end somebody may still look at the last group.
+        # If a walk has not finished, its caller may still use the last group.
         self._spare = [buffer]
 
     def _own_buffer(self) -> bytearray:
-        """A buffer that no other walk uses: that of one that has ended, if there is one."""
+        """A buffer that no other walk uses, preferably that of a finished walk."""
         try:
             return self._spare.pop()
         except IndexError:
@@ -289,7 +288,7 @@ class DataBlocks:
             raw = decode_payload(block.view, block.header, self._codec, block.place)
             if len(buffer) < position + size + PADDING:
                 buffer = _larger(buffer, position, int(bounds[-1]))
-            # A bytearray makes a copy of bytes before it takes them in; a view of it does not.
+            # Assigning bytes to a bytearray copies them first; assigning to a view of it does not.
             memoryview(buffer)[position : position + size] = raw
             position += size
         try:
@@ -301,13 +300,13 @@ class DataBlocks:
         return CellGroup(buffer, found, position, rows), bounds
 
     def _find(self, buffer: bytearray, bounds: Ints) -> FoundCells:
-        """The cells in a buffer; what did not work for one group is not tried again."""
+        """The cells in a buffer; a method that failed for one group is not tried again."""
         found = find_fixed_width_cells(buffer, bounds) if self._may_be_fixed_width else None
         self._may_be_fixed_width = found is not None
         return find_cells(buffer, bounds) if found is None else found
 
     def _from_cache(self, index: BlockIndex, rows: Ints) -> CellGroup | None:
-        """The blocks as a group when all of them are kept."""
+        """The blocks as a group, if all of them are cached."""
         offsets = index.offsets[rows].tolist()
         with self._guard:
             if not all(offset in self._cache for offset in offsets):
@@ -321,7 +320,7 @@ class DataBlocks:
         return CellGroup(data, FoundCells(np.concatenate(starts), 0), int(bounds[-1]), rows)
 
     def _keep(self, index: BlockIndex, group: CellGroup, bounds: Ints) -> None:
-        """Keep the blocks of a group, and forget those not used for longest."""
+        """Cache the blocks of a group, and evict the least recently used ones."""
         cuts = np.searchsorted(group.starts, bounds)
         for nth, offset in enumerate(index.offsets[group.blocks].tolist()):
             low, high = int(bounds[nth]), int(bounds[nth + 1])
@@ -336,20 +335,20 @@ class DataBlocks:
                 self._forget(self._cache.popitem(last=False)[1])
 
     def _forget(self, block: _CachedBlock | None) -> None:
-        """Take a block's bytes off the count."""
+        """Subtract a block's bytes from the count."""
         if block is not None:
             self._cached_bytes -= len(block.raw) + block.starts.nbytes
 
 
 def _larger(buffer: bytearray, used: int, needed: int) -> bytearray:
-    """A larger buffer with what was used of another; that may still be looked at."""
+    """A larger buffer with the used bytes of another one, which may still be in use."""
     larger = bytearray(needed + PADDING)
     larger[:used] = buffer[:used]
     return larger
 
 
 def _cut(sizes: Ints, most: int) -> list[tuple[int, int]]:
-    """Cut sizes into runs of at most `most` in sum; a larger one is a run of its own."""
+    """Split sizes into runs with sums of at most `most`; a larger one is a run of its own."""
     sums = np.concatenate([[0], np.cumsum(sizes)])
     runs = []
     start = 0

@@ -1,14 +1,14 @@
-"""Keys compared and searched many at a time, as big-endian 8-byte words.
+"""Comparison and search of many keys at a time, as big-endian 8-byte words.
 
-Byte strings compare by unsigned bytes, a proper prefix first. Padding the shorter one with
-NULs gives the same order except when the longer one goes on with NULs only; then the lengths
-decide. So two keys compare word by word, and by length when all words are equal: keys that
-are prefixes of one another and keys with NULs inside come out right.
+Byte strings compare by unsigned bytes, a proper prefix first. Padding the shorter one with NULs
+gives the same order, except if the longer one continues with NULs only; then the lengths decide.
+Two keys are therefore compared word by word, and by length if all words are equal, which is correct
+for prefixes and for keys that contain NULs.
 
-Both the cells of data blocks and the entries of index blocks hold keys as `2-byte length,
-content`, so one search (`SortedKeys`) serves both. It runs in two steps: all sorted keys share a
-first part, and the 8 bytes after it, as numbers, are searched with `numpy.searchsorted`; only
-where several keys share these 8 bytes too, whole keys are compared, in lockstep over all queries.
+The cells of data blocks and the entries of index blocks both store keys as `2-byte length,
+content`, so one search (`SortedKeys`) serves both. It has two steps: all sorted keys share a first
+part, and the 8 bytes after it, as numbers, are searched with `numpy.searchsorted`. Only if several
+keys also share these 8 bytes, whole keys are compared, in lockstep over all queries.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
 PADDING = 32
-"""Bytes that must follow the last key in its buffer, so that whole words can be loaded."""
+"""The number of bytes that must follow the last key, so that whole words can be loaded."""
 
 WORD_SIZE = 8
 _LENGTH_SIZE = 2
 _FEW_QUERIES = 2
-"""So few are searched one by one: setting up whole arrays would take longer."""
+"""So few queries are searched one by one, because setting up arrays would take longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
     """Many keys inside one padded buffer.
 
-    `starts` and `lengths` may point anywhere: keys may be repeated, left out or out of order.
+    `starts` and `lengths` may be in any order, may repeat keys and may omit keys of the buffer.
     """
 
     data: Bytes
@@ -46,7 +46,7 @@ class KeyColumn:
     lengths: Ints
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.starts)
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> KeyColumn:
@@ -59,7 +59,7 @@ class KeyColumn:
         return self.data[start : start + int(self.lengths[row])].tobytes()
 
     def words(self, skip: int) -> Words:
-        """The 8 bytes of each key that follow its first `skip`, NUL-padded, as numbers."""
+        """The 8 bytes of each key after its first `skip`, NUL-padded, as numbers."""
         words = load_words(self.data, self.starts + skip)
         return mask_words(words, self.lengths - skip)
 
@@ -87,11 +87,11 @@ def load_words(data: Bytes, positions: Ints) -> Words:
 
 
 def mask_words(words: Words, lengths: Ints) -> Words:
-    """Words with the bytes from `lengths` on set to NUL."""
+    """Set the bytes of words from `lengths` on to NUL."""
     if len(lengths) == 0 or int(lengths.min()) >= WORD_SIZE:
         return words
     missing: Words = np.clip(WORD_SIZE - lengths, 0, WORD_SIZE).astype(np.uint64) * np.uint64(8)
-    # A shift by the whole width is undefined, so it is done in two halves.
+    # A shift by the whole width is undefined, so there are two shifts by half of it.
     half = missing >> np.uint64(1)
     rest = missing - half
     kept: Words = np.left_shift(np.left_shift(words >> half >> rest, half), rest)
@@ -99,7 +99,7 @@ def mask_words(words: Words, lengths: Ints) -> Words:
 
 
 def sorted_once(numbers: Ints) -> Ints:
-    """The numbers ascending, each once; faster than hashing when they nearly ascend already."""
+    """The distinct numbers, ascending; faster than hashing if they are nearly sorted."""
     ascending = np.sort(numbers, kind="stable")
     return ascending[
         np.append(ascending[1:] != ascending[:-1], np.ones(min(len(numbers), 1), np.bool_))
@@ -107,7 +107,7 @@ def sorted_once(numbers: Ints) -> Ints:
 
 
 def compare(left: KeyColumn, right: KeyColumn, skip: int = 0) -> npt.NDArray[np.int8]:
-    """-1, 0 or 1 for each pair of keys; their first `skip` bytes are known to be equal."""
+    """Compare each pair of keys as -1, 0 or 1; their first `skip` bytes must be equal."""
     signs = np.zeros(len(left), np.int8)
     rows = np.arange(len(left))
     while len(rows):
@@ -125,15 +125,15 @@ def compare(left: KeyColumn, right: KeyColumn, skip: int = 0) -> npt.NDArray[np.
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Sorted keys in one padded buffer; a big-endian 2-byte length stands before each."""
+    """Sorted keys in one padded buffer, each after its big-endian 2-byte length."""
 
     data: Bytes
     starts: Ints
     shortest: int = 0
-    """A length that no key is shorter than."""
+    """A lower bound of the lengths of keys."""
 
     def __len__(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self.starts)
 
     def column(self, rows: Ints | slice = slice(None)) -> KeyColumn:
@@ -143,15 +143,15 @@ class SortedKeys:
         return KeyColumn(self.data, starts, (high << 8) | self.data[starts - 1])
 
     def lower_bound(self, queries: KeyColumn) -> Ints:
-        """For each query, how many keys are smaller."""
+        """For each query, the number of smaller keys."""
         return self._bound(queries, highest_counted=-1)
 
     def upper_bound(self, queries: KeyColumn) -> Ints:
-        """For each query, how many keys are smaller or equal."""
+        """For each query, the number of smaller or equal keys."""
         return self._bound(queries, highest_counted=0)
 
     def count_up_to(self, key: bytes) -> int:
-        """How many keys are smaller than one, or equal to it."""
+        """The number of keys that are smaller than or equal to a key."""
         return bisect_right(range(len(self)), key, key=self._key)
 
     def row_of(self, key: bytes) -> int:
@@ -173,7 +173,7 @@ class SortedKeys:
 
     @cached_property
     def shared(self) -> bytes:
-        """What all keys start with."""
+        """The common prefix of all keys."""
         if not len(self):
             return b""
         ends = self.column(np.array([0, len(self) - 1]))
@@ -181,14 +181,14 @@ class SortedKeys:
 
     @cached_property
     def words(self) -> Words:
-        """The 8 bytes after the shared part, of each key."""
+        """The 8 bytes after the common prefix of each key."""
         skip = len(self.shared)
         if self.shortest >= skip + WORD_SIZE:
             return load_words(self.data, self.starts + skip)
         return self.column().words(skip)
 
     def _bound(self, queries: KeyColumn, *, highest_counted: int) -> Ints:
-        """Count the keys that compare to each query with at most `highest_counted`."""
+        """Count the keys whose comparison with each query is at most `highest_counted`."""
         if len(queries) <= _FEW_QUERIES:
             side = bisect_right if highest_counted == 0 else bisect_left
             rows = range(len(self))
@@ -217,7 +217,7 @@ class SortedKeys:
         return low, high
 
     def _ends_of_ties(self, words: Words, low: Ints) -> Ints:
-        """Where the keys with the same word as each query end; mostly one key or none."""
+        """The end of the keys with the same word as each query; mostly there is one key or none."""
         closed = np.append(self.words, np.zeros(2, np.uint64))
         high = low + ((closed[low] == words) & (low < len(self)))
         tied = np.flatnonzero((high > low) & (closed[high] == words) & (high < len(self)))
@@ -225,7 +225,7 @@ class SortedKeys:
         return high
 
     def _side_of_shared(self, queries: KeyColumn) -> npt.NDArray[np.int8]:
-        """0 for queries that start as all keys do, -1 or 1 for those before or after them."""
+        """0 for queries with the common prefix, -1 or 1 for those before or after all keys."""
         size = len(self.shared)
         heads = KeyColumn(queries.data, queries.starts, np.minimum(queries.lengths, size))
         zeros = np.zeros(len(queries), np.int64)
@@ -238,12 +238,12 @@ class SortedKeys:
         return self.data[start : start + size].tobytes()
 
     def _compare(self, rows: Ints, queries: KeyColumn) -> npt.NDArray[np.int8]:
-        """How the keys at `rows` compare to `queries`."""
+        """Compare the keys at `rows` with `queries`."""
         return compare(self.column(rows), queries)
 
 
 def _common_start(left: bytes, right: bytes) -> bytes:
-    """The longest start that two keys share."""
+    """The longest common prefix of two keys."""
     size = min(len(left), len(right))
     differ = np.frombuffer(left, np.uint8, size) != np.frombuffer(right, np.uint8, size)
     return left[: int(differ.argmax())] if differ.any() else left[:size]

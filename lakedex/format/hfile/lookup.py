@@ -1,15 +1,15 @@
-"""Finding keys, prefixes and ranges: which blocks they touch, and which cells of those blocks.
+"""Lookup of keys, prefixes and ranges: their blocks, and the matching cells of those blocks.
 
-A key belongs to the last block whose index key is not greater. Index keys may be shorter
-than the first key of their block, so a key can be sent to a block and sort before all of its
-cells: then it is not in the file. Equal keys never span two blocks.
+A key belongs to the last block whose index key is not greater. Index keys may be shorter than the
+first key of their block, so a key may belong to a block and sort before all of its cells; it is
+then not in the file. Equal keys never span two blocks.
 
-Many keys are searched together (`KeyLookup`). Where they, and the keys of the cells, all have
-one length, nothing has to be masked or padded: the queries are the rows of one matrix, the 8 bytes
-after the part that all stored keys share are searched as numbers, and the whole key at the end of
-the search is compared in the buffer. Where several keys share those 8 bytes, the next ones are
-tried; where many do, the search of keys of any length (`SortedKeys`) goes on. A few keys are
-searched one by one (`PointLookup`), as setting up whole arrays would take longer.
+Many keys are searched together (`KeyLookup`). If they and the keys of the cells all have the same
+length, no masks or padding are needed: the queries are the rows of one matrix, the 8 bytes after
+the common prefix of all stored keys are searched as numbers, and at the end of the search the whole
+key is compared in the buffer. If several keys share those 8 bytes, the next ones are tried; if many
+do, the search of keys of any length (`SortedKeys`) takes over. A few keys are searched one by one
+(`PointLookup`), because setting up arrays would take longer.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from lakedex.format.hfile.keys import (
     key_column,
     sorted_once,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 UNSURE = -2
-"""Stands for a row where so many keys are alike that another search has to tell."""
+"""A row that needs another search, because too many keys share 8 bytes."""
 
 _STEPS = 3
 MOST_KEYS = 16
-"""More than these are found sooner together (`lookup.KeyLookup`)."""
+"""More keys are looked up faster together (`KeyLookup`)."""
 _KEY_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
 KeyRange = tuple[bytes, bytes | None]
-"""From a key up to, but without, another one; None stands for no end."""
+"""From a key (inclusive) to another one (exclusive); None means no end."""
 
 
 def key_matrix(keys: KeyColumn) -> Bytes | None:
-    """The keys as rows of equal length; None when they are of several lengths or too short.
+    """The keys as rows of equal length; None if their lengths differ or are too short.
 
-    They must lie end to end, as `key_column` gives them.
+    The keys must be consecutive in their buffer, as those of `key_column`.
 
     Example:
         >>> import pyarrow as pa
@@ -67,7 +67,7 @@ def key_matrix(keys: KeyColumn) -> Bytes | None:
 def find_rows(group: CellGroup, queries: Bytes) -> Ints | None:
     """For each query the row of its cell (the first of several), -1 or `UNSURE`.
 
-    None when the cells are not of the queries' kind.
+    None if the keys of the cells do not have the length of the queries.
     """
     fixed, keys = group.found.fixed_width, group.sorted_keys()
     if fixed is None or fixed.length != queries.shape[1] or not len(group):
@@ -83,7 +83,7 @@ def find_rows(group: CellGroup, queries: Bytes) -> Ints | None:
     np.minimum(rows, len(group) - 1, out=rows)
     wrong = _differing(keys, rows, queries)
     for _ in range(_STEPS):
-        # The next key is another candidate while it starts with the same 8 bytes.
+        # The next key is also a candidate while it has the same 8 bytes.
         following = np.minimum(rows[wrong] + 1, len(group) - 1)
         tied = stored[following] == words[wrong]
         rows[wrong] = np.where(tied, following, -1)
@@ -96,7 +96,7 @@ def find_rows(group: CellGroup, queries: Bytes) -> Ints | None:
 
 
 def _differing(keys: SortedKeys, rows: Ints, queries: Bytes) -> Ints:
-    """Which of the queries differ from the key at their row, ascending."""
+    """The queries that differ from the key at their row, ascending."""
     width = queries.shape[1]
     at_every_byte = np.ndarray((len(keys.data) - width + 1,), f"V{width}", keys.data, 0, (1,))
     stored = at_every_byte[keys.starts[rows]].view(np.uint8)
@@ -108,16 +108,16 @@ class PointLookup:
     """Keys to look up, in any order, with repetitions and nulls (which are never found)."""
 
     def __init__(self, keys: Sequence[bytes | None]) -> None:
-        """Take the keys."""
+        """Prepare the lookup of keys."""
         self._keys_by_query = [(query, key) for query, key in enumerate(keys) if key is not None]
 
-    def homes(self, index: BlockIndex) -> Ints:
-        """For each key that is not null the row of the index that may hold it, or -1."""
+    def index_rows(self, index: BlockIndex) -> Ints:
+        """For each key that is not null the row of its block in the index, or -1."""
         return np.array(
             [index.keys.count_up_to(key) - 1 for _, key in self._keys_by_query], np.int64
         )
 
-    def find(self, homes: Ints, groups: Iterator[CellGroup]) -> Cells:
+    def find(self, index_rows: Ints, groups: Iterator[CellGroup]) -> Cells:
         """The cells of the keys that are found, by ascending `query`.
 
         Of several cells with the same key the first is found.
@@ -125,8 +125,9 @@ class PointLookup:
         found: dict[int, tuple[bytes, bytes]] = {}
         for group in groups:
             keys, blocks = group.sorted_keys(), set(group.blocks.tolist())
-            for (query, key), home in zip(self._keys_by_query, homes.tolist(), strict=True):
-                row = keys.row_of(key) if home in blocks else -1
+            pairs = zip(self._keys_by_query, index_rows.tolist(), strict=True)
+            for (query, key), index_row in pairs:
+                row = keys.row_of(key) if index_row in blocks else -1
                 if row >= 0:
                     found[query] = key, group.value(row)
         ordered = [found[query] for query in sorted(found)]
@@ -138,7 +139,7 @@ class PointLookup:
 
 
 def key_lookup(keys: pa.Array | pa.ChunkedArray) -> KeyLookup | PointLookup:
-    """How keys, which must be binary or string, are looked up best."""
+    """Choose the faster lookup for keys, which must be binary or string."""
     if keys.type not in _KEY_TYPES:
         raise InvalidInput(f"keys to look up must be binary or string, not {keys.type}")
     binary = flat(keys).cast(pa.binary())
@@ -149,7 +150,7 @@ class KeyLookup:
     """Keys to look up, in any order, with repetitions and nulls (which are never found)."""
 
     def __init__(self, array: pa.BinaryArray) -> None:
-        """Take the keys."""
+        """Prepare the lookup of keys."""
         self._keys = array
         self._row_of = np.arange(len(array))
         if array.null_count:
@@ -157,29 +158,29 @@ class KeyLookup:
             self._keys = self._keys.drop_null()
         column = key_column(self._keys)
         words = column.words(0)
-        # Neighbours in the file are looked for one after the other: kinder to the caches.
+        # Keys are searched in the order of the file, which uses the caches better.
         self._order = np.argsort(words)
         self._words = words[self._order]
         self._sorted = column.take(self._order)
         matrix = key_matrix(column)
         self._matrix = None if matrix is None else matrix[self._order]
 
-    def homes(self, index: BlockIndex) -> Ints:
-        """For each key, in the order of the search, the row of the index that may hold it.
+    def index_rows(self, index: BlockIndex) -> Ints:
+        """For each key, in the order of the search, the row of its block in the index.
 
-        The index has few keys: they are searched among those looked up, by their first 8 bytes,
-        and only keys that share these with one of the index are searched in it.
+        The index has few keys: they are searched among the requested ones, by their first 8 bytes,
+        and only requested keys that share these with a key of the index are searched in it.
         """
         starts = index.keys.column().words(0)
         first = np.searchsorted(self._words, starts, "left")
         after = np.searchsorted(self._words, starts, "right")
-        homes = np.cumsum(np.bincount(after, minlength=len(self._words) + 1)[:-1]) - 1
+        index_rows = np.cumsum(np.bincount(after, minlength=len(self._words) + 1)[:-1]) - 1
         tied = _join_ranges(first, after)
         if len(tied):
-            homes[tied] = index.keys.upper_bound(self._sorted.take(tied)) - 1
-        return homes
+            index_rows[tied] = index.keys.upper_bound(self._sorted.take(tied)) - 1
+        return index_rows
 
-    def find(self, homes: Ints, groups: Iterator[CellGroup]) -> Cells:
+    def find(self, index_rows: Ints, groups: Iterator[CellGroup]) -> Cells:
         """The cells of the keys that are found, by ascending `query`.
 
         Of several cells with the same key the first is found.
@@ -187,12 +188,12 @@ class KeyLookup:
         at = np.full(len(self._keys), -1)
         values = [empty_cells().values]
         count = 0
-        by_home = np.argsort(homes, kind="stable")
-        sorted_homes = homes[by_home]
+        by_row = np.argsort(index_rows, kind="stable")
+        sorted_rows = index_rows[by_row]
         for group in groups:
-            first = np.searchsorted(sorted_homes, group.blocks[0], "left")
-            last = np.searchsorted(sorted_homes, group.blocks[-1], "right")
-            rows, part = self._find_in(group, by_home[first:last])
+            first = np.searchsorted(sorted_rows, group.blocks[0], "left")
+            last = np.searchsorted(sorted_rows, group.blocks[-1], "right")
+            rows, part = self._find_in(group, by_row[first:last])
             at[rows] = np.arange(count, count + len(rows))
             count += len(rows)
             values.append(part)
@@ -204,7 +205,7 @@ class KeyLookup:
         return Cells(keys, pa.concat_arrays(values).take(pa.array(at)), query)
 
     def _find_in(self, group: CellGroup, mine: Ints) -> tuple[Ints, pa.BinaryArray]:
-        """Which keys, of those at `mine`, are in the group, and their values."""
+        """The keys, of those at `mine`, that are in the group, and their values."""
         rows = None if self._matrix is None else find_rows(group, self._matrix[mine])
         if rows is None:
             rows = self._find_any(group, mine)
@@ -226,24 +227,24 @@ class KeyLookup:
         return rows
 
 
-def touched_rows(homes: Ints) -> Ints:
-    """The rows that occur, ascending; -1 means none."""
-    rows = sorted_once(homes)
+def touched_rows(index_rows: Ints) -> Ints:
+    """The distinct rows, ascending, without -1."""
+    rows = sorted_once(index_rows)
     return rows[rows >= 0]
 
 
 class RangeLookup:
-    """Ranges of keys whose cells are wanted."""
+    """Lookup of the cells in ranges of keys."""
 
     def __init__(self, ranges: Sequence[KeyRange]) -> None:
-        """Take ranges, which ascend and do not overlap; only the last one may have no end."""
+        """Use ranges that ascend and do not overlap; only the last one may have no end."""
         ends = [stop for _, stop in ranges]
         self._open_end = bool(ends) and ends[-1] is None
         self._starts = key_column(pa.array([start for start, _ in ranges], pa.binary()))
         self._ends = key_column(pa.array([end or b"" for end in ends], pa.binary()))
 
     def touched(self, index: BlockIndex) -> Ints:
-        """The rows of the index that may hold a key of one of the ranges, ascending."""
+        """The rows of the blocks that may contain a key of the ranges, ascending."""
         first = np.maximum(index.keys.upper_bound(self._starts) - 1, 0)
         return _join_ranges(first, self._close(index.keys.lower_bound(self._ends), len(index)))
 
@@ -257,14 +258,14 @@ class RangeLookup:
                 yield group.cells(rows)
 
     def _close(self, bounds: Ints, count: int) -> Ints:
-        """Bounds of the ranges' ends, of which the last may be open."""
+        """The bounds of the ends of the ranges, of which the last may be open."""
         if self._open_end:
             bounds[-1] = count
         return bounds
 
 
 def prefix_ranges(prefixes: Sequence[bytes]) -> list[KeyRange]:
-    """All keys that start with one of some prefixes; one that starts with another adds nothing.
+    """The ranges of all keys that start with one of the prefixes, without redundant prefixes.
 
     Example:
         >>> prefix_ranges([b"b", b"ab", b"a"])
@@ -278,7 +279,7 @@ def prefix_ranges(prefixes: Sequence[bytes]) -> list[KeyRange]:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    r"""The smallest key that is greater than all keys with the prefix; None when there is none.
+    r"""The smallest key that is greater than all keys with the prefix; None if there is none.
 
     Example:
         >>> after_prefix(b"ab"), after_prefix(b"a\xff"), after_prefix(b"")
@@ -289,7 +290,7 @@ def after_prefix(prefix: bytes) -> bytes | None:
 
 
 def _join_ranges(starts: Ints, stops: Ints) -> Ints:
-    """All rows of some ascending ranges, each once."""
+    """The distinct rows of ascending ranges."""
     lengths = np.maximum(stops - starts, 0)
     before = np.cumsum(lengths) - lengths
     rows = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)

@@ -1,9 +1,9 @@
-"""Reading an HFile: open by its tail, then scan it or look keys up.
+"""Reads an HFile: opens it by its tail, then scans it or looks up keys.
 
     data blocks | meta blocks | root data index | meta index | file info | trailer
 
-Opening reads the last 64 KiB, which hold everything from the root index on in all but large
-files, and at most one range more.
+Opening reads the last 64 KiB, which except in large files contain everything from the root index
+on, and at most one more range.
 """
 
 from __future__ import annotations
@@ -94,24 +94,24 @@ class HFileReader:
 
     @property
     def entry_count(self) -> int:
-        """How many cells the file says it holds."""
+        """The number of cells, according to the trailer."""
         return self._trailer.entry_count
 
     @property
     def raw_bytes(self) -> int:
-        """About how many bytes all keys and values have, by the averages that writers note."""
+        """The approximate bytes of all keys and values, from the averages in the file info."""
         averages = (AVERAGE_KEY_LENGTH, AVERAGE_VALUE_LENGTH)
         noted = (self._file_info.get(name, b"") for name in averages)
         return self.entry_count * sum(int.from_bytes(each, "big") for each in noted)
 
     @property
     def held_bytes(self) -> int:
-        """How much of the file's data is kept in memory for the next request."""
+        """The bytes of the file that are cached for the next request."""
         return self._blocks.held_bytes
 
     @property
     def trailer(self) -> Trailer:
-        """What the trailer says."""
+        """The trailer."""
         return self._trailer
 
     @property
@@ -143,7 +143,7 @@ class HFileReader:
         """All cells, in key order.
 
         Raises:
-            InvalidInput: the file is too large for one array; use `scan_batches`.
+            InvalidInput: The file is too large for one array; use `scan_batches`.
         """
         limit = min(max(_MIN_SCAN_BYTES, _MAX_SCAN_RATIO * self._source.size), _MAX_ARRAY_BYTES)
         parts: list[Cells] = []
@@ -156,7 +156,7 @@ class HFileReader:
         return concat_cells(parts)
 
     def scan_batches(self, max_bytes: int = GROUP_BYTES) -> Iterator[Cells]:
-        """All cells, in key order, some `max_bytes` of raw data at a time."""
+        """All cells, in key order, about `max_bytes` of raw data at a time."""
         index = self._leaf_index(_all_rows)
         count = 0
         for group in self._blocks.groups(index, _all_rows(index), max_bytes=max_bytes):
@@ -164,17 +164,17 @@ class HFileReader:
             if len(group):
                 yield group.cells()
         if count != self.entry_count:
-            raise self._place.fail(0, f"{self.entry_count} cells, as the trailer says", count)
+            raise self._place.fail(0, f"{self.entry_count} cells, as in the trailer", count)
 
     def lookup(self, keys: pa.Array | pa.ChunkedArray) -> Cells:
-        """The cells of those `keys` that are there, by ascending `query`.
+        """The cells of those `keys` that exist, by ascending `query`.
 
-        Keys may come in any order and repeat; `query` says which of them a cell answers.
+        Keys may be in any order and repeat; `query` is the number of the key of a cell.
         """
         wanted = key_lookup(keys)
-        index = self._leaf_index(lambda each: touched_rows(wanted.homes(each)))
-        homes = wanted.homes(index)
-        return wanted.find(homes, self._blocks.groups(index, touched_rows(homes)))
+        index = self._leaf_index(lambda each: touched_rows(wanted.index_rows(each)))
+        index_rows = wanted.index_rows(index)
+        return wanted.find(index_rows, self._blocks.groups(index, touched_rows(index_rows)))
 
     def scan_prefixes(self, prefixes: Sequence[bytes]) -> Cells:
         """The cells whose keys start with one of `prefixes`, each once, in key order."""
@@ -197,7 +197,7 @@ class HFileReader:
         return concat_cells(list(wanted.find(self._blocks.groups(index, wanted.touched(index)))))
 
     def share_of(self, ranges: Sequence[KeyRange]) -> float:
-        """Which part of the file its blocks are that may hold keys of some ranges."""
+        """The share of the blocks in the file that may contain keys of some ranges."""
         if not ranges or not self.entry_count:
             return 0.0
         wanted = RangeLookup(ranges)
@@ -212,7 +212,7 @@ class HFileReader:
         return self._source.read(start, length)
 
     def _read_tail(self) -> bytes:
-        """The last bytes of the file, the trailer and what stands before it."""
+        """The last bytes of the file: the trailer and the bytes before it."""
         size = self._source.size
         if size < TRAILER_SIZE:
             raise self._place.fail(0, "an HFile of at least 4096 bytes", f"{size} bytes")
@@ -220,7 +220,7 @@ class HFileReader:
         return self._read(size - length, length)
 
     def _read_trailer(self, tail: bytes) -> Trailer:
-        """Decode the trailer and check its numbers against the file."""
+        """Decode the trailer and check its numbers against the size of the file."""
         end = self._source.size - TRAILER_SIZE
         place = self._place
         trailer = decode_trailer(tail[-TRAILER_SIZE:], path=place.path, offset=place.offset + end)
@@ -236,7 +236,7 @@ class HFileReader:
         return trailer
 
     def _load_on_open(self, tail: bytes) -> None:
-        """Decode root index, meta index and file info, which follow each other."""
+        """Decode root index, meta index and file info, which are consecutive."""
         trailer, size = self._trailer, self._source.size
         start = trailer.load_on_open_offset
         held = size - len(tail)
@@ -260,7 +260,7 @@ class HFileReader:
         check_no_timestamps(self._file_info, path=place.path)
 
     def _leaf_index(self, touched: Callable[[BlockIndex], Ints]) -> BlockIndex:
-        """The index of data blocks, read through the levels where `touched` says."""
+        """The index of data blocks, from the index blocks that `touched` selects on each level."""
         index = self._root
         for _ in range(self._trailer.data_index_levels - 1):
             rows = touched(index)

@@ -1,18 +1,18 @@
-"""Trailer and file info: the two protobuf messages of an HFile, and the integers in its index.
+"""Trailer and file info, the two protobuf messages of an HFile, and the integers in its index.
 
-The trailer is the last 4096 bytes, where reading starts:
+The trailer is the last 4096 bytes and is read first:
 
     TRABLK"$ | varint length | TrailerProto | zeros | minor version (1) | major version (3)
 
-The minor version is 0 in files of Hudi's own writer and 3 in files of the HBase writer; both
-are read by the same rules. The file info block is a map of what the whole file holds; numbers in
-it are big-endian, and Hudi keeps the Avro schema of the values under `schema`:
+The minor version is 0 in files of Hudi's own writer and 3 in files of the HBase writer; the format
+is the same. The file info block is a map of properties of the file; numbers in it are big-endian,
+and Hudi stores the Avro schema of the values under `schema`:
 
     PBUF | varint length | repeated field 1 { 1: key, 2: value }
 
 Three variable-length encodings occur:
 
-* protobuf varint: seven bits a byte, lowest first, high bit = more follows;
+* protobuf varint: seven bits per byte, lowest first, high bit = more bytes follow;
 * protobuf message: repeated `tag varint, value`, tag = field number * 8 + wire type;
 * Hadoop VInt: one byte from -112 to 127, else a byte `-112 - n` and n big-endian bytes
   (key lengths in index blocks; 307 is `8e 01 33`).
@@ -46,12 +46,12 @@ _MAX_FIELDS = 16
 
 
 class Cursor:
-    """A place in a byte string that moves forward as values are read from it."""
+    """A position in a byte string that advances when values are read."""
 
     __slots__ = ("data", "end", "offset", "path", "position")
 
     def __init__(self, data: bytes, *, path: str, offset: int, end: int | None = None) -> None:
-        """Start at byte 0 of `data`, which lies at `offset` of the file `path`."""
+        """Start at byte 0 of `data`, which is at `offset` of the file `path`."""
         self.data = data
         self.position = 0
         self.end = len(data) if end is None else end
@@ -59,18 +59,18 @@ class Cursor:
         self.offset = offset
 
     def fail(self, expected: str, actual: object) -> CorruptFile:
-        """The error that names the current place."""
+        """The error that names the current position."""
         return CorruptFile(self.path, self.offset + self.position, expected=expected, actual=actual)
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes."""
+        """Read the next `length` bytes."""
         if length < 0 or length > self.end - self.position:
             raise self.fail(f"{length} bytes", f"{self.end - self.position} bytes left")
         self.position += length
         return self.data[self.position - length : self.position]
 
     def varint(self) -> int:
-        """The next protobuf varint."""
+        """Read the next protobuf varint."""
         value = 0
         for index in range(_MAX_VARINT_BYTES):
             byte = self.take(1)[0]
@@ -80,7 +80,7 @@ class Cursor:
         raise self.fail("a varint of at most 10 bytes", "a longer one")
 
     def vint(self) -> int:
-        """The next Hadoop VInt."""
+        """Read the next Hadoop VInt."""
         first = self.take(1)[0]
         if first < 0x80:
             return first
@@ -107,7 +107,7 @@ def message_fields(cursor: Cursor) -> Iterator[tuple[int, int | bytes]]:
 
 
 def varint(value: int) -> bytes:
-    """A number from 0 up as protobuf varint.
+    """Encode a number from 0 up as protobuf varint.
 
     Example:
         >>> varint(555).hex()
@@ -122,17 +122,17 @@ def varint(value: int) -> bytes:
 
 
 def number_field(number: int, value: int) -> bytes:
-    """A protobuf field that holds a number."""
+    """Encode a protobuf field with a number."""
     return varint(number * 8 + _VARINT) + varint(value)
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """A protobuf field that holds bytes."""
+    """Encode a protobuf field with bytes."""
     return varint(number * 8 + _LENGTH_DELIMITED) + varint(len(value)) + value
 
 
 def vint(value: int) -> bytes:
-    """A number from 0 up as Hadoop VInt.
+    """Encode a number from 0 up as Hadoop VInt.
 
     Example:
         >>> vint(20).hex(), vint(307).hex()
@@ -145,7 +145,7 @@ def vint(value: int) -> bytes:
 
 
 class Codec(Enum):
-    """The compression codecs that Hudi's own reader knows, by their wire code."""
+    """The compression codecs that Hudi's own reader supports, by their wire code."""
 
     GZIP = 1
     NONE = 2
@@ -153,7 +153,7 @@ class Codec(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """What the trailer says; named as in the wire message TrailerProto."""
+    """The fields of the trailer, named as in the wire message TrailerProto."""
 
     file_info_offset: int
     load_on_open_offset: int
@@ -168,7 +168,7 @@ class Trailer:
 
 
 def decode_trailer(data: bytes, *, path: str, offset: int) -> Trailer:
-    """Read the 4096 bytes that end a file; they lie at `offset` of it."""
+    """Decode the last 4096 bytes of a file, which are at `offset`."""
     if len(data) != TRAILER_SIZE or data[: len(_MAGIC)] != _MAGIC:
         raise CorruptFile(
             path, offset, expected="the HFile trailer", actual=repr(bytes(data[: len(_MAGIC)]))
@@ -200,7 +200,7 @@ def decode_trailer(data: bytes, *, path: str, offset: int) -> Trailer:
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
-    """The 4096 bytes that end a file."""
+    """Encode the last 4096 bytes of a file."""
     message = b"".join(
         [
             number_field(1, trailer.file_info_offset),
@@ -230,7 +230,7 @@ def _codec(code: int, path: str) -> Codec:
 
 
 def decode_file_info(payload: bytes, *, path: str, offset: int) -> dict[str, bytes]:
-    """Read the payload of a `FILEINF2` block; an empty one is an empty map."""
+    """Decode the payload of a `FILEINF2` block; an empty one is an empty map."""
     if not payload:
         return {}
     cursor = Cursor(payload, path=path, offset=offset)
@@ -256,14 +256,14 @@ def decode_file_info(payload: bytes, *, path: str, offset: int) -> dict[str, byt
 
 
 def check_no_timestamps(info: Mapping[str, bytes], *, path: str) -> None:
-    """Refuse files whose cells carry versions: their cells end in more than one byte."""
+    """Reject files whose cells have versions, because such cells have a different end."""
     version = int.from_bytes(info.get(MAX_MEMSTORE_TIMESTAMP, b""), "big")
     if version:
         raise UnsupportedFeature(f"{path}: HFile cells with versions ({version})")
 
 
 def encode_file_info(info: Mapping[str, bytes]) -> bytes:
-    """The payload of a `FILEINF2` block, entries in the order given."""
+    """Encode the payload of a `FILEINF2` block, with entries in the given order."""
     message = b"".join(
         bytes_field(1, bytes_field(1, key.encode()) + bytes_field(2, value))
         for key, value in info.items()

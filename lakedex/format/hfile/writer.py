@@ -1,9 +1,9 @@
-"""Writing an HFile from two Arrow columns.
+"""Writes an HFile from two Arrow columns.
 
-All cells are laid out by one join of columns (lengths, key, suffix, value, zero), cut into
-blocks where the cumulated size passes the block size, and compressed block by block. Index
-keys are written whole, with the 10 bytes that end keys, so that HBase readers (Hudi 0.x) can
-search them too.
+One join of columns (lengths, key, suffix, value, zero) produces all cells. They are split into
+blocks when the cumulative size exceeds the block size, and compressed block by block. Index keys
+are written completely, with the 10 bytes that end keys, so that HBase readers (Hudi 0.x) can also
+search them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from lakedex.format.hfile.trailer import (
     encode_file_info,
     encode_trailer,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 MAX_KEY_BYTES = 32767
 _MAX_BLOCK_SIZE = 64 * 1024 * 1024
@@ -51,7 +51,7 @@ _HEADER_SIZE = 10
 
 @dataclass(frozen=True, slots=True)
 class HFileOptions:
-    """How a file is written; the defaults suit point lookups in the metadata table."""
+    """Options of a file; the defaults suit point lookups in the metadata table."""
 
     block_size: int = 256 * 1024
     codec: Codec = Codec.GZIP
@@ -62,7 +62,7 @@ class HFileOptions:
     allow_duplicates: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse sizes that make no file."""
+        """Reject invalid sizes."""
         if not 1 <= self.block_size <= _MAX_BLOCK_SIZE:
             raise InvalidInput(f"HFile block size {self.block_size} is not 1 to {_MAX_BLOCK_SIZE}")
         if not 1 <= self.bytes_per_checksum <= ONE_CHECKSUM:
@@ -80,17 +80,17 @@ def write_hfile(
     meta_blocks: Mapping[str, bytes] | None = None,
     options: HFileOptions = _DEFAULT_OPTIONS,
 ) -> bytes:
-    """The bytes of an HFile with these cells.
+    """Encode an HFile with these cells.
 
     Args:
-        keys: binary or string, strictly ascending by bytes (UTF-8 order).
-        values: as many, binary; may be empty but not null.
-        file_info: entries added to those that every file has, such as `schema`.
-        meta_blocks: meta blocks by name, such as `bloomFilter`.
-        options: block size, codec and the like.
+        keys: Binary or string, strictly ascending by bytes (UTF-8 order).
+        values: The same number of binary values; they may be empty but not null.
+        file_info: Entries in addition to those of every file, such as `schema`.
+        meta_blocks: Meta blocks by name, such as `bloomFilter`.
+        options: Block size, codec and other options.
 
     Raises:
-        InvalidInput: keys out of order, repeated, null or too long; null values.
+        InvalidInput: Keys are not in order, repeated, null or too long, or a value is null.
 
     Example:
         >>> len(write_hfile(pa.array(["k1"]), pa.array([b"v"]))) > 4096
@@ -102,9 +102,9 @@ def write_hfile(
 
 
 class HFileBuilder:
-    """Makes an HFile of batches of cells, so that only one batch is in memory unpacked.
+    """Builds an HFile from batches of cells, so that only one raw batch is in memory.
 
-    With a `sink` what is packed is not kept in memory either.
+    With a `sink` the compressed blocks are not kept in memory either.
 
     Example:
         >>> builder = HFileBuilder()
@@ -130,10 +130,10 @@ class HFileBuilder:
         self.last_key: bytes | None = None
 
     def add(self, keys: pa.Array, values: pa.Array) -> None:
-        """Add cells; their keys come after all that were added before.
+        """Add cells, whose keys must be greater than all previous ones.
 
         Raises:
-            InvalidInput: keys out of order, repeated, null or too long; null values.
+            InvalidInput: Keys are not in order, repeated, null or too long, or a value is null.
         """
         key_column, value_column = _check_columns(keys, values)
         if not len(key_column):
@@ -160,7 +160,7 @@ class HFileBuilder:
         file_info: Mapping[str, bytes] | None = None,
         meta_blocks: Mapping[str, bytes] | None = None,
     ) -> bytes:
-        """The bytes of the file, as `write_hfile` gives them; none where a sink has got them."""
+        """Return the bytes of the file, like `write_hfile`; with a sink, which has them, none."""
         for name in sorted(meta_blocks or {}):
             self._file.add_meta(name, (meta_blocks or {})[name])
         info = self._own_info() | dict(file_info or {})
@@ -185,7 +185,7 @@ class HFileBuilder:
 
 
 class _FileBuilder:
-    """Writes blocks and remembers where each one starts."""
+    """Writes blocks and records their starts."""
 
     def __init__(self, form: BlockFormat, write: Callable[[bytes], object]) -> None:
         """Start an empty file."""
@@ -196,7 +196,7 @@ class _FileBuilder:
         self._meta: list[tuple[int, int, bytes]] = []
 
     def add_data(self, cells: memoryview, bounds: Ints, index_keys: list[bytes]) -> None:
-        """Add data blocks: block i holds the cells between `bounds[i]` and the next one."""
+        """Add data blocks; block i contains the cells from `bounds[i]` to the next bound."""
         limits = bounds.tolist()
         previous = self._data[-1][0] if self._data else -1
         for start, stop, key in zip(limits[:-1], limits[1:], index_keys, strict=True):
@@ -242,7 +242,7 @@ def _index_payload(entries: list[tuple[int, int, bytes]]) -> memoryview:
 
 
 def _check_columns(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Both columns as large binary, equally long, without nulls, keys not too long."""
+    """Convert both columns to large binary, and check lengths, nulls and sizes of keys."""
     columns = []
     for name, column in (("keys", keys), ("values", values)):
         array = flat(column)
@@ -257,16 +257,14 @@ def _check_columns(keys: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array
         raise InvalidInput(f"{len(columns[0])} HFile keys for {len(columns[1])} values")
     longest = pc.max(pc.binary_length(columns[0])).as_py() or 0
     if longest > MAX_KEY_BYTES:
-        raise InvalidInput(
-            f"an HFile key of {longest} bytes; at most {MAX_KEY_BYTES} can be stored"
-        )
+        raise InvalidInput(f"an HFile key has {longest} bytes; the limit is {MAX_KEY_BYTES}")
     return columns[0], columns[1]
 
 
 def _check_order(
     keys: pa.Array, *, allow_duplicates: bool
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Raise unless keys ascend; return which keys equal the one before."""
+    """Raise unless keys ascend; return a mask of keys that equal the previous one."""
     before, after = keys[:-1], keys[1:]
     ascending = pc.less(before, after).to_numpy(zero_copy_only=False)
     if ascending.all():
@@ -281,7 +279,7 @@ def _check_order(
 
 
 def _lay_out(keys: pa.Array, values: pa.Array) -> tuple[memoryview, Ints]:
-    """All cells end to end, and where each one starts (and the last one ends)."""
+    """The bytes of all cells, and the start of each (and the end of the last)."""
     lengths = pc.binary_length(keys).to_numpy(zero_copy_only=False).astype(np.int64)
     header = np.empty(
         len(keys), np.dtype([("key", ">u4"), ("value", ">u4"), ("content", ">u2")], align=False)
@@ -304,7 +302,7 @@ def _lay_out(keys: pa.Array, values: pa.Array) -> tuple[memoryview, Ints]:
 def _cut_blocks(
     bounds: Ints, duplicate: np.ndarray[tuple[int], np.dtype[np.bool_]], block_size: int
 ) -> Ints:
-    """The row each block starts with, and the row count; equal keys stay together."""
+    """The first row of each block, and the row count; equal keys stay together."""
     count = len(bounds) - 1
     allowed = np.append(np.flatnonzero(~duplicate), count)
     cuts = [0]
@@ -318,20 +316,20 @@ def _cut_blocks(
 
 
 def _check_block_sizes(bounds: Ints) -> None:
-    """Raise when a block, because of one huge value, would be larger than readers take."""
+    """Raise if a block, because of one large value, would exceed the limit of readers."""
     largest = int(np.diff(bounds).max(initial=0))
     if largest > MAX_INFLATED_BYTES:
         raise InvalidInput(
-            f"an HFile block of {largest} bytes; at most {MAX_INFLATED_BYTES} can be read back"
+            f"an HFile block has {largest} bytes; the limit of readers is {MAX_INFLATED_BYTES}"
         )
 
 
 def _index_keys(keys: pa.Array, cuts: Ints, options: HFileOptions) -> list[bytes]:
-    """The first key of each block as it stands in the index."""
+    """The first key of each block, in the form of the index."""
     firsts = keys.take(pa.array(cuts[:-1])).to_pylist()
     return [_stored_key(key, with_suffix=options.index_key_suffix) for key in firsts]
 
 
 def _stored_key(key: bytes, *, with_suffix: bool) -> bytes:
-    """A key with its length before it and, if wanted, the suffix after it."""
+    """A key after its length, with the suffix if requested."""
     return len(key).to_bytes(2, "big") + key + (KEY_SUFFIX if with_suffix else b"")

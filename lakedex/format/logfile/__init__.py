@@ -1,7 +1,7 @@
-"""Hudi's log files: blocks of changes that lie beside a base file.
+"""Hudi's log files: blocks of changes to a base file.
 
-`read_blocks` finds the blocks without reading their contents, `effective_blocks` says which of
-them count, and the `decode_*` functions read one block. The `encode_*` functions make blocks.
+`read_blocks` finds the blocks without reading their contents, `effective_blocks` selects those that
+are valid, and the `decode_*` functions read one block. The `encode_*` functions create blocks.
 """
 
 from __future__ import annotations

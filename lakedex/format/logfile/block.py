@@ -1,4 +1,4 @@
-"""One block of a log file, its header decoded and its content not yet read, and what it may be."""
+"""One block of a log file, with decoded header and unread content, and the kinds of blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROLLBACK_COMMAND = "0"
 
 
 class BlockKind(IntEnum):
-    """The block types, by their number on the wire."""
+    """The block types, by their number in the file."""
 
     COMMAND = 0
     DELETE = 1
@@ -26,12 +26,12 @@ class BlockKind(IntEnum):
 
     @property
     def holds_records(self) -> bool:
-        """Whether such a block holds records or deletes, so that its instant must be committed."""
+        """Whether such a block contains records or deletes, so its instant must be committed."""
         return self not in (BlockKind.COMMAND, BlockKind.CORRUPT)
 
 
 class HeaderKey(IntEnum):
-    """The keys of a block header, by their number on the wire."""
+    """The keys of a block header, by their number in the file."""
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -46,9 +46,9 @@ class HeaderKey(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A block, where it lies, and a window on its content.
+    """A block, its position, and a window on its content.
 
-    A `CORRUPT` block has no header; its content is every byte up to the next block.
+    A `CORRUPT` block has no header; its content is all bytes up to the next block.
     """
 
     kind: BlockKind
@@ -58,7 +58,7 @@ class LogBlock:
 
     @property
     def path(self) -> str:
-        """The log file that the block lies in."""
+        """The log file that contains the block."""
         return self.content.path
 
     @property
@@ -68,7 +68,7 @@ class LogBlock:
 
     @property
     def target_instant_time(self) -> str:
-        """The instant that a rollback command undoes."""
+        """The instant that a rollback command rolls back."""
         return self._required(HeaderKey.TARGET_INSTANT_TIME)
 
     @property
@@ -84,11 +84,11 @@ class LogBlock:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the records hold only the columns that changed."""
+        """Whether the records contain only the changed columns."""
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def check_rollback(self) -> None:
-        """Refuse a command block that is anything but a rollback."""
+        """Reject a command block that is not a rollback."""
         command = self._required(HeaderKey.COMMAND_BLOCK_TYPE)
         if command != ROLLBACK_COMMAND:
             raise UnsupportedFeature(f"log command {command[:40]!r} in {self.path}")

@@ -2,14 +2,14 @@
 
 A delete block holds `int version (3) | int size | Avro bytes of a list of delete records`
 (HoodieDeleteRecordList). Each record has a key (branch 0 or 1, length, bytes), a partition path
-(the same), and the ordering value that the delete competes with. The int value 0, or none, means
-that the delete wins over whatever was there before. A list may come in several parts, each behind
-its item count (negative: its size in bytes follows) and closed by a zero.
+(the same), and the ordering value of the delete. The int value 0, or none, means that the delete
+wins over all previous versions. A list may have several parts, each after its item count (negative:
+its size in bytes follows), and ends with a zero.
 
-Ordering values are boxed in small records ("wrappers"), so that the union can tell an int from a
-date. Branch 12 of the union is ArrayWrapper, for tables with several ordering fields; inside of
-it branch 12 is LocalDateWrapper. The schema here has logical types that Hudi leaves out: they do
-not change the bytes, and make the right Arrow types.
+Ordering values are boxed in small records ("wrappers"), so that the union can distinguish an int
+from a date. Branch 12 of the union is ArrayWrapper, for tables with several ordering fields; inside
+it branch 12 is LocalDateWrapper. The schema here has logical types that Hudi omits: they do not
+change the bytes, and result in the right Arrow types.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lakedex.format.logfile.records import check_kind
 from lakedex.schema.arrow_types import arrow_schema
 from lakedex.schema.avro_nodes import AvroRecord
 from lakedex.schema.avro_type import parse_avro_record
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _WRAPPED: dict[str, object] = {
     "BooleanWrapper": "boolean",
@@ -53,7 +53,7 @@ _WRAPPED: dict[str, object] = {
 
 INT_MEMBER = 1
 ARRAY_MEMBER = len(_WRAPPED)
-"""The struct members of the ordering value, one less than the union branch."""
+"""Members of the ordering value's struct, by number: one less than the union branch."""
 _PADDING = 16
 _MOST_PARTS = 256
 _MOST_ORDERING_FIELDS = 64
@@ -129,7 +129,7 @@ ORDERING_TYPE: pa.DataType = DELETE_ARROW.field("orderingVal").type
 def split_delete_items(
     data: npt.NDArray[np.uint8], start: int, *, path: str, base_offset: int
 ) -> tuple[Positions, Positions]:
-    """The starts and ends of the delete records in the list that stands in `data[start:]`."""
+    """The starts and ends of the delete records in the list `data[start:]`."""
     size = len(data)
     skipper = _Skipper(data)
     rules = ChainRules(skipper.item, size, skipper.one_item)
@@ -160,10 +160,10 @@ def _concat(parts: list[Positions]) -> Positions:
 
 
 class _Skipper:
-    """Steps over Avro values, for vectors of positions.
+    """Skips Avro values, for vectors of positions.
 
-    Positions past the end stand for "nothing valid here": the padding that they point at is made
-    of bytes that are no valid branch and no valid number, so that they stay past the end.
+    Positions past the end mean that there is no valid value: the padding there consists of bytes
+    that are neither a valid branch nor a valid number, so such positions stay past the end.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8]) -> None:
@@ -173,15 +173,15 @@ class _Skipper:
         self._plain = self._data.tobytes()
 
     def item(self, at: Positions) -> Positions:
-        """Where the delete records at `at` end; -1 where there is none."""
+        """The ends of the delete records at `at`; -1 if there is none."""
         ends = self._ordering(self._text(self._text(at)), _ORDERING_KINDS)
         return np.where(ends > self._end, -1, ends)
 
     def one_item(self, at: int) -> int:
-        """Where the delete record at `at` ends; -1 if there is none.
+        """The end of the delete record at `at`; -1 if there is none.
 
-        For one record plain numbers are faster than vectors; only a list of ordering values, which
-        few tables have, is left to those.
+        For one record plain numbers are faster than vectors; only lists of ordering values, which
+        few tables have, use vectors.
         """
         ordering = self._one_text(self._one_text(at))
         if not 0 <= ordering < self._end:
@@ -212,7 +212,7 @@ class _Skipper:
         return after + length if after >= 0 and 0 <= length <= self._end - after else -1
 
     def _one_number(self, at: int) -> tuple[int, int]:
-        """The zigzag number at `at`, and where it ends; -1 if it does not."""
+        """The zigzag number at `at` and its end; -1 if it is invalid."""
         bits = shift = 0
         for place in range(at, min(at + _LONGEST_VARINT, self._end)):
             byte = self._plain[place]
@@ -224,7 +224,7 @@ class _Skipper:
         return 0, -1
 
     def count(self, at: int) -> tuple[int, int]:
-        """The item count of a part of the list, and where its items start; -1 if invalid."""
+        """The item count of a part of the list and the start of its items; -1 if invalid."""
         value, after = self._number(np.array([min(at, self._dead)], dtype=np.int64))
         count = int(value[0])
         if count < 0:
@@ -235,7 +235,7 @@ class _Skipper:
         return np.where(ok & (at <= self._end), at, self._dead)
 
     def _number(self, at: Positions) -> tuple[Positions, Positions]:
-        """The zigzag numbers at `at`, and where they end."""
+        """The zigzag numbers at `at` and their ends."""
         byte = self._data[at]
         bits = (byte & 0x7F).astype(np.uint64)
         after = at + 1
@@ -252,13 +252,13 @@ class _Skipper:
         return ((bits >> np.uint64(1)) ^ sign).view(np.int64), self._valid(at <= self._end, after)
 
     def _bytes(self, at: Positions) -> Positions:
-        """Step over a length and that many bytes."""
+        """Skip a length and that many bytes."""
         length, after = self._number(at)
         ok = (length >= 0) & (length <= self._end - after)
         return self._valid(ok, after + np.where(ok, length, 0))
 
     def _text(self, at: Positions) -> Positions:
-        """Step over an optional string."""
+        """Skip an optional string."""
         branch = self._data[at]
         present = np.flatnonzero(branch == 2)
         after = self._valid(branch == 0, at + 1)
@@ -266,7 +266,7 @@ class _Skipper:
         return after
 
     def _ordering(self, at: Positions, kinds: npt.NDArray[np.int8]) -> Positions:
-        """Step over an optional wrapper."""
+        """Skip an optional wrapper."""
         byte = self._data[at]
         branch = byte >> 1
         kind = np.where(byte & 1, _UNKNOWN, kinds[branch])
@@ -283,7 +283,7 @@ class _Skipper:
         return self._number(at)[1]
 
     def _array(self, at: Positions) -> Positions:
-        """Step over an optional array of wrappers, which may come in parts."""
+        """Skip an optional array of wrappers, which may have several parts."""
         branch = self._data[at]
         after = self._valid((branch == 0) | (branch == 2), at + 1)
         rows = np.flatnonzero(branch == 2)
@@ -300,7 +300,7 @@ class _Skipper:
     def _open_parts(
         self, after: Positions, rows: Positions, left: Positions
     ) -> tuple[Positions, Positions]:
-        """Read the count of the next part for the rows that have no item left."""
+        """Read the count of the next part for the rows without remaining items."""
         empty = np.flatnonzero(left == 0)
         count, begin = self._number(after[rows[empty]])
         sized = np.flatnonzero(count < 0)
@@ -314,10 +314,10 @@ class _Skipper:
 
 @dataclass(frozen=True, slots=True)
 class OrderingValues:
-    """Ordering values as one column, null where the delete is unconditional.
+    """Ordering values as one column, null for unconditional deletes.
 
-    `values` is None when the deletes of one block carry values of different types. Several
-    ordering fields give a struct with members `0`, `1`, ...
+    `values` is None if the deletes of one block have values of different types. Several ordering
+    fields are a struct with members `0`, `1`, ...
     """
 
     values: pa.Array | None
@@ -336,11 +336,11 @@ class DeleteRecords:
     ordering: pa.StructArray
 
     def __len__(self) -> int:
-        """How many deletes there are."""
+        """The number of deletes."""
         return len(self.keys)
 
     def ordering_values(self) -> OrderingValues:
-        """The ordering values as one plain column, if they all have one type."""
+        """The ordering values as one plain column, if they all have the same type."""
         ints = _member(self.ordering, INT_MEMBER)
         is_default = pc.equal(ints, pa.scalar(0, ints.type)).fill_null(fill_value=False)
         present = [_set_rows(self.ordering, number) for number in range(ARRAY_MEMBER + 1)]
@@ -360,7 +360,7 @@ class DeleteRecords:
 
 
 def decode_delete_block(block: LogBlock) -> DeleteRecords:
-    """The deletes of a delete block, in their order."""
+    """Decode the deletes of a delete block, in order."""
     check_kind(block, BlockKind.DELETE)
     path, base = block.path, block.content.base_offset
     content = block.content.read(0, block.content.size)
@@ -376,7 +376,7 @@ def decode_delete_block(block: LogBlock) -> DeleteRecords:
     data = np.frombuffer(content, dtype=np.uint8)
     starts, ends = split_delete_items(data, _HEAD.size, path=path, base_offset=base)
     if not len(starts):
-        # Every group of a metadata table starts with such a block.
+        # Every file group of a metadata table starts with such a block.
         return _no_deletes()
     batch = decode_records(DELETE_RECORD, data, starts, ends, path=path, base_offset=base)
     return DeleteRecords(batch.column(0), batch.column(1), batch.column(2))
@@ -389,7 +389,7 @@ def _no_deletes() -> DeleteRecords:
 
 
 def _member(ordering: pa.StructArray, number: int) -> pa.Array:
-    """The values of one member, null where another one is set."""
+    """The values of one member, null if another one is set."""
     return pc.struct_field(ordering, [number, 0])
 
 
@@ -403,7 +403,7 @@ def _as_bools(mask: pa.Array) -> BoolArray:
 
 
 def _array_values(ordering: pa.StructArray, unconditional: BoolArray) -> pa.Array | None:
-    """Several ordering fields as a struct, if all deletes have as many, of the same types."""
+    """Several ordering fields as a struct, if all deletes have the same number and types."""
     lists = _member(ordering, ARRAY_MEMBER)
     lengths = pc.list_value_length(lists).filter(pa.array(~unconditional))
     width = pc.min(lengths).as_py()
@@ -423,7 +423,7 @@ def _array_values(ordering: pa.StructArray, unconditional: BoolArray) -> pa.Arra
 
 
 def _one_member(items: pa.StructArray, rows: slice, at: pa.Array) -> pa.Array | None:
-    """The values at `at` of the one member that is set in these rows; None if there are more."""
+    """The values at `at` of the only member that is set in these rows; None if there are more."""
     members = range(items.type.num_fields)
     used = [number for number in members if _set_rows(items, number)[rows].any()]
     return _member(items, used[0] if used else INT_MEMBER).take(at) if len(used) <= 1 else None
@@ -432,10 +432,10 @@ def _one_member(items: pa.StructArray, rows: slice, at: pa.Array) -> pa.Array | 
 def encode_delete_content(
     keys: Column, partitions: Column, ordering: Column | Sequence[Column] | None
 ) -> bytes:
-    """The content of a delete block.
+    """Encode the content of a delete block.
 
-    Without an ordering column, and where it is null, the deletes are unconditional (the int 0).
-    A sequence of columns is for tables with several ordering fields.
+    Without an ordering column, or with a null in it, a delete is unconditional (the int 0). A
+    sequence of columns is for tables with several ordering fields.
 
     Example:
         >>> encode_delete_content(pa.array(["k2"]), pa.array(["p=p1"]), None).hex()
@@ -450,7 +450,7 @@ def encode_delete_content(
     count = _zigzag(batch.num_rows) if batch.num_rows else b""
     data = b"".join([count, encoded.data.tobytes(), b"\0"])
     if len(data) > 2**31 - 1:
-        raise InvalidInput(f"{len(data)} bytes of deletes are too many for one log block")
+        raise InvalidInput(f"{len(data)} bytes of deletes exceed the size of a log block")
     return struct.pack(">ii", DELETE_VERSION, len(data)) + data
 
 
@@ -467,7 +467,7 @@ def _ordering_column(ordering: Column | Sequence[Column] | None, count: int) -> 
 
 
 def _wrapped(values: pa.Array, union: pa.DataType, *, unconditional: bool) -> pa.StructArray:
-    """Values in the member of the union that is made for their type; nulls as the int 0."""
+    """Values in the member of the union for their type, with nulls as the int 0."""
     number = _member_of(values.type)
     members = {number: _boxed(values, union.field(number).type)}
     if unconditional and values.null_count:
@@ -479,7 +479,7 @@ def _wrapped(values: pa.Array, union: pa.DataType, *, unconditional: bool) -> pa
 
 
 def _array_wrapped(parts: list[pa.Array], count: int) -> pa.StructArray:
-    """Several ordering fields of each delete, in one ArrayWrapper."""
+    """The ordering fields of each delete in one ArrayWrapper."""
     wrapper = ORDERING_TYPE.field(ARRAY_MEMBER).type
     list_type = wrapper.field(0).type
     width = len(parts)
@@ -496,14 +496,14 @@ def _array_wrapped(parts: list[pa.Array], count: int) -> pa.StructArray:
 
 
 def _boxed(values: pa.Array, wrapper: pa.DataType) -> pa.StructArray:
-    """Each value in a wrapper record; a null value is no wrapper."""
+    """Each value in a wrapper record, without wrapper for a null."""
     column = _cast(values, wrapper.field(0).type)
     mask = column.is_null()
     return pa.StructArray.from_arrays([column], fields=[wrapper.field(0)], mask=mask)
 
 
 def _union(members: dict[int, pa.Array], union: pa.DataType, count: int) -> pa.StructArray:
-    """A union as a struct, from the members that are in use."""
+    """A union as a struct, from the members in use."""
     fields = [union.field(number) for number in range(union.num_fields)]
     columns = [
         members[number] if number in members else pa.nulls(count, field.type)
@@ -533,7 +533,7 @@ def _flat(column: Column, kind: pa.DataType | None = None) -> pa.Array:
 
 
 def _zigzag(number: int) -> bytes:
-    """A positive number as Avro writes it."""
+    """Encode a positive number as Avro does."""
     rest = number << 1
     out = bytearray()
     while rest > 0x7F:

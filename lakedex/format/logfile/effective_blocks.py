@@ -1,11 +1,11 @@
-"""Which blocks of a file slice count, and in which order they apply.
+"""Determines which blocks of a file slice are valid, and in which order they apply.
 
-1. Torn blocks, and blocks of instants that are not committed, do not count.
-2. A rollback command takes away the *earlier* blocks of its target. An instant that is used
-   again after its rollback stays.
-3. A log-compacted block names the instants whose blocks it replaces. It stands for them where
-   the last of them stood, so that blocks written between them and it still win over it. A
-   compacted block may itself be replaced by a later one.
+1. Torn blocks, and blocks of instants that are not committed, are ignored.
+2. A rollback command removes the *earlier* blocks of its target. Blocks of an instant that is
+   reused after its rollback stay.
+3. A log-compacted block names the instants whose blocks it replaces. It takes the position of the
+   last of them, so that blocks written between them and it still win over it. A later compacted
+   block may replace it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Callable, Iterable
 
 from lakedex.format.logfile.block import BlockKind, LogBlock
 
-# Whose place a compacted block takes: a plain block that it replaces, if there is one left, else
-# a compacted block that it replaces, else its own.
+# A compacted block takes the position of a plain block that it replaces, if there is one left, else
+# that of a compacted block that it replaces, else its own.
 _OWN, _COMPACTED_AGAIN, _PLAIN = range(3)
 
 
 def effective_blocks(
     blocks: Iterable[LogBlock], *, is_committed: Callable[[str], bool]
 ) -> list[LogBlock]:
-    """The blocks to merge, oldest first, from all blocks of a slice in their order."""
+    """The blocks to merge, oldest first, from all blocks of a slice in order."""
     return _after_log_compaction(_after_rollbacks(blocks, is_committed))
 
 
 def _after_rollbacks(
     blocks: Iterable[LogBlock], is_committed: Callable[[str], bool]
 ) -> dict[str, list[LogBlock]]:
-    """The committed blocks that no rollback took away, by instant, first seen first."""
+    """The committed blocks that no rollback removed, by instant, in order of occurrence."""
     kept: dict[str, list[LogBlock]] = {}
     committed: dict[str, bool] = {}
     for block in blocks:
@@ -46,7 +46,7 @@ def _after_rollbacks(
 
 
 def _after_log_compaction(by_instant: dict[str, list[LogBlock]]) -> list[LogBlock]:
-    """The blocks in order, compacted ones in the place of what they replace."""
+    """The blocks in order, compacted ones at the positions of those that they replace."""
     replaced_by: dict[str, str] = {}
     places: dict[str, tuple[int, int]] = {}
     for age, (instant, blocks) in enumerate(reversed(by_instant.items())):

@@ -1,6 +1,6 @@
 """Finds the blocks of a log file by their headers, without reading their contents.
 
-A log file is blocks one after the other, all numbers big-endian:
+A log file is a sequence of blocks, with big-endian numbers:
 
     6  magic "#HUDI#"
     8  block length: the bytes after this field
@@ -12,8 +12,8 @@ A log file is blocks one after the other, all numbers big-endian:
     .. footer, in the form of the header
     8  block length + 6
 
-Where the magic is missing, the block runs past the end of the file, or the two lengths differ,
-a writer died halfway: the bytes up to the next magic become a `CORRUPT` block.
+If the magic is missing, the block exceeds the file, or the two lengths differ, the writer died
+before it had finished: the bytes up to the next magic become a `CORRUPT` block.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOG_FORMAT_VERSION = 1
 _LEAD = len(MAGIC) + 8
 _SMALLEST_LENGTH = 32  # version, type, two empty maps, content length, trailing length
 _TRAILER = 8
-_SHORTEST_TAIL = 4 + _TRAILER  # an empty footer comes along, so that it is not read again
+_SHORTEST_TAIL = 4 + _TRAILER  # includes an empty footer, so that it needs no other read
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class _Piece:
 
 
 class ReadWindow:
-    """Reads small files in one go, and of large ones a little more than is asked for.
+    """Reads small files completely, and of large ones a little more than requested.
 
-    The last two pieces are kept, so that a look at the far end of a block does not lose the
-    bytes around its start.
+    The last two pieces are kept, so that reading the end of a block does not drop the bytes around
+    its start.
 
     Example:
         >>> from lakedex.storage.source import MemorySource
@@ -62,19 +62,19 @@ class ReadWindow:
     """
 
     def __init__(self, source: ByteSource) -> None:
-        """Look at `source`; nothing is read yet."""
+        """Use `source`, without reading yet."""
         self.source = source
         self._recent = _Piece(0, b"")
         self._older = _Piece(0, b"")
 
     def read(self, start: int, length: int) -> bytes:
-        """Exactly `length` bytes from `start`, from the kept pieces where they have them."""
+        """Read exactly `length` bytes from `start`, from the kept pieces if possible."""
         piece = self._piece(start, length, LOOK_AHEAD_BYTES)
         skip = start - piece.start
         return piece.data[skip : skip + length]
 
     def find(self, needle: bytes, start: int) -> int:
-        """Where `needle` first stands at or after `start`; the size of the source if nowhere."""
+        """The first position of `needle` from `start` on; the size of the source if none."""
         size = self.source.size
         while start + len(needle) <= size:
             piece = self._piece(start, len(needle), WHOLE_FILE_BYTES)
@@ -85,7 +85,7 @@ class ReadWindow:
         return size
 
     def _piece(self, start: int, length: int, look_ahead: int) -> _Piece:
-        """A piece that has the range, made the most recent one."""
+        """A piece that contains the range, which becomes the most recent one."""
         if not self._recent.has(start, length):
             piece = self._older
             if not piece.has(start, length):
@@ -103,7 +103,7 @@ class ReadWindow:
 
 
 def read_blocks(source: ByteSource) -> list[LogBlock]:
-    """All blocks of a log file in order, torn ones as `CORRUPT` blocks.
+    """Read all blocks of a log file in order, torn ones as `CORRUPT` blocks.
 
     Example:
         >>> from lakedex.format.logfile.writer import encode_rollback_block
@@ -129,7 +129,7 @@ def read_blocks(source: ByteSource) -> list[LogBlock]:
 
 
 def _whole_block_length(window: ReadWindow, offset: int) -> int | None:
-    """The block length if a whole block stands at `offset`, else None."""
+    """The block length if there is a complete block at `offset`, else None."""
     size = window.source.size
     if offset + _LEAD > size:
         return None
@@ -144,7 +144,7 @@ def _whole_block_length(window: ReadWindow, offset: int) -> int | None:
 
 
 def _next_magic(window: ReadWindow, offset: int) -> int:
-    """Where the next block may start after the torn one at `offset`; at worst the end."""
+    """The possible start of the next block after the torn one at `offset`, or the end."""
     return window.find(MAGIC, offset + 1)
 
 
@@ -154,7 +154,7 @@ def _corrupt_block(source: ByteSource, offset: int, end: int) -> LogBlock:
 
 @dataclass(slots=True)
 class _Frame:
-    """The inside of a block whose outer lengths are right; every field must fit in it."""
+    """The content of a block with correct outer lengths; every field must fit in it."""
 
     source: ByteSource
     window: ReadWindow
@@ -162,7 +162,7 @@ class _Frame:
     end: int
 
     def block(self) -> LogBlock:
-        """Decode header and footer, and put a window on the content."""
+        """Decode header and footer, and open a window on the content."""
         at = self.offset + _LEAD
         version, kind_number = struct.unpack(">ii", self._take(at, 8))
         if version != LOG_FORMAT_VERSION:
@@ -185,7 +185,7 @@ class _Frame:
             raise UnsupportedFeature(f"log block type {number} in {self.source.path}") from None
 
     def _entries(self, at: int) -> tuple[dict[HeaderKey, str], int]:
-        """The entries of a header or footer, and where it ends; unknown keys are left out."""
+        """The entries of a header or footer, without unknown keys, and its end."""
         (count,) = struct.unpack(">i", self._take(at, 4))
         at += 4
         if not 0 <= count <= (self.end - at) // 8:

@@ -1,8 +1,8 @@
 """The records of a data block.
 
-Avro and CDC blocks hold `int block version (3) | int record count | records`, each record behind
-an int of its length and encoded by the schema in the block's header. HFile and Parquet blocks
-hold the bytes of such a file as they are.
+Avro and CDC blocks contain `int block version (3) | int record count | records`, each record after
+an int of its length and encoded with the schema in the block's header. HFile and Parquet blocks
+contain the bytes of such a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CorruptFile, InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.format.avro import decode_records
-from lakedex.format.avro.lanes import with_room
+from lakedex.format.avro.lanes import concat_padded
 from lakedex.format.chains import ChainRules, Positions, walk_chain
 from lakedex.format.hfile import HFileReader
 from lakedex.format.logfile.block import BlockKind, LogBlock
@@ -30,12 +30,12 @@ _Bytes = npt.NDArray[np.uint8]
 _Places = npt.NDArray[np.int64]
 _HEAD = struct.Struct(">ii")
 _MANY_WALKERS = 16
-"""From so many blocks on, about, walking through all at once is faster than one by one."""
+"""From about this many blocks on, walking all at once is faster than one by one."""
 _READABLE_VERSIONS = range(1, 4)
 
 
 def length_prefixed_rules(data: npt.NDArray[np.uint8], end: int) -> ChainRules:
-    r"""The chain rules for such records in `data`, of which the first `end` bytes count.
+    r"""The chain rules for length-prefixed records in the first `end` bytes of `data`.
 
     Example:
         >>> data = np.frombuffer(b"\x00\x00\x00\x02ab\x00\x00\x00\x00", dtype=np.uint8)
@@ -61,16 +61,16 @@ def length_prefixed_rules(data: npt.NDArray[np.uint8], end: int) -> ChainRules:
 def walk_prefixed(
     content: bytes | npt.NDArray[np.uint8], sizes: Positions, counts: Positions
 ) -> tuple[npt.NDArray[np.uint8], Positions, Positions] | None:
-    r"""The records of many blocks that lie one after the other, walked in all blocks at once.
+    r"""Find the records of many consecutive blocks, walking all blocks at once.
 
     Args:
         content: The blocks; each has a head of eight bytes, then its records.
         sizes: The bytes of each block.
-        counts: How many records each block says that it has.
+        counts: The number of records in the head of each block.
 
     Returns:
-        The bytes, and where each record begins and ends, block after block; None when a block does
-        not hold what it says.
+        The bytes, and the start and end of each record, block by block; None if a block does not
+        match its head.
 
     Example:
         >>> one, two = bytes(8) + b"\0\0\0\2ab", bytes(8) + b"\0\0\0\1c"
@@ -83,7 +83,7 @@ def walk_prefixed(
     at = ends - sizes + _BLOCK_HEAD
     if (counts < 0).any() or (at > ends).any() or (counts > (ends - at) // 4).any():
         return None
-    # The longest blocks first: those that have a next record are then the first ones.
+    # The longest blocks come first, so that those with a next record are a prefix.
     order = np.argsort(-counts, kind="stable")
     at, ends, first = at[order], ends[order], (np.cumsum(counts) - counts)[order]
     left = np.searchsorted(-counts[order], -np.arange(int(counts.max(initial=0))), side="left")
@@ -104,9 +104,9 @@ def walk_prefixed(
 
 
 def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-    """The records of an Avro block, or the changes of a CDC block, in their order.
+    """Decode the records of an Avro block, or the changes of a CDC block, in order.
 
-    Of `columns` those are read that the block has: older blocks may know fewer.
+    Of `columns` those in the block are read; older blocks may have fewer.
     """
     schema = parse_avro_record(block.schema_text, path=block.path)
     data, bounds = _records_of(block)
@@ -124,9 +124,9 @@ def decode_avro_block(block: LogBlock, *, columns: Sequence[str] | None = None) 
 def decode_avro_blocks(
     blocks: Sequence[LogBlock], *, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:
-    """The records of Avro blocks of one schema, block after block, decoded all at once.
+    """Decode the records of Avro blocks of one schema, block by block, all at once.
 
-    A block of few records costs hardly less to decode than one of many.
+    A block of few records costs almost as much as one of many.
 
     Raises:
         InvalidInput: The blocks have different schemas.
@@ -138,7 +138,7 @@ def decode_avro_blocks(
     try:
         return decode_records(schema, *found, columns=_known(schema, columns), path=blocks[0].path)
     except LakedexError:
-        # One by one the error names the file and the place.
+        # Decoding one by one gives an error with the file and the position.
         for block in blocks:
             decode_avro_block(block, columns=columns)
         raise
@@ -147,9 +147,9 @@ def decode_avro_blocks(
 def decode_matching(
     blocks: Sequence[LogBlock], *, key: str, wanted: pa.Array, columns: Sequence[str]
 ) -> tuple[pa.RecordBatch, _Places]:
-    """Those records of Avro blocks of one schema whose text `key` is among some.
+    """Decode the records of Avro blocks of one schema whose text field `key` has certain values.
 
-    Of the others no more is read than the fields up to the key.
+    Of other records only the fields up to the key are read.
 
     Returns:
         The records, and their numbers among the records of all blocks.
@@ -168,7 +168,7 @@ def decode_matching(
             path=path,
         )
     except LakedexError:
-        # One by one the error names the file and the place.
+        # Decoding one by one gives an error with the file and the position.
         for block in blocks:
             decode_avro_block(block, columns=columns)
         raise
@@ -176,7 +176,7 @@ def decode_matching(
 
 
 def _cut_out(data: _Bytes, starts: _Places, ends: _Places) -> tuple[_Bytes, _Places, _Places]:
-    """Some records one after the other, without the bytes between them."""
+    """Copy some records, without the bytes between them."""
     lengths = ends - starts
     stops = np.cumsum(lengths)
     moved = np.repeat(starts - (stops - lengths), lengths)
@@ -184,12 +184,12 @@ def _cut_out(data: _Bytes, starts: _Places, ends: _Places) -> tuple[_Bytes, _Pla
 
 
 def _records_of_many(blocks: Sequence[LogBlock]) -> tuple[_Bytes, _Places, _Places]:
-    """The contents of blocks, one after the other, with the starts and ends of all records."""
+    """The concatenated contents of blocks, with the starts and ends of all records."""
     counts = np.array([count_records(block) for block in blocks], dtype=np.int64)
     if int(counts.sum()) >= _MANY_WALKERS * int(counts.max()):
         contents = [block.content.read(0, block.content.size) for block in blocks]
         sizes = np.array([len(content) for content in contents], dtype=np.int64)
-        data = with_room(contents)
+        data = concat_padded(contents)
         walked = walk_prefixed(data, sizes, counts)
         if walked is not None:
             return data, *walked[1:]
@@ -205,7 +205,7 @@ def _records_of_many(blocks: Sequence[LogBlock]) -> tuple[_Bytes, _Places, _Plac
 
 
 def count_records(block: LogBlock) -> int:
-    """How many records an Avro block says that it has; -1 where it cannot be read."""
+    """The record count in the head of an Avro block; -1 if it cannot be read."""
     check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
     if block.content.size < _HEAD.size:
         return -1
@@ -219,7 +219,7 @@ def _known(schema: AvroRecord, columns: Sequence[str] | None) -> list[str] | Non
 
 
 def _records_of(block: LogBlock) -> tuple[_Bytes, _Places]:
-    """The content of a block, and where its records begin, with the end of the last one."""
+    """The content of a block, and the starts of its records, with the end of the last one."""
     check_kind(block, BlockKind.AVRO_DATA, BlockKind.CDC_DATA)
     path, base = block.path, block.content.base_offset
     content = block.content.read(0, block.content.size)
@@ -245,13 +245,13 @@ def _records_of(block: LogBlock) -> tuple[_Bytes, _Places]:
 
 
 def hfile_of(block: LogBlock) -> HFileReader:
-    """The HFile that is the content of an HFile block; nothing is read yet."""
+    """Open the content of an HFile block, without reading yet."""
     check_kind(block, BlockKind.HFILE_DATA)
     return HFileReader(block.content)
 
 
 def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table:
-    """The records of a Parquet block."""
+    """Decode the records of a Parquet block."""
     check_kind(block, BlockKind.PARQUET_DATA)
     content = block.content.read(0, block.content.size)
     return read_parquet_bytes(
@@ -260,7 +260,7 @@ def decode_parquet_block(block: LogBlock, columns: Sequence[str] | None = None) 
 
 
 def check_kind(block: LogBlock, *kinds: BlockKind) -> None:
-    """Refuse a block of another kind than the caller can decode."""
+    """Reject a block of a kind that the caller cannot decode."""
     if block.kind not in kinds:
         names = " or ".join(kind.name for kind in kinds)
-        raise InvalidInput(f"{block.path} at {block.offset}: not {names}, but {block.kind.name}")
+        raise InvalidInput(f"{block.path} at {block.offset}: {block.kind.name}, not {names}")

@@ -1,4 +1,4 @@
-"""Makes the bytes of log blocks; see `reader` for the layout of a block."""
+"""Encodes log blocks; `reader` describes the layout of a block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_FOOTER = struct.pack(">i", 0)
 
 
 def encode_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: bytes) -> bytes:
-    """One whole block; the header entries keep the order they are given in.
+    """Encode a block, with header entries in the given order.
 
     Example:
         >>> block = encode_block(BlockKind.DELETE, {HeaderKey.INSTANT_TIME: "20260101"}, b"")
@@ -29,7 +29,7 @@ def encode_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: byte
         '23485544492300 00000000000030'
     """
     if kind is BlockKind.CORRUPT:
-        raise InvalidInput("corrupt blocks are found, not written")
+        raise InvalidInput("a block of kind CORRUPT cannot be written")
     inside = b"".join(
         [
             struct.pack(">ii", LOG_FORMAT_VERSION, kind),
@@ -45,7 +45,7 @@ def encode_block(kind: BlockKind, header: Mapping[HeaderKey, str], content: byte
 
 
 def encode_rollback_block(instant_time: str, target_instant_time: str) -> bytes:
-    """The command block by which `instant_time` takes back `target_instant_time`."""
+    """Encode the command block with which `instant_time` rolls back `target_instant_time`."""
     header = {
         HeaderKey.INSTANT_TIME: instant_time,
         HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
@@ -55,7 +55,7 @@ def encode_rollback_block(instant_time: str, target_instant_time: str) -> bytes:
 
 
 def empty_init_block(instant_time: str) -> bytes:
-    """The delete block without deletes that a new metadata file group starts with.
+    """Encode the empty delete block with which a new metadata file group starts.
 
     Example:
         >>> len(empty_init_block("00000000000000000"))
@@ -67,12 +67,12 @@ def empty_init_block(instant_time: str) -> bytes:
 
 
 def encode_avro_content(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) -> bytes:
-    """The content of an Avro (or CDC) block with these records."""
+    """Encode the content of an Avro (or CDC) block with these records."""
     encoded = encode_records(schema, batch)
     sizes = np.diff(encoded.offsets)
     count = len(sizes)
     if len(encoded.data) > 2**31 - 1:
-        raise InvalidInput(f"{len(encoded.data)} bytes are too many for one log block")
+        raise InvalidInput(f"{len(encoded.data)} bytes exceed the size of a log block")
     out = np.empty(len(encoded.data) + 4 * count, dtype=np.uint8)
     prefix_at = encoded.offsets[:-1] + 4 * np.arange(count)
     is_prefix = np.zeros(len(out), dtype=np.bool_)
@@ -86,7 +86,7 @@ def encode_avro_content(schema: AvroRecord, batch: pa.RecordBatch | pa.Table) ->
 def encode_parquet_content(
     table: pa.Table, *, avro_schema_text: str, compression: str = "gzip"
 ) -> bytes:
-    """The content of a Parquet block with these records."""
+    """Encode the content of a Parquet block with these records."""
     sink = pa.BufferOutputStream()
     write_base_file(table, sink, avro_schema_text=avro_schema_text, compression=compression)
     return sink.getvalue().to_pybytes()

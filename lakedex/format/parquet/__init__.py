@@ -1,4 +1,4 @@
-"""Base files in Parquet: what Hudi keeps in their footers, and how it writes them."""
+"""Base files in Parquet: Hudi's entries in their footers, and how Hudi writes them."""
 
 from __future__ import annotations
 

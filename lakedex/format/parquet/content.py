@@ -1,7 +1,7 @@
-"""Reads a Parquet file that lies in memory, as the content of a log block.
+"""Reads a Parquet file in memory, such as the content of a log block.
 
-A few bytes can stand for gigabytes: equal values are stored once, with a count. So what a file
-unpacks to is worked out from its pages before any of it is.
+A few bytes can represent gigabytes, because equal values are stored once, with a count. The size of
+the decoded file is therefore computed from its pages first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_parquet_bytes(
     path: str = "<parquet>",
     base_offset: int = 0,
 ) -> pa.Table:
-    """The rows of a Parquet file, all columns or the named ones that it has."""
+    """Read the rows of a Parquet file, with all columns or the named ones that it has."""
     source = MemorySource(data, path, base_offset)
     metadata = read_metadata(source)
     limit = _limit(len(data))
@@ -58,7 +58,7 @@ def read_parquet_bytes(
 
 
 def _limit(size: int) -> int:
-    """How many bytes a file of `size` bytes may become; much growth is fine while it is little."""
+    """The limit of the decoded size of a file of `size` bytes; small files may grow more."""
     grown = min(size * _MAX_GROWTH, _MOST_FROM_LITTLE_BYTES)
     return max(_ALWAYS_ALLOWED_BYTES, grown, size * _USUAL_GROWTH)
 
@@ -66,7 +66,7 @@ def _limit(size: int) -> int:
 def _text_bytes(
     data: bytes, metadata: pq.FileMetaData, wanted: Sequence[str], doubtful: Collection[str]
 ) -> int:
-    """The bytes of the texts in columns with a dictionary, without unpacking them."""
+    """The bytes of the strings in columns with a dictionary, without decoding them."""
     file = pq.ParquetFile(
         pa.BufferReader(data), metadata=metadata, read_dictionary=sorted(doubtful)
     )
@@ -87,7 +87,7 @@ def _unpacked_bytes(encoded: pa.DictionaryArray) -> int:
 
 
 def _dictionaries(array: pa.Array) -> Iterator[pa.DictionaryArray]:
-    """The dictionary arrays inside of an array of any type."""
+    """The dictionary arrays inside an array of any type."""
     if pa.types.is_dictionary(array.type):
         yield array
     elif pa.types.is_struct(array.type):

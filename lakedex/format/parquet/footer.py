@@ -1,7 +1,7 @@
-"""The footer of a base file: read from its tail, checked, and what Hudi keeps in it.
+"""The footer of a base file, which is read from its tail and checked, and Hudi's entries in it.
 
 A Parquet file ends with `footer | int32 little-endian footer length | "PAR1"`. Only the tail is
-read: the footer with a magic in front of it is a file as far as its metadata goes.
+read: for its metadata, a file consists of a magic and the footer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_RECORD_KEY = b"hoodie_max_record_key"
 AVRO_SCHEMA = b"parquet.avro.schema"
 WRITER_MODEL = b"writer.model.name"
 SPARK_VERSION = b"org.apache.spark.version"
-"""Not of Hudi's: tells Spark which calendar the dates and times of the file are in."""
+"""Spark's entry for the calendar of the dates and times in the file."""
 VECTOR_COLUMNS = b"hoodie.vector.columns"
 """The vectors among the columns: `e:VECTOR(4),d:VECTOR(2, DOUBLE)`."""
 
@@ -39,14 +39,14 @@ _TRAILER_BYTES = 8
 _SMALLEST_FILE = 12
 
 PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, OverflowError)
-"""What the Parquet library raises on bytes that are no Parquet file."""
+"""The exceptions of the Parquet library for invalid files."""
 FooterInput: TypeAlias = str | os.PathLike[str] | pa.NativeFile | BinaryIO | ByteSource
 
 
 def read_metadata(source: ByteSource) -> pq.FileMetaData:
-    """The metadata of a Parquet file, from its footer alone.
+    """Read the metadata of a Parquet file, from its footer only.
 
-    Counts inside the footer are limited by its size, since every item takes at least a byte.
+    The size of the footer limits the counts inside it, because every item takes at least a byte.
     """
     footer = read_footer_bytes(source)
     limit = max(len(footer), 1)
@@ -60,7 +60,7 @@ def read_metadata(source: ByteSource) -> pq.FileMetaData:
 
 
 def read_footer_bytes(source: ByteSource) -> bytes:
-    """The bytes of the footer, after its length is checked against the size of the file."""
+    """Read the footer, after checking its length against the size of the file."""
     size = source.size
     if size < _SMALLEST_FILE:
         raise _corrupt(source, 0, "a Parquet file", f"{size} bytes")
@@ -83,9 +83,9 @@ def _corrupt(source: ByteSource, at: int, expected: str, actual: object) -> Corr
 
 @dataclass(frozen=True)
 class ParquetFooter:
-    """The footer of a base file: schema, sizes, and Hudi's own entries.
+    """The footer of a base file: schema, sizes, and Hudi's entries, all of which may be missing.
 
-    `min_key` and `max_key` bound the record keys; all of Hudi's entries may be missing.
+    `min_key` and `max_key` are bounds of the record keys.
     """
 
     path: str
@@ -106,7 +106,7 @@ class ParquetFooter:
 
     @property
     def avro_schema_text(self) -> str | None:
-        """The Avro schema that the file was written with, if its writer left one."""
+        """The Avro schema with which the file was written, if it is in the footer."""
         return self._text(AVRO_SCHEMA)
 
     @property
@@ -121,7 +121,7 @@ class ParquetFooter:
 
     @cached_property
     def bloom(self) -> BloomFilter | None:
-        """The bloom filter of the record keys, decoded when first asked for."""
+        """The bloom filter of the record keys, decoded on first use."""
         text = self.bloom_text
         if text is None:
             return None
@@ -139,7 +139,7 @@ class ParquetFooter:
 def read_footer(file: FooterInput, *, path: str | None = None) -> ParquetFooter:
     """Read the footer of a Parquet file: a path, an open file, or any source of bytes.
 
-    `path` is the name to use in errors.
+    `path` is the name in errors.
     """
     if isinstance(file, ByteSource):
         return _footer(file, path or file.path)
@@ -169,7 +169,7 @@ def _footer(source: ByteSource, path: str) -> ParquetFooter:
 
 
 class _OpenFile:
-    """An open, seekable file as a source of bytes."""
+    """A source over an open, seekable file."""
 
     def __init__(self, file: pa.NativeFile | BinaryIO, path: str) -> None:
         self._file = file

@@ -1,21 +1,21 @@
-"""Page headers, checked before the Parquet library gives memory to what they claim.
+"""Checks page headers before the Parquet library allocates memory for their sizes.
 
-A column chunk is pages one after the other, each a header and a body. The numbers of the fields:
+A column chunk is a sequence of pages, each a header and a body. The numbers of the fields:
 
     footer        4 row groups; of a row group 1 column chunks; of a chunk 3 its metadata:
                   1 type | 3 names | 5 values | 7 stored size | 9 data pages | 11 dictionary page
     page header   1 kind | 2 raw size | 3 stored size | 4 checksum of the body, if there is one |
                   5 or 8 data page | 7 dictionary page, of each 1 values
 
-The library allocates by raw size and count of values before it looks at the body. Its own view of
-chunk metadata ends the process on some footers, so the footer is read here too.
+The library allocates memory by raw size and count of values before it reads the body. Its access to
+chunk metadata crashes the process on some footers, so this module also parses the footer.
 
-Both are in Thrift's compact form. A structure is fields up to a zero byte; a field is `delta of its
-number (4 bits) | type (4 bits)` and its value. Numbers are zigzag varints. A list is `count (4
-bits) | type (4 bits)` and its items, a count of 15 meaning that a varint follows.
+Both are in Thrift's compact form. A structure is a sequence of fields up to a zero byte; a field is
+`delta of its number (4 bits) | type (4 bits)` and its value. Numbers are zigzag varints. A list is
+`count (4 bits) | type (4 bits)` and its items; a count of 15 means that a varint follows.
 
-A page header may hold a CRC-32 of the page's body as it is stored, and does in files of lakedex:
-`check_pages` compares them without unpacking a value.
+A page header may contain a CRC-32 of the stored body of the page, as in files of lakedex;
+`check_pages` compares them without decoding values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ALL_BITS = 0xFFFFFFFF
 
 @dataclass(slots=True)
 class ThriftCursor:
-    """Reads from `at` up to `end`; `path` and `base_offset` name places in errors.
+    """Reads from `at` up to `end`; errors contain `path` and positions from `base_offset` on.
 
     Example:
         >>> ThriftCursor(bytes.fromhex("15041c150200" + "00"), 0, 7, "x").struct()
@@ -63,7 +63,7 @@ class ThriftCursor:
     base_offset: int = 0
 
     def struct(self, depth: int = 0) -> dict[int, Value]:
-        """The fields of a structure by number; of doubles only that they are there."""
+        """The fields of a structure by number; the values of doubles are not decoded."""
         if depth > _MAX_DEPTH:
             raise self.fail(self.at, f"at most {_MAX_DEPTH} levels", "more")
         found: dict[int, Value] = {}
@@ -103,7 +103,7 @@ class ThriftCursor:
         if count == _LONG_COUNT:
             count = self._varint()
         if count > self.end - self.at or depth > _MAX_DEPTH:
-            raise self.fail(self.at, "a list that fits in its place", f"{count} items")
+            raise self.fail(self.at, "a list that fits in the remaining bytes", f"{count} items")
         return [self._value(head & 0x0F, depth) for _ in range(count)]
 
     def _byte(self) -> int:
@@ -133,13 +133,13 @@ class ThriftCursor:
 
 
 def number_of(fields: Mapping[int, Value], field: int, default: int = -1) -> int:
-    """The number in a field, `default` where there is none."""
+    """The number in a field, or `default`."""
     value = fields.get(field)
     return value if isinstance(value, int) else default
 
 
 def struct_of(fields: Mapping[int, Value], field: int) -> Mapping[int, Value]:
-    """The structure in a field, an empty one where there is none."""
+    """The structure in a field, or an empty one."""
     value = fields.get(field)
     return value if isinstance(value, dict) else {}
 
@@ -152,10 +152,10 @@ def structs_of(fields: Mapping[int, Value], field: int) -> list[dict[int, Value]
 
 @dataclass(frozen=True, slots=True)
 class ChunkSize:
-    """How large one column chunk gets in memory.
+    """The size of one decoded column chunk.
 
-    `certain` bytes it surely takes. `possible` is more where values of a dictionary repeat: if
-    every row had its longest value.
+    `certain` is a lower bound in bytes. `possible` is larger if values of a dictionary repeat: the
+    size if every row had the longest value.
     """
 
     column: str
@@ -165,9 +165,9 @@ class ChunkSize:
 
 @dataclass(frozen=True, slots=True)
 class PageCheck:
-    """A Parquet file in memory, no page of which may become more than `limit` bytes.
+    """A Parquet file in memory, no page of which may exceed `limit` decoded bytes.
 
-    `path` and `base_offset` name places in errors.
+    Errors contain `path` and positions from `base_offset` on.
     """
 
     data: bytes
@@ -176,10 +176,10 @@ class PageCheck:
     limit: int
 
     def chunk_sizes(self, footer: bytes, wanted: Collection[str]) -> list[ChunkSize]:
-        """The sizes of all chunks of the wanted columns, after a look at each of their pages.
+        """The sizes of all chunks of the requested columns, after a check of each of their pages.
 
         Raises:
-            CorruptFile: a header claims what cannot be.
+            CorruptFile: A header contains impossible values.
         """
         start = len(self.data) - 8 - len(footer)
         chunks = column_chunks(footer, self.path, self.base_offset + start)
@@ -209,7 +209,7 @@ class PageCheck:
         return ChunkSize(name, certain, certain + claimed * dictionary)
 
     def _values(self, at: int, page: Mapping[int, Value], *, is_text: bool) -> int:
-        """The count of values that a page claims, after a look at its sizes."""
+        """The count of values in a page header, after a check of its sizes."""
         raw_size = number_of(page, 2)
         if not 0 <= raw_size <= self.limit:
             raise self._fail(at, f"a page of at most {self.limit} bytes", raw_size)
@@ -226,7 +226,7 @@ class PageCheck:
 
 
 def column_chunks(footer: bytes, path: str, base_offset: int) -> list[Mapping[int, Value]]:
-    """The metadata of every column chunk; `path` and `base_offset` name places in errors."""
+    """The metadata of every column chunk; errors contain `path` and `base_offset`."""
     fields = ThriftCursor(footer, 0, len(footer), path, base_offset).struct()
     return [
         struct_of(chunk, 3) for group in structs_of(fields, 4) for chunk in structs_of(group, 1)
@@ -234,9 +234,9 @@ def column_chunks(footer: bytes, path: str, base_offset: int) -> list[Mapping[in
 
 
 def chunk_span(chunk: Mapping[int, Value]) -> tuple[int, int]:
-    """Where a column chunk begins and ends in its file, as its metadata claims."""
+    """The start and end of a column chunk in its file, from its metadata."""
     data, dictionary = number_of(chunk, 9), number_of(chunk, 11)
-    # A chunk without rows may have a dictionary and no data page, which is then said to be at 0.
+    # A chunk without rows may have a dictionary and no data page, whose offset is then 0.
     start = dictionary if dictionary > 0 and not 0 < data <= dictionary else data
     return start, start + number_of(chunk, 7)
 
@@ -244,7 +244,7 @@ def chunk_span(chunk: Mapping[int, Value]) -> tuple[int, int]:
 def pages(
     data: bytes, at: int, end: int, path: str, base_offset: int
 ) -> Iterator[tuple[int, int, dict[int, Value]]]:
-    """Every page of a column chunk: where its header and its body begin, and the header."""
+    """Every page of a column chunk: the starts of its header and its body, and the header."""
     while at < end:
         cursor = ThriftCursor(data, at, end, path, base_offset)
         page = cursor.struct()
@@ -257,7 +257,7 @@ def pages(
 
 
 def _names(chunk: Mapping[int, Value]) -> list[str]:
-    """The path of a column: its own name and those of what it lies in, outermost first."""
+    """The path of a column: the names of its parents, outermost first, and its own name."""
     names = chunk.get(3)
     if not isinstance(names, list):
         return [""]
@@ -266,10 +266,10 @@ def _names(chunk: Mapping[int, Value]) -> list[str]:
 
 
 def check_pages(source: ByteSource) -> bool:
-    """Hold every page of a file against its checksum; False when a page has none.
+    """Compare every page of a file with its checksum; return False if a page has none.
 
     Raises:
-        CorruptFile: a page is not as it was written.
+        CorruptFile: A page differs from its checksum.
     """
     footer = read_footer_bytes(source)
     path = source.path
@@ -286,6 +286,6 @@ def check_pages(source: ByteSource) -> bool:
             expected = number_of(page, _CHECKSUM) & _ALL_BITS
             found = zlib.crc32(memoryview(data)[body : body + number_of(page, _STORED_SIZE)])
             if found != expected:
-                told = f"a page with the checksum {expected:08x}"
-                raise CorruptFile(path, offset + body, expected=told, actual=f"{found:08x}")
+                stored = f"a page with the checksum {expected:08x}"
+                raise CorruptFile(path, offset + body, expected=stored, actual=f"{found:08x}")
     return True

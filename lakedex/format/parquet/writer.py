@@ -1,18 +1,18 @@
-"""Writes base files as Hudi does: its footer entries, its physical types.
+"""Writes base files like Hudi, with its footer entries and physical types.
 
-Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages
-are of version 1 and have checksums, which readers may pass over. A column that holds NaN has no
-statistics: Arrow would leave NaN out of the range, and Spark, to which NaN is the largest number,
-would then skip the row group. A float column with -0.0 has no dictionary: Spark looks for 0.0 in it
-bit by bit, and would skip the row group as well. Nor has a column whose values seldom repeat.
+Timestamps are int64 microseconds, decimals fixed-length byte arrays, dates int32; data pages have
+version 1 and checksums, which readers may ignore. A column that contains NaN has no statistics:
+Arrow would omit NaN from the range, and Spark, for which NaN is the largest number, would then skip
+the row group. A float column with -0.0 has no dictionary: Spark compares 0.0 with its entries by
+bits, and would also skip the row group. A column whose values seldom repeat has none either.
 
-One footer entry is Spark's own: its version. Spark 3 refuses dates before 1582 and times before
-1900 in files that do not name one, as they might be in the calendar of Spark 2.
+One footer entry is Spark's own: its version. Spark 3 rejects dates before 1582 and times before
+1900 in files without a version, because they might be in the calendar of Spark 2.
 
-A dictionary of values that do not repeat would be a second copy of them, and making it takes longer
-than all else that is done to such a column. A sample decides: by the birthday problem a few dozen
-values of a column with fewer values than half of its rows have so many pairs among them that their
-lack is no accident. Neighbours are compared apart, since sorted values repeat there only.
+A dictionary of values that do not repeat would be a second copy of them, and building it takes
+longer than the rest of the work for such a column. A sample decides: by the birthday problem, if a
+column has fewer distinct values than half of its rows, a sufficient sample almost certainly
+contains equal pairs. Neighbours are compared separately, because sorted values repeat there only.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from lakedex.format.parquet import footer
 from lakedex.schema.hudi_types import hudi_type, is_vector, vector_bytes
 
 _FEWEST_ROWS = 1_000
-"""Below this any choice costs next to nothing."""
+"""With fewer rows the choice does not matter."""
 _PAIRS = 16
-"""How many equal pairs a sample should have if every value were there twice."""
+"""The expected number of equal pairs in a sample if every value occurs twice."""
 _WRITER_MODEL = "avro"
 _NEVER_NULL = "not null"
 _SPARK_OF_TODAYS_CALENDAR = "3.5.0"
 
 
 def seldom_repeats(column: pa.ChunkedArray) -> bool:
-    """Whether nearly every value of a flat column is another one.
+    """Whether nearly all values of a flat column are distinct.
 
     Example:
         >>> names = [f"ride-{number}" for number in range(1000)]
@@ -58,7 +58,7 @@ def seldom_repeats(column: pa.ChunkedArray) -> bool:
 
 @lru_cache(maxsize=8)
 def _anywhere(rows: int, size: int) -> pa.Array:
-    """Some row numbers, in no order: regular ones would miss what repeats regularly."""
+    """Random row numbers; regular ones would miss regular repetitions."""
     return pa.array(np.random.default_rng(rows).choice(rows, size, replace=False))
 
 
@@ -114,9 +114,9 @@ def write_base_file(
 
 
 def _as_stored(table: pa.Table) -> pa.Table:
-    """The table with vectors as the bytes that files hold, and parts that may all be null.
+    """The table with vectors in their stored form as bytes, and with nullable fields of structs.
 
-    Below a null struct even a part that is never null has no value, which Arrow would not write.
+    Below a null struct even a field that is never null has no value, which Arrow would not write.
     """
     for number, field in enumerate(table.schema):
         column = table.column(number)
@@ -133,7 +133,7 @@ def _as_stored(table: pa.Table) -> pa.Table:
 
 
 def _with_nulls(data_type: pa.DataType) -> pa.DataType:
-    """A struct type of which all parts may be null, down to the first list or map."""
+    """A struct type with nullable fields, down to the first list or map."""
     if not pa.types.is_struct(data_type):
         return data_type
     fields = [field.with_type(_with_nulls(field.type)) for field in data_type]
@@ -143,7 +143,7 @@ def _with_nulls(data_type: pa.DataType) -> pa.DataType:
 def _columns_without(
     table: pa.Table, is_unfit: Callable[[pa.DataType, pa.ChunkedArray], bool]
 ) -> bool | list[str]:
-    """The Parquet columns of those that are fit; True for all of them."""
+    """The Parquet columns that qualify; True for all of them."""
     unfit = {
         field.name
         for field, column in zip(table.schema, table.columns, strict=True)
@@ -156,7 +156,7 @@ def _columns_without(
 
 
 def _leaf_paths(name: str, data_type: pa.DataType) -> Iterator[str]:
-    """What Parquet calls the columns that a field comes to."""
+    """The paths of the Parquet columns of a field."""
     if pa.types.is_map(data_type):
         inner = {"key_value.key": data_type.key_type, "key_value.value": data_type.item_type}
     elif pa.types.is_struct(data_type):
@@ -195,7 +195,7 @@ def _may_hold_negative_zero(data_type: pa.DataType, column: pa.ChunkedArray) -> 
 
 
 def _float_leaves(array: pa.Array) -> Iterator[pa.Array]:
-    """The float arrays inside of an array; what lies in null rows may be among them."""
+    """The float arrays inside an array, which may include the values of null rows."""
     if pa.types.is_floating(array.type):
         yield array
     elif pa.types.is_struct(array.type):
@@ -220,7 +220,7 @@ def _entries(
     avro_schema_text: str,
     schema: pa.Schema,
 ) -> dict[bytes, bytes]:
-    """Hudi's footer entries; those that the caller has no value for are left out."""
+    """Hudi's footer entries, without those for which there is no value."""
     values = {
         footer.BLOOM_FILTER: None if bloom is None else bloom.encode(),
         footer.BLOOM_TYPE_CODE: _type_code(bloom),
@@ -240,5 +240,5 @@ def _vector_columns(schema: pa.Schema) -> str | None:
 
 
 def _type_code(bloom: BloomFilter | None) -> str | None:
-    """A simple filter is marked by having no type code."""
+    """The type code of a filter, which a simple filter does not have."""
     return None if bloom is None or bloom.type_code == "SIMPLE" else bloom.type_code

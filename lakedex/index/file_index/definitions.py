@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from lakedex.config import TableConfig, keys
-from lakedex.config.folders import inside_table
+from lakedex.config.table_config import inside_table
 from lakedex.errors import LakedexError
 from lakedex.index.definitions import IndexDefinition, format_definitions, parse_definitions
 

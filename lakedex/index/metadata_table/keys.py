@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakedex.errors import InvalidInput
 from lakedex.index.metadata_table.hashing import file_name_id, name_id
 from lakedex.index.metadata_table.partitions import NON_PARTITIONED_KEY
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 SECONDARY_SEPARATOR = "$"
 SECONDARY_NULL = "\x00"

@@ -27,7 +27,7 @@ from lakedex.index.metadata_table.shard_writer import (
     check_bucket,
     write_groups,
 )
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 FEW_PAIRS = 200_000
 """Fewer are not worth a job: 50,000 pairs take some 30 ms, and a job takes 200 ms to start."""

@@ -30,7 +30,7 @@ from lakedex.index.metadata_table.group_files import (
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
 from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 

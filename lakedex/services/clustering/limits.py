@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from lakedex.config.clustering_scope import ClusteringScope, PartitionFilter
+from lakedex.config.service_options import ClusteringScope, PartitionFilter
 from lakedex.config.write_option_names import CLUSTERING_PATTERN
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice

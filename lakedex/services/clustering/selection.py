@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.config.clustering_scope import ClusteringScope
+from lakedex.config.service_options import ClusteringScope
 from lakedex.errors import InvalidInput
 from lakedex.expr import bind_predicate, evaluate, parse_predicate
 from lakedex.expr.tree import columns_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from lakedex.config.scheduling_options import CompactionStrategy, SchedulingOptions
+from lakedex.config.service_options import CompactionStrategy, SchedulingOptions
 from lakedex.config.write_option_names import COMPACTION_PATTERN
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId

@@ -10,7 +10,7 @@ import logging
 import time
 
 from lakedex.config import TableType
-from lakedex.config.scheduling_options import SchedulingOptions, Trigger
+from lakedex.config.service_options import SchedulingOptions, Trigger
 from lakedex.errors import InvalidInput
 from lakedex.services.compaction.choosing import choose, operations_of
 from lakedex.table import Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakedex.config import TableConfig, TableType, keys
-from lakedex.config.keygen_type import KeyGeneratorType
+from lakedex.config.table_config import KeyGeneratorType
 from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
 from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.services.upgrading.new_properties import key_generator, new_merge_mode

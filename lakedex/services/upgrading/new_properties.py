@@ -8,12 +8,12 @@ with an ordering field merges by it.
 from __future__ import annotations
 
 from lakedex.config import TableConfig, TableType, keys
-from lakedex.config.keygen_type import (
+from lakedex.config.table_config import (
     KeyGeneratorType,
+    MergeMode,
     inferred_key_generator,
     parse_key_generator,
 )
-from lakedex.config.merge_mode import MergeMode
 from lakedex.errors import UnsupportedFeature
 
 TARGET_VERSION = 9

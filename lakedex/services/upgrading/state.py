@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakedex.config import keys
-from lakedex.config.folders import inside_table
+from lakedex.config.table_config import inside_table
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.storage import Storage
 

@@ -14,7 +14,7 @@ from lakedex.errors import UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.metadata_table import BLOOM_PAYLOAD
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.services.verifying.check import Check, FileRows, Subject
 from lakedex.services.verifying.entries import live_keys
 from lakedex.services.verifying.report import ProblemKind

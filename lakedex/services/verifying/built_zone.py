@@ -20,7 +20,7 @@ from lakedex.expr.evaluate import evaluate
 from lakedex.expr.tree import Expr, columns_of
 from lakedex.index.metadata_table import STATS_PAYLOAD
 from lakedex.index.stat_values import StatValues, stat_values
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.services.verifying.statistics import Actual
 
 _QUARTERS = range(-12 * 4, 14 * 4 + 1)

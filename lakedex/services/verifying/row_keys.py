@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 
 _SCHEMA = pa.schema([("key", pa.large_string()), ("slice", pa.int32()), ("group", pa.int32())])
 _MOST_BUCKETS = 256

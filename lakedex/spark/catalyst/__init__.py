@@ -1,4 +1,4 @@
-"""Catalyst filters, as the optimiser leaves them, to the engine-free predicate tree."""
+"""Catalyst filters, as the optimiser leaves them, as a predicate tree that needs no engine."""
 
 from lakedex.spark.catalyst.translate import TranslatedFilters, translate_filters
 

@@ -1,8 +1,8 @@
 """Catalyst's functions as those of the tree, where both give the same for every value.
 
-Catalyst has a class per function, and the optimiser writes many functions with others: what
-arrives is `Year(Cast(ts as date))` for `year(ts)`. A cast to DATE that the tree's function does by
-itself is left out again, so that an index over the function is recognised.
+Catalyst has a class for each function, and the optimiser rewrites many functions: `year(ts)`
+arrives as `Year(Cast(ts as date))`. A cast to DATE that the tree's function does by itself is left
+out again, so that an index on the function is recognised.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from lakedex.expr.bind import bound_type
 from lakedex.expr.coercion import Family, family
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
-from lakedex.spark.catalyst.casts import fails
-from lakedex.spark.catalyst.spark_types import arrow_type, same_meaning
+from lakedex.spark.catalyst.columns import fails
 from lakedex.spark.catalyst.terms import (
-    NotUnderstood,
+    FilterNode,
+    NotTranslatable,
     Rule,
-    Surroundings,
     Term,
+    TranslationContext,
+    arrow_type,
     failures_of,
     plain_type,
+    same_meaning,
 )
-from lakedex.spark.catalyst.wire import FilterNode
 
 _WHOLE_REST = 2**31 - 1
 Arguments = Callable[[FilterNode, list[Expr], list[pa.DataType]], list[Expr]]
@@ -37,34 +38,34 @@ def _as_given(_node: FilterNode, given: list[Expr], _types: list[pa.DataType]) -
 
 def _numbers(node: FilterNode, given: list[Expr], _types: list[pa.DataType]) -> list[Expr]:
     if node.mode == "TRY":
-        raise NotUnderstood(f"function {node.kind} in try mode")
+        raise NotTranslatable(f"function {node.kind} in try mode")
     return given
 
 
 def _texts(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if family(types[0]) is not Family.STRING:
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     if any(not isinstance(each, Literal) for each in given[1:]):
-        raise NotUnderstood(f"function {node.kind} with more than one column")
+        raise NotTranslatable(f"function {node.kind} with more than one column")
     return given
 
 
 def _joined_texts(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if any(family(kind) is not Family.STRING for kind in types):
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return given
 
 
 def _trimmed(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if any(family(kind) is not Family.STRING for kind in types):
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return _texts(node, given, types)
 
 
 def _replaced(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     *texts, start = _texts(node, given, types)
     if not isinstance(start, Literal) or start.value != 1:
-        raise NotUnderstood(f"function {node.kind} that does not begin at the beginning")
+        raise NotTranslatable(f"function {node.kind} that does not begin at the beginning")
     return texts
 
 
@@ -82,13 +83,13 @@ def _substring(node: FilterNode, given: list[Expr], types: list[pa.DataType]) ->
 
 def _of_date(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if family(types[0]) is not Family.DATE:
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return [_without_date_cast(each) for each in given]
 
 
 def _of_time(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if family(types[0]) not in (Family.TIMESTAMP, Family.TIMESTAMP_NTZ):
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return given
 
 
@@ -117,26 +118,26 @@ def _seconds(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> l
     if family(types[0]) is Family.STRING:
         return _parsed(node, given, types)
     if family(types[0]) not in (Family.DATE, Family.TIMESTAMP):
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     # The pattern is for texts only.
     return given[:1]
 
 
 def _of_moment(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if family(types[0]) is not Family.TIMESTAMP:
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return given
 
 
 def _of_whole(node: FilterNode, given: list[Expr], types: list[pa.DataType]) -> list[Expr]:
     if family(types[0]) is not Family.INTEGER:
-        raise NotUnderstood(f"function {node.kind} of {types[0]}")
+        raise NotTranslatable(f"function {node.kind} of {types[0]}")
     return given
 
 
 def _constant(node: FilterNode, expr: Expr) -> None:
     if not isinstance(expr, Literal) or expr.value is None:
-        raise NotUnderstood(f"function {node.kind} with a format that is no constant")
+        raise NotTranslatable(f"function {node.kind} with a format that is no constant")
 
 
 def _without_date_cast(expr: Expr) -> Expr:
@@ -148,20 +149,20 @@ def _without_date_cast(expr: Expr) -> Expr:
     return expr
 
 
-def _split(node: FilterNode, children: list[Term], _around: Surroundings) -> Term:
+def _split(node: FilterNode, children: list[Term], _context: TranslationContext) -> Term:
     """A list of texts, which only the choice of one of them makes a value."""
     text, pattern, limit = (child.expr for child in children)
     _texts(node, [text, pattern], [plain_type(children[0], f"function {node.kind}")])
     if not isinstance(limit, Literal) or limit.value != -1:
-        raise NotUnderstood(f"function {node.kind} with a limit")
+        raise NotTranslatable(f"function {node.kind} with a limit")
     return Term(Call("split", (text, pattern)), None, failures_of(children))
 
 
-def _part_of_split(node: FilterNode, children: list[Term], _around: Surroundings) -> Term:
+def _part_of_split(node: FilterNode, children: list[Term], _context: TranslationContext) -> Term:
     """Only of texts that were split; in ANSI mode a part that is not there is an error."""
     parts, place = (child.expr for child in children)
     if not isinstance(parts, Call) or parts.function != "split" or not isinstance(place, Literal):
-        raise NotUnderstood(f"function {node.kind} of a list")
+        raise NotTranslatable(f"function {node.kind} of a list")
     call = Call(SPLIT_ITEM, (*parts.arguments, Literal(place.value, pa.int32())))
     failures = failures_of(children)
     if True in node.switches:
@@ -170,15 +171,15 @@ def _part_of_split(node: FilterNode, children: list[Term], _around: Surroundings
 
 
 def _rule(name: str, arguments: Arguments, *, patterned: bool = False) -> Rule:
-    def translate(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
-        around.check_zone(node)
-        if patterned and around.legacy_times:
-            raise NotUnderstood(f"function {node.kind} with the patterns of Spark 2")
+    def translate(node: FilterNode, children: list[Term], context: TranslationContext) -> Term:
+        context.check_zone(node)
+        if patterned and context.legacy_times:
+            raise NotTranslatable(f"function {node.kind} with the patterns of Spark 2")
         types = [plain_type(child, f"function {node.kind}") for child in children]
         call = Call(name, tuple(arguments(node, [child.expr for child in children], types)))
         kind = arrow_type(node.type_name)
         if kind is None or not same_meaning(bound_type(call), kind):
-            raise NotUnderstood(f"function {node.kind} that gives {node.type_name}")
+            raise NotTranslatable(f"function {node.kind} that gives {node.type_name}")
         failures = failures_of(children)
         if patterned and node.switches == (True,) and family(types[0]) is Family.STRING:
             failures += (fails(children[0].expr, call),)

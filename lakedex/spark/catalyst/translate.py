@@ -1,8 +1,8 @@
-"""Catalyst filters to the predicate tree: true wherever Spark's filters are true.
+"""Catalyst filters as a predicate tree that is true wherever Spark's filters are true.
 
-A query never fails for its filters. Whatever has no counterpart with exactly the same meaning
-becomes unknown, which keeps every file, and the reason is told. Where Spark would raise an error
-instead of giving a value, the files of the rows that raise it are kept too.
+A query never fails for its filters. A part without a counterpart of exactly the same meaning
+becomes unknown, which keeps every file, and the report has the reason. Where Spark would raise an
+error instead of giving a value, the files of the rows that raise it are kept too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from lakedex.expr.bind import bind_predicate
 from lakedex.expr.normal_form import normalise
 from lakedex.expr.spark_text import time_zone_of
 from lakedex.expr.tree import TRUE, Expr, Unknown, all_of, any_of, children_of
-from lakedex.spark.catalyst.casts import cast
-from lakedex.spark.catalyst.columns import column, struct_field
-from lakedex.spark.catalyst.constants import constant
+from lakedex.spark.catalyst.columns import cast, column, constant, struct_field
 from lakedex.spark.catalyst.functions import FUNCTIONS
 from lakedex.spark.catalyst.predicates import CONNECTIVES, PREDICATES
-from lakedex.spark.catalyst.terms import NotUnderstood, Rule, Surroundings, Term
-from lakedex.spark.catalyst.wire import FilterNode, read_filter_text
+from lakedex.spark.catalyst.terms import (
+    FilterNode,
+    NotTranslatable,
+    Rule,
+    Term,
+    TranslationContext,
+    read_filter_text,
+)
 
 _RULES: Mapping[str, Rule] = {
     "AttributeReference": column,
@@ -77,19 +81,19 @@ def translate_filters(
     except ValueError as error:
         return TranslatedFilters(None, (f"filters that cannot be read: {error}",))
     zone = session_zone if knows_zone and time_zone_of(session_zone) is not None else None
-    around = Surroundings(columns, zone, given.legacy_times)
+    context = TranslationContext(columns, zone, given.legacy_times)
     terms: list[Term] = []
     for node in given.nodes:
-        terms.append(_translated(node, [terms[child] for child in node.children], around))
+        terms.append(_translated(node, [terms[child] for child in node.children], context))
     parts = [
-        Unknown(root) if isinstance(root, str) else _settled(terms[root], around)
+        Unknown(root) if isinstance(root, str) else _settled(terms[root], context)
         for root in given.roots
     ]
     reasons = tuple(reason for part in parts for reason in _reasons(part))
     return _joined(parts, reasons)
 
 
-def _translated(node: FilterNode, children: list[Term], around: Surroundings) -> Term:
+def _translated(node: FilterNode, children: list[Term], context: TranslationContext) -> Term:
     if node.kind in _RUNTIME_FILTERS:
         return Term(Unknown(_RUNTIME_FILTERS[node.kind]))
     if node.kind not in CONNECTIVES:
@@ -97,25 +101,25 @@ def _translated(node: FilterNode, children: list[Term], around: Surroundings) ->
         if unknown is not None:
             return unknown
     try:
-        return _RULES.get(node.kind, _refused)(node, children, around)
-    except (NotUnderstood, LakedexError) as problem:
+        return _RULES.get(node.kind, _refused)(node, children, context)
+    except (NotTranslatable, LakedexError) as problem:
         return Term(Unknown(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a query never fails for its filters
         return Term(Unknown(f"{node.kind}: {type(problem).__name__}"))
 
 
-def _refused(node: FilterNode, _children: list[Term], _around: Surroundings) -> Term:
-    raise NotUnderstood(f"function {node.kind} {node.name}".strip())
+def _refused(node: FilterNode, _children: list[Term], _context: TranslationContext) -> Term:
+    raise NotTranslatable(f"function {node.kind} {node.name}".strip())
 
 
-def _settled(term: Term, around: Surroundings) -> Expr:
+def _settled(term: Term, context: TranslationContext) -> Expr:
     """One conjunct in its normal form; a row for which Spark raises an error satisfies it."""
     if term.unknown is not None:
         return term.unknown
     tree = any_of([term.expr, *term.failures]) if term.failures else term.expr
     try:
-        zone = around.zone or "UTC"
-        return normalise(bind_predicate(tree, around.columns, time_zone=zone, case_sensitive=True))
+        zone = context.zone or "UTC"
+        return normalise(bind_predicate(tree, context.columns, time_zone=zone, case_sensitive=True))
     except LakedexError as problem:
         return Unknown(str(problem))
     except Exception as problem:  # noqa: BLE001 - a query never fails for its filters

@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.CacheManager;
 import org.apache.spark.sql.execution.CachedData;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
-/** Lets a session forget what it remembers of a table that was changed, by the table's place. */
+/** Drops what a session has cached of a table that was changed. */
 public final class Caches {
 
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -22,58 +22,61 @@ public final class Caches {
   private Caches() {}
 
   public static void refresh(@SESSION@ session, String path) throws Exception {
-    String place = place(path);
-    forgetColumns(session.sessionState().catalog(), place);
+    String location = location(path);
+    dropRelations(session.sessionState().catalog(), location);
     CacheManager manager = session.sharedState().cacheManager();
     if (manager.isEmpty()) {
       return;
     }
     scala.collection.Iterator each =
-        ((scala.collection.Iterable) hidden(manager, CacheManager.class, "cachedData")).iterator();
+        ((scala.collection.Iterable) invokeHidden(manager, CacheManager.class, "cachedData")).iterator();
     List stale = new ArrayList();
     while (each.hasNext()) {
-      collect(((CachedData) each.next()).plan(), place, stale);
+      collect(((CachedData) each.next()).plan(), location, stale);
     }
     for (int i = 0; i < stale.size(); i++) {
       manager.recacheByPlan(session, (LogicalPlan) stale.get(i));
     }
   }
 
-  /** Names of the catalog find the table's columns anew. */
-  private static void forgetColumns(SessionCatalog catalog, String place) throws Exception {
-    Object cache = hidden(catalog, SessionCatalog.class, "tableRelationCache");
+  /** Names of the catalog are resolved to the table's new columns. */
+  private static void dropRelations(SessionCatalog catalog, String location) throws Exception {
+    Object cache = invokeHidden(catalog, SessionCatalog.class, "tableRelationCache");
     Method asMap = Class.forName("org.sparkproject.guava.cache.Cache").getMethod(
         "asMap", new Class[0]);
     Iterator each = ((Map) asMap.invoke(cache, new Object[0])).values().iterator();
     while (each.hasNext()) {
       List found = new ArrayList();
-      collect((LogicalPlan) each.next(), place, found);
+      collect((LogicalPlan) each.next(), location, found);
       if (!found.isEmpty()) {
         each.remove();
       }
     }
   }
 
-  /** The relations of a plan that are faces of a table. */
-  private static void collect(LogicalPlan plan, String place, List found) throws Exception {
-    if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof LakeFace) {
-      LakeFace face = (LakeFace) ((LogicalRelation) plan).relation();
-      if (place.equals(place(JSON.readTree(face.table()).get("path").asText()))) {
+  /** The unpinned relations of a table in a plan. */
+  private static void collect(LogicalPlan plan, String location, List found) throws Exception {
+    if (plan instanceof LogicalRelation
+        && ((LogicalRelation) plan).relation() instanceof TableRelation) {
+      TableRelation relation = (TableRelation) ((LogicalRelation) plan).relation();
+      String path = JSON.readTree(relation.spec()).get(Contract.PATH_OPTION).asText();
+      if (location.equals(location(path))) {
         found.add(plan);
       }
     }
-    collectAll(plan.children().iterator(), place, found);
-    collectAll(plan.subqueries().iterator(), place, found);
+    collectAll(plan.children().iterator(), location, found);
+    collectAll(plan.subqueries().iterator(), location, found);
   }
 
-  private static void collectAll(scala.collection.Iterator plans, String place, List found)
+  private static void collectAll(
+      scala.collection.Iterator plans, String location, List found)
       throws Exception {
     while (plans.hasNext()) {
-      collect((LogicalPlan) plans.next(), place, found);
+      collect((LogicalPlan) plans.next(), location, found);
     }
   }
 
-  private static Object hidden(Object holder, Class kind, String name) throws Exception {
+  private static Object invokeHidden(Object holder, Class kind, String name) throws Exception {
     Method method = null;
     Method[] methods = kind.getDeclaredMethods();
     for (int i = 0; i < methods.length; i++) {
@@ -89,8 +92,8 @@ public final class Caches {
     return method.invoke(holder, new Object[0]);
   }
 
-  /** One spelling for all spellings of a path. */
-  private static String place(String path) {
+  /** The same text for all ways to write a path. */
+  private static String location(String path) {
     if (path.length() == 0) {
       return "";
     }

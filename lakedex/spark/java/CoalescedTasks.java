@@ -104,7 +104,7 @@ public final class CoalescedTasks {
     }
   }
 
-  /** Plans the logical node, with what is known of the size by then. */
+  /** Plans the logical node, with the statistics that there are by then. */
   public static final class Strategy extends SparkStrategy {
 
     public @SEQ@ apply(LogicalPlan plan) {
@@ -121,7 +121,7 @@ public final class CoalescedTasks {
       return Lists.scala(planned);
     }
 
-    /** The size of all that the rows are made of: Spark takes a join for the product of both. */
+    /** The size of all inputs: Spark estimates a join as the product of both sides. */
     private static scala.math.BigInt inputs(LogicalPlan plan) {
       scala.math.BigInt sum = scala.math.BigInt.apply(0);
       scala.collection.Iterator each = plan.collectLeaves().iterator();
@@ -155,7 +155,7 @@ public final class CoalescedTasks {
       return rows.coalesce(tasks, false, scala.Option.apply(new Neighbours()), null);
     }
 
-    /** Nodes travel with some tasks, to executors that do not know this one. */
+    /** Some tasks serialise their nodes, and executors do not have this class. */
     public Object writeReplace() {
       return child;
     }
@@ -218,7 +218,7 @@ public final class CoalescedTasks {
       return made;
     }
 
-    /** Executors get the groups that were made, and do not know this class. */
+    /** Executors get the groups that were made, and do not have this class. */
     public Object writeReplace() {
       return "";
     }

@@ -27,13 +27,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A list of Catalyst filters as one JSON text, so that Python learns them in a single call.
+ * A list of Catalyst filters as one JSON text, so that Python gets them in a single call.
  *
  * The text is {"nodes": [...], "roots": [...], "legacy_times": ...}. Nodes stand after their
- * children and name them by position, which keeps both sides free of recursion. A root is the
- * position of one conjunct, or a text that says why it was left out; `legacy_times` tells whether
- * the session formats and parses times by the rules of Spark 2. Members of a node, each only where
- * it has a meaning:
+ * children and refer to them by position, so neither side needs recursion. A root is the position of
+ * one conjunct, or the reason why it was left out; `legacy_times` is whether the session formats and
+ * parses times by the rules of Spark 2. The names are those of `Contract`; members of a node, each
+ * only where it has a meaning:
  *
  *   k  the class of the expression        t  its type, as Spark writes it
  *   c  the positions of its children      n  a name: of a column, a field, a function
@@ -73,8 +73,8 @@ public final class FilterText {
         root((Expression) parts.get(i), roots);
       }
     }
-    return "{\"nodes\":[" + nodes + "],\"roots\":[" + roots + "],\"legacy_times\":"
-        + legacyTimes() + "}";
+    return "{\"" + Contract.FILTER_NODES + "\":[" + nodes + "],\"" + Contract.FILTER_ROOTS + "\":["
+        + roots + "],\"" + Contract.FILTER_LEGACY_TIMES + "\":" + legacyTimes() + "}";
   }
 
   private static boolean legacyTimes() {
@@ -176,12 +176,12 @@ public final class FilterText {
       nodes.append(',');
     }
     count++;
-    nodes.append("{\"k\":");
+    nodes.append("{\"").append(Contract.NODE_KIND).append("\":");
     quote(kind(expression), nodes);
-    nodes.append(",\"t\":");
+    member(Contract.NODE_TYPE);
     quote(typeName(expression.dataType()), nodes);
     if (!positions.isEmpty()) {
-      nodes.append(",\"c\":[");
+      member(Contract.NODE_CHILDREN).append('[');
       for (int i = 0; i < positions.size(); i++) {
         nodes.append(i == 0 ? "" : ",").append(positions.get(i));
       }
@@ -193,13 +193,18 @@ public final class FilterText {
     nodes.append('}');
   }
 
+  /** Starts another member of a node. */
+  private StringBuilder member(String name) {
+    return nodes.append(",\"").append(name).append("\":");
+  }
+
   /** A subquery that has its value is a constant, one that has its list is that list. */
   private static String kind(Expression expression) {
     if (scalarValue(expression) != null) {
-      return "Literal";
+      return Contract.LITERAL_KIND;
     }
     if (expression instanceof InSubqueryExec && ((InSubqueryExec) expression).values().isDefined()) {
-      return "InSet";
+      return Contract.VALUE_LIST_KIND;
     }
     return simpleName(expression.getClass());
   }
@@ -219,7 +224,7 @@ public final class FilterText {
       name = ((Invoke) expression).functionName();
     }
     if (name != null) {
-      nodes.append(",\"n\":");
+      member(Contract.NODE_NAME);
       quote(name, nodes);
     }
   }
@@ -238,7 +243,7 @@ public final class FilterText {
         list(Arrays.asList((Object[]) found.get()));
       }
     } else if (expression instanceof Like) {
-      nodes.append(",\"e\":");
+      member(Contract.NODE_ESCAPE);
       quote(String.valueOf(((Like) expression).escapeChar()), nodes);
     }
   }
@@ -246,16 +251,16 @@ public final class FilterText {
   private void single(Object value) {
     String text = valueText(value);
     if (value != null && text == null) {
-      nodes.append(",\"u\":1");
+      member(Contract.NODE_UNREADABLE).append('1');
       return;
     }
-    nodes.append(",\"v\":");
+    member(Contract.NODE_VALUE);
     nullable(text);
   }
 
   private void list(List values) {
     boolean readable = true;
-    nodes.append(",\"s\":[");
+    member(Contract.NODE_VALUES).append('[');
     for (int i = 0; i < values.size() && nodes.length() - firstLength <= MOST_CHARACTERS; i++) {
       Object value = values.get(i);
       String text = valueText(value);
@@ -263,7 +268,10 @@ public final class FilterText {
       nodes.append(i == 0 ? "" : ",");
       nullable(text);
     }
-    nodes.append(readable ? "]" : "],\"u\":1");
+    nodes.append(']');
+    if (!readable) {
+      member(Contract.NODE_UNREADABLE).append('1');
+    }
   }
 
   private void nullable(String text) {
@@ -274,18 +282,18 @@ public final class FilterText {
     }
   }
 
-  /** What else a case class holds: its time zone, its mode and its switches. */
+  /** The other members of a case class: its time zone, its mode and its switches. */
   private void switches(Expression expression) {
     if (expression instanceof TimeZoneAwareExpression) {
       scala.Option zone = ((TimeZoneAwareExpression) expression).timeZoneId();
       if (zone.isDefined()) {
-        nodes.append(",\"z\":");
+        member(Contract.NODE_ZONE);
         quote((String) zone.get(), nodes);
       }
     }
     String mode = mode((scala.Product) expression);
     if (mode != null) {
-      nodes.append(",\"m\":");
+      member(Contract.NODE_MODE);
       quote(mode, nodes);
     }
     StringBuilder flags = new StringBuilder();
@@ -298,7 +306,7 @@ public final class FilterText {
       }
     }
     if (flags.length() > 0) {
-      nodes.append(",\"b\":[").append(flags).append(']');
+      member(Contract.NODE_SWITCHES).append('[').append(flags).append(']');
     }
   }
 
@@ -317,7 +325,7 @@ public final class FilterText {
     return null;
   }
 
-  /** Spark asks several subqueries of one table at once, and takes their values as fields. */
+  /** Spark runs several subqueries of one table at once, and takes their values as fields. */
   private static Object[] scalarValue(Expression expression) {
     Object from = expression instanceof GetStructField ? expression.children().apply(0) : expression;
     try {

@@ -1,11 +1,12 @@
 package hudi;
 
+import lakedex.jvm.Contract;
 import lakedex.jvm.LakeSource;
 
-/** What `format("hudi")` and `USING hudi` find, unless Hudi's own bundle is there. */
+/** The source of `format("hudi")` and `USING hudi`, unless Hudi's own bundle is there. */
 public final class DefaultSource extends LakeSource {
 
   public String shortName() {
-    return "hudi";
+    return Contract.HUDI_SOURCE;
   }
 }

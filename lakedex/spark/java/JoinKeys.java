@@ -23,12 +23,13 @@ import org.apache.spark.sql.execution.dynamicpruning.PartitionPruning$;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * Lets a scan of ours know the keys of the other side of its join, before it lists its files.
+ * Adds dynamic pruning filters to joins: the keys of one side prune the files of the scan of ours on
+ * the other side.
  *
- * It says so with the expression that Spark has for the partitions of its own tables, so that
- * Spark finds the keys as it does there: from a broadcast that the join needs anyhow, or by a query
- * of their own where that is cheap (`JoinSides`). Here the keys may be of any column, since every
- * index is asked. A row without a partner is left out by the join itself; no row is checked twice.
+ * The filters are Spark's own `DynamicPruningSubquery`, so Spark finds the keys as it does for the
+ * partitions of its own tables: from a broadcast that the join needs anyhow, or by a query of their
+ * own where that is cheap (`JoinSides`). Keys may be of any column, as all indexes are consulted.
+ * The join itself drops rows without a partner; no row is checked twice.
  */
 final class JoinKeys extends scala.runtime.AbstractPartialFunction {
 
@@ -39,30 +40,30 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
 
   private JoinKeys() {}
 
-  /** A plan of pinned relations, with what its joins tell their scans. */
-  static LogicalPlan told(LogicalPlan plan) {
+  /** A plan of pinned relations, with a dynamic filter over each scan that can use one. */
+  static LogicalPlan withFilters(LogicalPlan plan) {
     if (!SQLConf.get().dynamicPartitionPruningEnabled() || plan.isStreaming()) {
       return plan;
     }
     JoinKeys keys = new JoinKeys();
-    LogicalPlan told = (LogicalPlan) plan.transformUp(keys);
+    LogicalPlan filtered = (LogicalPlan) plan.transformUp(keys);
     if (keys.made.isEmpty()) {
       return plan;
     }
     for (int i = 0; i < MOST_PUSHES; i++) {
-      LogicalPlan pushed = PushDownPredicates$.MODULE$.apply(told);
-      if (pushed.fastEquals(told)) {
+      LogicalPlan pushed = PushDownPredicates$.MODULE$.apply(filtered);
+      if (pushed.fastEquals(filtered)) {
         break;
       }
-      told = pushed;
+      filtered = pushed;
     }
-    // What did not get down to a scan of ours would cost and not help.
-    return (LogicalPlan) told.transformUp(new Without(keys.made, null));
+    // A filter that was not pushed down to a scan of ours would cost and not help.
+    return (LogicalPlan) filtered.transformUp(new Without(keys.made, null));
   }
 
-  /** A scan without what joins tell it, which is put into a list. */
-  static LogicalPlan taken(LogicalPlan scan, List taken) {
-    return (LogicalPlan) scan.transformUp(new Without(null, taken));
+  /** A scan without its dynamic filters, which are added to a list. */
+  static LogicalPlan withoutFilters(LogicalPlan scan, List removed) {
+    return (LogicalPlan) scan.transformUp(new Without(null, removed));
   }
 
   public boolean isDefinedAt(Object node) {
@@ -85,11 +86,11 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
     LogicalPlan newLeft = join.left();
     LogicalPlan newRight = join.right();
     if (SPARK.canPruneLeft(type)) {
-      newLeft = told(join.left(), left, join.right(), right);
+      newLeft = filtered(join.left(), left, join.right(), right);
     }
     // Both at once would make each side wait for the other.
     if (newLeft == join.left() && SPARK.canPruneRight(type)) {
-      newRight = told(join.right(), right, join.left(), left);
+      newRight = filtered(join.right(), right, join.left(), left);
     }
     if (newLeft == join.left() && newRight == join.right()) {
       return join;
@@ -97,36 +98,37 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
     return new Join(newLeft, newRight, type, join.condition(), join.hint());
   }
 
-  private LogicalPlan told(
+  private LogicalPlan filtered(
       LogicalPlan side, scala.collection.Seq keys,
       LogicalPlan other, scala.collection.Seq otherKeys) {
-    LogicalPlan told = side;
+    LogicalPlan filtered = side;
     for (int i = 0; i < keys.size(); i++) {
-      String way = JoinSides.way((Expression) keys.apply(i), side, other);
-      if (way.equals("no")) {
+      String source = JoinSides.keySource((Expression) keys.apply(i), side, other);
+      if (source.equals(Contract.KEYS_UNUSED)) {
         continue;
       }
       ExprId id = NamedExpression$.MODULE$.newExprId();
       made.add(id);
-      Expression among = among(
-          (Expression) keys.apply(i), other, otherKeys, i, way.equals("broadcast"), id);
-      told = new Filter(among, told);
+      boolean onlyInBroadcast = source.equals(Contract.KEYS_BROADCAST);
+      Expression among =
+          among((Expression) keys.apply(i), other, otherKeys, i, onlyInBroadcast, id);
+      filtered = new Filter(among, filtered);
     }
-    return told;
+    return filtered;
   }
 
-  /** Releases differ in how they name the key, and in what may be said besides. */
+  /** Releases differ in how they refer to the key, and in the optional members. */
   private static Expression among(
       Expression key, LogicalPlan other, scala.collection.Seq otherKeys, int at,
       boolean onlyInBroadcast, ExprId id) {
     Constructor maker = DynamicPruningSubquery.class.getConstructors()[0];
-    Class[] wanted = maker.getParameterTypes();
-    Object[] given = new Object[wanted.length];
+    Class[] types = maker.getParameterTypes();
+    Object[] given = new Object[types.length];
     Arrays.fill(given, scala.Option.empty());
     given[0] = key;
     given[1] = other;
     given[2] = otherKeys;
-    given[3] = wanted[3] == Integer.TYPE
+    given[3] = types[3] == Integer.TYPE
         ? (Object) Integer.valueOf(at)
         : Lists.scala(Arrays.asList(new Object[] {Integer.valueOf(at)}));
     given[4] = Boolean.valueOf(onlyInBroadcast);
@@ -138,15 +140,15 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
     }
   }
 
-  /** Takes what joins tell out of filters: of some joins where no scan of ours hears it, or all. */
+  /** Removes dynamic filters: those of some joins that are above no scan of ours, or all. */
   public static final class Without extends scala.runtime.AbstractPartialFunction {
 
     private final Set some;
-    private final List taken;
+    private final List removed;
 
-    public Without(Set some, List taken) {
+    public Without(Set some, List removed) {
       this.some = some;
-      this.taken = taken;
+      this.removed = removed;
     }
 
     public boolean isDefinedAt(Object node) {
@@ -165,7 +167,7 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
           SPARK.splitConjunctivePredicates(filter.condition()).iterator();
       while (each.hasNext()) {
         Expression part = (Expression) each.next();
-        if (isTaken(part, scan)) {
+        if (isRemoved(part, scan)) {
           isWhole = false;
         } else {
           left = left == null ? part : new And(left, part);
@@ -177,16 +179,16 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
       return left == null ? filter.child() : new Filter(left, filter.child());
     }
 
-    private boolean isTaken(Expression part, LogicalRelation scan) {
+    private boolean isRemoved(Expression part, LogicalRelation scan) {
       if (!(part instanceof DynamicPruningSubquery)) {
         return false;
       }
-      boolean isHeard = scan != null && part.references().subsetOf(scan.outputSet());
-      if (taken == null) {
-        return some.contains(((DynamicPruningSubquery) part).exprId()) && !isHeard;
+      boolean isOnScan = scan != null && part.references().subsetOf(scan.outputSet());
+      if (removed == null) {
+        return some.contains(((DynamicPruningSubquery) part).exprId()) && !isOnScan;
       }
-      if (isHeard) {
-        taken.add(part);
+      if (isOnScan) {
+        removed.add(part);
       }
       return true;
     }
@@ -197,7 +199,7 @@ final class JoinKeys extends scala.runtime.AbstractPartialFunction {
         below = (LogicalPlan) below.children().apply(0);
       }
       boolean isOurs = below instanceof LogicalRelation
-          && LakeRelations.isOurs(((LogicalRelation) below).relation());
+          && PinnedRelations.isOurs(((LogicalRelation) below).relation());
       return isOurs ? (LogicalRelation) below : null;
     }
   }

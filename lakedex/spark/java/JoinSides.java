@@ -1,5 +1,7 @@
 package lakedex.jvm;
 
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -24,9 +26,9 @@ import org.apache.spark.sql.sources.BaseRelation;
 /**
  * How the keys of one side of a join may reach a scan on the other side.
  *
- * `broadcast`: if the join broadcasts that side, which costs nothing more. `any`: also by a query
- * of their own, which asks the same rows a second time. `no`: they cannot help, or must not be
- * asked.
+ * KEYS_BROADCAST: if the join broadcasts that side, which costs nothing more. KEYS_ANY: also by a
+ * query of their own, which reads the same rows a second time. KEYS_UNUSED: they cannot help, or that
+ * side may give other rows when it is read again.
  */
 final class JoinSides {
 
@@ -36,32 +38,35 @@ final class JoinSides {
 
   private JoinSides() {}
 
-  static String way(Expression key, LogicalPlan side, LogicalPlan other) {
-    scala.Tuple2 place = origin(key, side);
-    if (place == null || !isRepeatable(other)) {
-      return "no";
+  static String keySource(Expression key, LogicalPlan side, LogicalPlan other) {
+    scala.Tuple2 origin = origin(key, side);
+    if (origin == null || !isRepeatable(other)) {
+      return Contract.KEYS_UNUSED;
     }
-    StringBuilder message = new StringBuilder(
-        LakeRelations.source(((LogicalRelation) place._2()).relation()));
-    message.append('\n').append(other.stats().sizeInBytes().toString());
-    message.append('\n').append(leaves(other).toString());
-    message.append('\n').append(isSelective(other));
-    message.append('\n').append(isCheap(other) && !reusesOnly());
-    scala.collection.Iterator columns = ((Expression) place._1()).references().iterator();
-    while (columns.hasNext()) {
-      message.append('\n').append(((Attribute) columns.next()).name());
+    List columns = new ArrayList();
+    scala.collection.Iterator each = ((Expression) origin._1()).references().iterator();
+    while (each.hasNext()) {
+      columns.add(((Attribute) each.next()).name());
     }
-    return Python.text("join_keys", message.toString());
+    BaseRelation relation = ((LogicalRelation) origin._2()).relation();
+    return Calls.joinKeys(
+        PinnedRelations.session(relation),
+        PinnedRelations.pin(relation),
+        other.stats().sizeInBytes().toString(),
+        leaves(other).toString(),
+        isSelective(other),
+        isCheap(other) && !reusesOnly(),
+        (String[]) columns.toArray(new String[0]));
   }
 
   /** A key in terms of the table of ours that it comes from, and the relation; null for others. */
   private static scala.Tuple2 origin(Expression key, LogicalPlan side) {
     scala.Option found = SPARK.findExpressionAndTrackLineageDown(key, side);
     if (found.isDefined()) {
-      scala.Tuple2 place = (scala.Tuple2) found.get();
-      boolean isOurs = place._2() instanceof LogicalRelation
-          && LakeRelations.isOurs(((LogicalRelation) place._2()).relation());
-      return isOurs ? place : null;
+      scala.Tuple2 origin = (scala.Tuple2) found.get();
+      boolean isOurs = origin._2() instanceof LogicalRelation
+          && PinnedRelations.isOurs(((LogicalRelation) origin._2()).relation());
+      return isOurs ? origin : null;
     }
     // Spark follows only bare columns into the two halves of a table.
     LogicalPlan below = side;
@@ -73,7 +78,7 @@ final class JoinSides {
     return isHalved ? origin(key, (LogicalPlan) below.children().apply(0)) : null;
   }
 
-  /** Whether a side has the same rows whenever it is asked within a query. */
+  /** Whether a side has the same rows whenever it is read within a query. */
   private static boolean isRepeatable(LogicalPlan plan) {
     if (!plan.deterministic() || plan.isStreaming()
         || plan.containsPattern(TreePattern.DYNAMIC_PRUNING_SUBQUERY())
@@ -94,7 +99,7 @@ final class JoinSides {
     return true;
   }
 
-  /** As Spark tells it: there is a condition that leaves rows out. */
+  /** By Spark's own rule: there is a condition that leaves rows out. */
   private static boolean isSelective(LogicalPlan plan) {
     if (plan instanceof Filter && SPARK.isLikelySelective(((Filter) plan).condition())) {
       return true;
@@ -108,7 +113,7 @@ final class JoinSides {
     return false;
   }
 
-  /** Whether asking a side a second time is a scan of files and nothing more. */
+  /** Whether reading a side a second time is a scan of files and nothing more. */
   private static boolean isCheap(LogicalPlan plan) {
     if (plan.containsPattern(TreePattern.PLAN_EXPRESSION())) {
       return false;
@@ -134,7 +139,7 @@ final class JoinSides {
   }
 
   private static boolean isFiles(BaseRelation relation) {
-    return relation instanceof HadoopFsRelation || LakeRelations.isOurs(relation);
+    return relation instanceof HadoopFsRelation || PinnedRelations.isOurs(relation);
   }
 
   /** The bytes that a side reads. */
@@ -150,7 +155,7 @@ final class JoinSides {
     return sum;
   }
 
-  /** Spark's default is to reuse broadcasts only; it counts where somebody asked for it. */
+  /** Spark's default is to reuse broadcasts only; here it counts only where it was set. */
   private static boolean reusesOnly() {
     SQLConf settings = SQLConf.get();
     return settings.contains(REUSE_ONLY) && settings.dynamicPartitionPruningReuseBroadcastOnly();

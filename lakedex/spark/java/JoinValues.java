@@ -12,18 +12,18 @@ import org.apache.spark.sql.catalyst.util.TypeUtils$;
 import org.apache.spark.sql.execution.InSubqueryExec;
 import org.apache.spark.sql.types.AtomicType;
 
-/** What joins tell a scan, in a form that costs little to pass on. */
+/** The values of the dynamic filters of a scan, in a form that costs little to pass on. */
 final class JoinValues {
 
-  /** Lists that are longer are told as a range: each value of a list is looked up by itself. */
+  /** Longer lists become a range, because each value of a list is looked up by itself. */
   private static final int MOST_VALUES = 10000;
 
   private JoinValues() {}
 
-  /** What is known by now; keys that Spark chose not to look for say nothing. */
-  static scala.collection.Seq arrived(scala.collection.Seq told) {
+  /** The values that are known by now; keys that Spark chose not to compute are left out. */
+  static scala.collection.Seq arrived(scala.collection.Seq dynamicFilters) {
     List found = new ArrayList();
-    scala.collection.Iterator each = told.iterator();
+    scala.collection.Iterator each = dynamicFilters.iterator();
     while (each.hasNext()) {
       Expression part = (Expression) each.next();
       Expression inner = part instanceof DynamicPruningExpression

@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.types.StructType;
 
-/** The base files of a pinned snapshot that a scan has to read, as lakedex's indexes say. */
+/** The base files of a pinned snapshot that a scan has to read, after pruning by indexes. */
 public final class LakeFileIndex implements FileIndex {
 
   private final String session;
@@ -21,7 +21,7 @@ public final class LakeFileIndex implements FileIndex {
   private final String root;
   private final long size;
   private final Map counts = new ConcurrentHashMap();
-  private static final ThreadLocal told = new ThreadLocal();
+  private static final ThreadLocal scanFilters = new ThreadLocal();
 
   public LakeFileIndex(String session, String pin, String root, long size) {
     this.session = session;
@@ -30,58 +30,61 @@ public final class LakeFileIndex implements FileIndex {
     this.size = size;
   }
 
-  /** Session and pin, as the first lines of a message. */
-  String source() {
-    return session + "\n" + pin;
+  String session() {
+    return session;
+  }
+
+  String pin() {
+    return pin;
   }
 
   public @SEQ@ rootPaths() {
     return Lists.scala(Arrays.asList(new Object[] {new Path(root)}));
   }
 
-  /** Files and bytes of the table, and those that a listing with these filters left. */
+  /** The counts of a listing with these filters, as `Contract` orders them. */
   String counts(String filters) {
     String found = (String) counts.get(filters);
     return found == null ? "" : found;
   }
 
-  /** Refuse to read files that were listed a while ago and are gone now. */
+  /** Fails if files that were listed with these filters a while ago are gone now. */
   void check(String filters) {
     if (counts.containsKey(filters)) {
-      Python.call("check", session + "\n" + pin + "\n" + filters);
+      Calls.checkFiles(session, pin, filters);
     }
   }
 
   /**
-   * Tell the listings of this thread all filters of their scan, until they are forgotten.
+   * Sets all filters of a scan for the listings of this thread; null for none.
    *
    * Spark leaves out those with a subquery, whose value is known by the time a scan runs.
    */
-  static void tell(String filters) {
-    told.set(filters);
+  static void setFilters(String filters) {
+    scanFilters.set(filters);
   }
 
   public @SEQ@ listFiles(@SEQ@ partitionFilters, @SEQ@ dataFilters) {
-    String all = (String) told.get();
+    String all = (String) scanFilters.get();
     String filters = all == null
         ? FilterText.describe(Lists.joined(partitionFilters, dataFilters)) : all;
-    String left = Python.text("files", session + "\n" + pin + "\n" + filters);
-    counts.put(filters, left.substring(0, left.indexOf('\n')));
+    String left = Calls.listFiles(session, pin, filters);
+    counts.put(filters, left.substring(0, left.indexOf(Contract.SEPARATOR)));
     Object[] directories = new Object[] {
       new PartitionDirectory(InternalRow.empty(), (@SEQ@) Lists.scala(statuses(left)))
     };
     return Lists.scala(Arrays.asList(directories));
   }
 
-  /** After the counts, a line without a tab names a folder, one with a tab a file and its size. */
+  /** After the counts, a line of two fields is a file and its size, one of one field its folder. */
   private List statuses(String text) {
     scala.collection.immutable.Map none = scala.collection.immutable.Map$.MODULE$.empty();
     List found = new ArrayList();
     String folder = root;
-    int start = text.indexOf('\n') + 1;
+    int start = text.indexOf(Contract.SEPARATOR) + 1;
     while (start < text.length()) {
-      int end = text.indexOf('\n', start);
-      int tab = text.lastIndexOf('\t', end);
+      int end = text.indexOf(Contract.SEPARATOR, start);
+      int tab = text.lastIndexOf(Contract.FIELD_SEPARATOR, end);
       if (tab < start) {
         folder = root + "/" + text.substring(start, end);
       } else {
@@ -97,7 +100,7 @@ public final class LakeFileIndex implements FileIndex {
 
   public String[] inputFiles() {
     List statuses = statuses(
-        Python.text("files", session + "\n" + pin + "\n{\"nodes\":[],\"roots\":[]}"));
+        Calls.listFiles(session, pin, FilterText.describe(Lists.scala(new ArrayList()))));
     String[] paths = new String[statuses.size()];
     for (int i = 0; i < paths.length; i++) {
       paths[i] = ((FileStatusWithMetadata) statuses.get(i)).fileStatus().getPath().toString();

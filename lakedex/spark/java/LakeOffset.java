@@ -2,7 +2,7 @@ package lakedex.jvm;
 
 import org.apache.spark.sql.execution.streaming.Offset;
 
-/** A position of a stream, as Python spells it. */
+/** A position of a stream: the text form of Python's `StreamPosition`. */
 public final class LakeOffset extends Offset {
 
   private final String position;

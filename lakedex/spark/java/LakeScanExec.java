@@ -13,18 +13,18 @@ import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.metric.SQLMetrics$;
 
 /**
- * What stands over a scan of ours in a plan, and shows how much of the table it does not read.
+ * The node above a scan of ours in a physical plan; its metrics show how much was pruned.
  *
- * It hands on what the scan gives, without a task of its own.
+ * It passes on the rows of the scan, without a task of its own.
  */
 public final class LakeScanExec extends SparkPlan {
 
   private static final String EXECUTION = "spark.sql.execution.id";
 
   private final SparkPlan child;
-  private final @SEQ@ told;
+  private final @SEQ@ dynamicFilters;
   private final MergedScan merged;
-  /** Not this node itself, which Spark locks while it waits for subqueries, which show the plan. */
+  /** Not the node itself: Spark locks that while it waits for subqueries, which show the plan. */
   private final transient Object lock = new Object();
   private transient scala.collection.immutable.Map shown;
   private transient String reported;
@@ -32,12 +32,12 @@ public final class LakeScanExec extends SparkPlan {
   /**
    * A node over a scan.
    *
-   * What its joins tell it are members of this node, so that Spark finds the keys before it is run.
-   * A scan of our own reader is known by what it asks.
+   * The dynamic filters of its joins are members of this node, so that Spark computes the keys
+   * before it is run. A scan by our own reader comes with its description.
    */
-  public LakeScanExec(SparkPlan child, @SEQ@ told, MergedScan merged) {
+  public LakeScanExec(SparkPlan child, @SEQ@ dynamicFilters, MergedScan merged) {
     this.child = child;
-    this.told = told;
+    this.dynamicFilters = dynamicFilters;
     this.merged = merged;
   }
 
@@ -46,8 +46,9 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public String argString(int most) {
-    String[] numbers = merged == null ? new String[0] : merged.counts().split(" ");
-    return numbers.length == 4 ? "reads " + numbers[2] + " of " + numbers[0] : "";
+    String[] numbers = numbers(merged == null ? "" : merged.counts());
+    return numbers == null ? ""
+        : "reads " + numbers[Contract.READ_FILES] + " of " + numbers[Contract.ALL_FILES];
   }
 
   public scala.collection.immutable.Map metrics() {
@@ -64,7 +65,7 @@ public final class LakeScanExec extends SparkPlan {
     }
   }
 
-  /** What is shown of a plan is found out now: later it would need the lock of this node. */
+  /** Values that a plan shows are computed now: later that would need the lock of this node. */
   public void doPrepare() {
     metrics();
     subqueries();
@@ -96,16 +97,16 @@ public final class LakeScanExec extends SparkPlan {
   private RDD run(boolean columnar) {
     awaitValues(nativeScan() == null ? child.expressions() : nativeScan().expressions());
     SparkPlan scan = child;
-    if (merged != null && !told.isEmpty()) {
-      scan = merged.again(child, JoinValues.arrived(told));
+    if (merged != null && !dynamicFilters.isEmpty()) {
+      scan = merged.again(child, JoinValues.arrived(dynamicFilters));
     }
-    LakeFileIndex.tell(filters());
+    LakeFileIndex.setFilters(filters());
     try {
       RDD rows = columnar ? scan.executeColumnar() : scan.execute();
       report();
       return rows;
     } finally {
-      LakeFileIndex.tell(null);
+      LakeFileIndex.setFilters(null);
     }
   }
 
@@ -134,24 +135,24 @@ public final class LakeScanExec extends SparkPlan {
       return null;
     }
     scala.collection.Seq own = Lists.joined(scan.partitionFilters(), scan.dataFilters());
-    return FilterText.describe(Lists.joined(own, JoinValues.arrived(told)));
+    return FilterText.describe(Lists.joined(own, JoinValues.arrived(dynamicFilters)));
   }
 
   /**
-   * Ask which files the scan reads, as far as its filters are known; no job is run.
+   * Lists the files that the scan reads, as far as its filters are known; no job is run.
    *
-   * A scan lists its files once and keeps them, so one that ran before is not asked itself.
+   * A scan lists its files once and keeps them, so this asks the file index instead.
    */
   void list() {
     if (merged != null) {
-      merged.list(JoinValues.arrived(told));
+      merged.list(JoinValues.arrived(dynamicFilters));
       return;
     }
-    LakeFileIndex.tell(filters());
+    LakeFileIndex.setFilters(filters());
     try {
       index().listFiles(null, null);
     } finally {
-      LakeFileIndex.tell(null);
+      LakeFileIndex.setFilters(null);
     }
   }
 
@@ -175,7 +176,7 @@ public final class LakeScanExec extends SparkPlan {
     }
   }
 
-  /** Tell the execution that runs; it adds up what it is told, so it is told once. */
+  /** Posts the metrics to the running execution, once, because it adds them up. */
   private void report() {
     synchronized (lock) {
       reportOnce();
@@ -191,24 +192,30 @@ public final class LakeScanExec extends SparkPlan {
     if (nativeScan() != null) {
       counts = index().counts(filters());
     }
-    String[] numbers = counts.split(" ");
-    if (numbers.length != 4) {
+    String[] numbers = numbers(counts);
+    if (numbers == null) {
       return;
     }
-    long[] values = new long[4];
-    for (int i = 0; i < 4; i++) {
+    long[] values = new long[numbers.length];
+    for (int i = 0; i < values.length; i++) {
       values[i] = Long.parseLong(numbers[i]);
     }
-    longMetric("files").set(values[0]);
-    longMetric("pruned").set(values[0] - values[2]);
-    longMetric("bytes").set(values[1] - values[3]);
+    longMetric("files").set(values[Contract.ALL_FILES]);
+    longMetric("pruned").set(values[Contract.ALL_FILES] - values[Contract.READ_FILES]);
+    longMetric("bytes").set(values[Contract.ALL_BYTES] - values[Contract.READ_BYTES]);
     Object[] all = new Object[] {longMetric("files"), longMetric("pruned"), longMetric("bytes")};
     reported = execution;
     SQLMetrics$.MODULE$.postDriverMetricUpdates(
         sparkContext(), execution, (@SEQ@) Lists.scala(Arrays.asList(all)));
   }
 
-  /** Nodes travel with some tasks, to executors that do not know this one. */
+  /** The counts of a text; null if there are none. */
+  private static String[] numbers(String counts) {
+    String[] numbers = counts.split(Contract.NUMBER_SEPARATOR);
+    return numbers.length == Contract.COUNT_OF_COUNTS ? numbers : null;
+  }
+
+  /** Some tasks serialise their nodes, and executors do not have this class. */
   public Object writeReplace() {
     return child;
   }
@@ -238,7 +245,7 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public TreeNode withNewChildrenInternal(@INDEXED_SEQ@ children) {
-    return new LakeScanExec((SparkPlan) children.apply(0), told, merged);
+    return new LakeScanExec((SparkPlan) children.apply(0), dynamicFilters, merged);
   }
 
   public @SEQ@ otherCopyArgs() {
@@ -250,7 +257,7 @@ public final class LakeScanExec extends SparkPlan {
   }
 
   public Object productElement(int n) {
-    return n == 0 ? (Object) child : (Object) told;
+    return n == 0 ? (Object) child : (Object) dynamicFilters;
   }
 
   public boolean canEqual(Object other) {
@@ -260,10 +267,10 @@ public final class LakeScanExec extends SparkPlan {
   public boolean equals(Object other) {
     return other instanceof LakeScanExec
         && ((LakeScanExec) other).child.equals(child)
-        && ((LakeScanExec) other).told.equals(told);
+        && ((LakeScanExec) other).dynamicFilters.equals(dynamicFilters);
   }
 
   public int hashCode() {
-    return 31 * child.hashCode() + told.hashCode();
+    return 31 * child.hashCode() + dynamicFilters.hashCode();
   }
 }

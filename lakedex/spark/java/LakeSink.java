@@ -2,7 +2,6 @@ package lakedex.jvm;
 
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
-import java.util.Arrays;
 import java.util.Collections;
 import java.util.Map;
 import java.util.Set;
@@ -14,11 +13,10 @@ import org.apache.spark.sql.execution.streaming.Sink;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.StructType;
 
-/** Batches of a stream that Python writes into a table, each of them once. */
+/** Writes the batches of a stream into a table, each of them once. */
 public final class LakeSink implements Sink {
 
-  private static final String QUERY = "sql.streaming.queryId";
-  private static final Pattern CANCELLED = Pattern.compile("Job [0-9]+ cancelled");
+    private static final Pattern CANCELLED = Pattern.compile(Contract.CANCELLED_JOB);
 
   private final SQLContext context;
   private final Map options;
@@ -35,15 +33,12 @@ public final class LakeSink implements Sink {
     // The plan of a batch can be run, but not be made a part of another one.
     RDD computed = ((@DATASET@) rows).queryExecution().toRdd();
     Dataset plain = session.internalCreateDataFrame(computed, rows.schema(), false);
-    String query = session.sparkContext().getLocalProperty(QUERY);
-    Object[] message = new Object[] {
-      session.sessionUUID(), query, Long.valueOf(number), mode.toString(), options, plain
-    };
+    String query = session.sparkContext().getLocalProperty(Contract.STREAMING_QUERY_PROPERTY);
     try {
-      Python.call("stream_write", Arrays.asList(message));
+      Calls.streamWrite(session.sessionUUID(), query, number, mode.toString(), options, plain);
     } catch (IllegalArgumentException error) {
       if (Thread.currentThread().isInterrupted() || CANCELLED.matcher(error.getMessage()).find()) {
-        // What Spark takes for a query that was stopped, not for one that failed.
+        // Spark treats this error as a query that was stopped, not as one that failed.
         throw new UncheckedIOException(new InterruptedIOException(error.getMessage()));
       }
       throw error;
@@ -51,7 +46,7 @@ public final class LakeSink implements Sink {
   }
 
   public String name() {
-    return "lakedex";
+    return Contract.DATA_SOURCE;
   }
 
   public StructType schema() {
@@ -63,6 +58,6 @@ public final class LakeSink implements Sink {
   }
 
   public String toString() {
-    return "lakedex sink at " + options.get("path");
+    return "lakedex sink at " + options.get(Contract.PATH_OPTION);
   }
 }

@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import java.util.Arrays;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
@@ -25,17 +24,17 @@ public class LakeSource
         StreamSourceProvider, StreamSinkProvider, DataSourceRegister {
 
   public String shortName() {
-    return "lakedex";
+    return Contract.DATA_SOURCE;
   }
 
   public BaseRelation createRelation(
       SQLContext context, scala.collection.immutable.Map parameters) {
-    return face(context, parameters, null);
+    return relation(context, parameters, null);
   }
 
   public BaseRelation createRelation(
       SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
-    return face(context, parameters, columns);
+    return relation(context, parameters, columns);
   }
 
   public BaseRelation createRelation(
@@ -43,9 +42,8 @@ public class LakeSource
       SaveMode mode,
       scala.collection.immutable.Map parameters,
       Dataset rows) {
-    Object[] message = new Object[] {session(context), mode.name(), java(parameters), rows};
-    Python.call("save", Arrays.asList(message));
-    return face(context, path(parameters), null);
+    Calls.save(session(context), mode.name(), java(parameters), rows);
+    return relation(context, path(parameters), null);
   }
 
   public scala.Tuple2 sourceSchema(
@@ -73,8 +71,8 @@ public class LakeSource
       OutputMode mode) {
     java.util.Map options = new java.util.HashMap(java(parameters));
     if (!partitionColumns.isEmpty()) {
-      // As a DataFrameWriter hands them over.
-      options.put("__partition_columns",
+      // In the form that a DataFrameWriter gives them.
+      options.put(Contract.PARTITION_COLUMNS_OPTION,
           DataSourceUtils$.MODULE$.encodePartitioningColumns(partitionColumns));
     }
     return new LakeSink(context, options, mode);
@@ -83,30 +81,33 @@ public class LakeSource
   /** The columns of a stream: those of the table, whatever kind of query the options name. */
   private static StructType streamed(
       SQLContext context, scala.collection.immutable.Map parameters) {
-    Object[] message = new Object[] {session(context), java(parameters)};
-    Python.call("stream_options", Arrays.asList(message));
-    return face(context, path(parameters), null).schema();
+    Calls.checkStream(session(context), java(parameters));
+    return relation(context, path(parameters), null).schema();
   }
 
-  /** The table alone, for what was checked already. */
+  /** The option with the table's path alone; the other options were checked before. */
   private static java.util.Map path(scala.collection.immutable.Map parameters) {
     java.util.Map options = new java.util.HashMap();
-    options.put("path", java(parameters).get("path"));
+    options.put(Contract.PATH_OPTION, java(parameters).get(Contract.PATH_OPTION));
     return options;
   }
 
-  private static LakeFace face(
+  private static TableRelation relation(
       SQLContext context, scala.collection.immutable.Map parameters, StructType columns) {
-    return face(context, java(parameters), columns);
+    return relation(context, java(parameters), columns);
   }
 
-  private static LakeFace face(SQLContext context, java.util.Map options, StructType columns) {
+  private static TableRelation relation(
+      SQLContext context, java.util.Map options, StructType columns) {
     String session = session(context);
     String given = columns == null ? "" : columns.json();
-    Object[] message = new Object[] {session, options, given};
-    String[] told = Python.text("face", Arrays.asList(message)).split("\n");
-    StructType schema = (StructType) DataType.fromJson(told[1]);
-    return new LakeFace(context, session, told[0], schema, Long.parseLong(told[2]));
+    String[] table = Calls.describeTable(session, options, given);
+    return new TableRelation(
+        context,
+        session,
+        table[Contract.DESCRIBE_TABLE_SPEC],
+        (StructType) DataType.fromJson(table[Contract.DESCRIBE_TABLE_COLUMNS]),
+        Long.parseLong(table[Contract.DESCRIBE_TABLE_SIZE]));
   }
 
   static String session(SQLContext context) {

@@ -14,10 +14,10 @@ import org.apache.spark.sql.execution.datasources.FileSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.sources.BaseRelation;
 
-/** Plans the scans of pinned tables as Spark does, and puts a node over them that tells of them. */
+/** Plans the scans of pinned tables as Spark does, with a `LakeScanExec` above each of them. */
 public final class LakeStrategy extends SparkStrategy {
 
-  /** Give a session the strategy, instead of one that it had before. */
+  /** Adds the strategy to a session, or replaces the one that it has. */
   public static void install(@SESSION@ session) {
     List strategies = new ArrayList();
     scala.collection.Iterator each = session.experimental().extraStrategies().iterator();
@@ -34,18 +34,19 @@ public final class LakeStrategy extends SparkStrategy {
   public @SEQ@ apply(LogicalPlan plan) {
     BaseRelation relation = relation(plan);
     List covered = new ArrayList();
-    if (!LakeRelations.isOurs(relation)) {
+    if (!PinnedRelations.isOurs(relation)) {
       return Lists.scala(covered);
     }
-    List told = new ArrayList();
-    LogicalPlan scan = JoinKeys.taken(plan, told);
-    MergedRelation.postpone(!told.isEmpty());
+    List dynamicFilters = new ArrayList();
+    LogicalPlan scan = JoinKeys.withoutFilters(plan, dynamicFilters);
+    MergedRelation.postpone(!dynamicFilters.isEmpty());
     try {
       @SEQ@ planned = relation instanceof MergedRelation
           ? DataSourceStrategy$.MODULE$.apply(scan) : FileSourceStrategy$.MODULE$.apply(scan);
       scala.collection.Iterator each = planned.iterator();
       while (each.hasNext()) {
-        covered.add(((SparkPlan) each.next()).transformUp(new Cover(Lists.scala(told))));
+        SparkPlan next = (SparkPlan) each.next();
+        covered.add(next.transformUp(new Cover(Lists.scala(dynamicFilters))));
       }
     } finally {
       MergedRelation.postpone(false);
@@ -63,10 +64,10 @@ public final class LakeStrategy extends SparkStrategy {
 
   public static final class Cover extends scala.runtime.AbstractPartialFunction {
 
-    private final @SEQ@ told;
+    private final @SEQ@ dynamicFilters;
 
-    public Cover(@SEQ@ told) {
-      this.told = told;
+    public Cover(@SEQ@ dynamicFilters) {
+      this.dynamicFilters = dynamicFilters;
     }
 
     public boolean isDefinedAt(Object node) {
@@ -75,11 +76,11 @@ public final class LakeStrategy extends SparkStrategy {
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
       if (node instanceof FileSourceScanExec) {
-        return new LakeScanExec((SparkPlan) node, told, null);
+        return new LakeScanExec((SparkPlan) node, dynamicFilters, null);
       }
       if (node instanceof RowDataSourceScanExec) {
         // It was made a moment ago, in this thread.
-        return new LakeScanExec((SparkPlan) node, told, MergedRelation.last());
+        return new LakeScanExec((SparkPlan) node, dynamicFilters, MergedRelation.last());
       }
       return otherwise.apply(node);
     }

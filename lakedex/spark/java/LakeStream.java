@@ -1,6 +1,5 @@
 package lakedex.jvm;
 
-import java.util.Arrays;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.sql.Dataset;
@@ -17,8 +16,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The commits of a table as a stream of its rows.
  *
- * Python decides how far a batch goes. A batch is a face of the table at these commits, which
- * `PinRule` makes readable like any other.
+ * Python decides where a batch ends. A batch is a relation of the table at these commits, which
+ * `PinRule` pins like any other.
  */
 public final class LakeStream implements Source, SupportsTriggerAvailableNow {
 
@@ -41,42 +40,39 @@ public final class LakeStream implements Source, SupportsTriggerAvailableNow {
   }
 
   public scala.Option getOffset() {
-    throw new UnsupportedOperationException("latestOffset says how far a batch goes");
+    throw new UnsupportedOperationException("latestOffset decides where a batch ends");
   }
 
   public org.apache.spark.sql.connector.read.streaming.Offset initialOffset() {
-    throw new UnsupportedOperationException("latestOffset says where a stream begins");
+    throw new UnsupportedOperationException("latestOffset decides where a stream begins");
   }
 
   public org.apache.spark.sql.connector.read.streaming.Offset deserializeOffset(String json) {
     return new LakeOffset(json);
   }
 
-  /** The options say how much; a trigger that wants all asks for all. */
+  /** The options limit a batch, unless the trigger takes all that is available. */
   public ReadLimit getDefaultReadLimit() {
     return new OptionsLimit();
   }
 
   public void prepareForTriggerAvailableNow() {
-    Object[] message = new Object[] {session, name, options};
-    bound = Python.text("stream_newest", Arrays.asList(message));
+    bound = Calls.streamNewest(session, name, options);
   }
 
   public org.apache.spark.sql.connector.read.streaming.Offset latestOffset(
       org.apache.spark.sql.connector.read.streaming.Offset start, ReadLimit limit) {
     String after = start == null ? "" : start.json();
-    Boolean all = Boolean.valueOf(limit instanceof ReadAllAvailable);
-    Object[] message = new Object[] {session, name, options, after, bound, all};
-    String told = Python.text("stream_next", Arrays.asList(message));
-    return told.length() == 0 ? null : new LakeOffset(told);
+    boolean everything = limit instanceof ReadAllAvailable;
+    String next = Calls.streamNext(session, name, options, after, bound, everything);
+    return next.length() == 0 ? null : new LakeOffset(next);
   }
 
   public Dataset getBatch(scala.Option start, Offset end) {
     String after = start.isDefined() ? ((Offset) start.get()).json() : "";
-    Object[] message = new Object[] {session, name, options, after, end.json()};
-    String spec = Python.text("stream_batch", Arrays.asList(message));
-    LakeFace face = new LakeFace(context, session, spec, columns, Long.MAX_VALUE);
-    LogicalPlan plan = LogicalRelation$.MODULE$.apply(face, true);
+    String spec = Calls.streamBatch(session, name, options, after, end.json());
+    TableRelation batch = new TableRelation(context, session, spec, columns, Long.MAX_VALUE);
+    LogicalPlan plan = LogicalRelation$.MODULE$.apply(batch, true);
     return @DATASET@$.MODULE$.ofRows((@SESSION@) context.sparkSession(), plan);
   }
 
@@ -87,7 +83,7 @@ public final class LakeStream implements Source, SupportsTriggerAvailableNow {
   public void stop() {}
 
   public String toString() {
-    return "lakedex stream of " + options.get("path");
+    return "lakedex stream of " + options.get(Contract.PATH_OPTION);
   }
 
   public static final class OptionsLimit implements ReadLimit {}

@@ -2,5 +2,5 @@ package lakedex;
 
 import lakedex.jvm.LakeSource;
 
-/** What `format("lakedex")` and `USING lakedex` find. */
+/** The source of `format("lakedex")` and `USING lakedex`. */
 public final class DefaultSource extends LakeSource {}

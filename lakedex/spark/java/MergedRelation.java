@@ -7,7 +7,7 @@ import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CatalystScan;
 import org.apache.spark.sql.types.StructType;
 
-/** The file slices of a pinned snapshot that Spark's Parquet reader cannot take by itself. */
+/** The file slices of a pinned snapshot that Spark's Parquet reader cannot read by itself. */
 public final class MergedRelation extends BaseRelation implements CatalystScan {
 
   private static final ThreadLocal last = new ThreadLocal();
@@ -28,9 +28,12 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
     this.size = size;
   }
 
-  /** Session and pin, as the first lines of a message. */
-  String source() {
-    return session + "\n" + pin;
+  String session() {
+    return session;
+  }
+
+  String pin() {
+    return pin;
   }
 
   public SQLContext sqlContext() {
@@ -56,7 +59,7 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
       Attribute column = (Attribute) each.next();
       wanted = wanted.add(column.name(), column.dataType(), true);
     }
-    MergedScan scan = new MergedScan(source(), wanted.json(), filters);
+    MergedScan scan = new MergedScan(session, pin, wanted.json(), filters);
     last.set(scan);
     if (postponed.get() != null) {
       return context.sparkContext().emptyRDD(scala.reflect.ClassTag$.MODULE$.Any());
@@ -64,12 +67,12 @@ public final class MergedRelation extends BaseRelation implements CatalystScan {
     return scan.rows(filters);
   }
 
-  /** Let scans that this thread plans wait until they are run, or no longer. */
-  static void postpone(boolean waits) {
-    postponed.set(waits ? Boolean.TRUE : null);
+  /** Sets whether scans that this thread plans are listed only when they are run. */
+  static void postpone(boolean isPostponed) {
+    postponed.set(isPostponed ? Boolean.TRUE : null);
   }
 
-  /** What was last planned in this thread. */
+  /** The scan that was last planned in this thread. */
   static MergedScan last() {
     return (MergedScan) last.get();
   }

@@ -1,48 +1,49 @@
 package lakedex.jvm;
 
-import java.util.Arrays;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.execution.RowDataSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
 
-/** What a scan asks of our reader: a table, columns, and the filters that a plan has for it. */
+/** A scan by our own reader: a table, columns, and the filters that the plan has for it. */
 final class MergedScan {
 
-  private final String source;
+  private final String session;
+  private final String pin;
   private final String columns;
   private final scala.collection.Seq filters;
   private String counts = "";
 
-  MergedScan(String source, String columns, scala.collection.Seq filters) {
-    this.source = source;
+  MergedScan(String session, String pin, String columns, scala.collection.Seq filters) {
+    this.session = session;
+    this.pin = pin;
     this.columns = columns;
     this.filters = filters;
   }
 
   /** The rows of slices that may match these filters; their files are chosen now. */
   RDD rows(scala.collection.Seq all) {
-    String text = source + "\n" + FilterText.describe(all);
-    Object rows = Python.call("merge", Arrays.asList(new Object[] {text, columns}));
-    counts = Python.text("merged_counts", text);
+    String text = FilterText.describe(all);
+    Object rows = Calls.readMerged(session, pin, text, columns);
+    counts = Calls.countMerged(session, pin, text);
     return (RDD) rows;
   }
 
-  /** Ask which slices may match, with what its joins told; none is read. */
-  void list(scala.collection.Seq told) {
-    Python.text("files", source + "\n" + FilterText.describe(Lists.joined(filters, told)));
+  /** Lists the slices that may match, with the values of its dynamic filters; none is read. */
+  void list(scala.collection.Seq values) {
+    Calls.listFiles(session, pin, FilterText.describe(Lists.joined(filters, values)));
   }
 
-  /** The same scan, of the slices that what its joins told leaves. */
-  SparkPlan again(SparkPlan scan, scala.collection.Seq told) {
-    return (SparkPlan) scan.transformUp(new WithRows(rows(Lists.joined(filters, told))));
+  /** The same scan, of the slices that the values of its dynamic filters leave. */
+  SparkPlan again(SparkPlan scan, scala.collection.Seq values) {
+    return (SparkPlan) scan.transformUp(new WithRows(rows(Lists.joined(filters, values))));
   }
 
-  /** Slices and bytes of the table, and those that were read the last time. */
+  /** The counts of the last read, as `Contract` orders them. */
   String counts() {
     return counts;
   }
 
-  /** Puts other rows into a scan, which Spark may have put into compiled code. */
+  /** Replaces the rows of a scan, which may be inside of a stage of generated code. */
   public static final class WithRows extends scala.runtime.AbstractPartialFunction {
 
     private final RDD rows;

@@ -20,7 +20,7 @@ import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Puts relations that stay at one snapshot in the place of every face in a plan.
+ * Replaces each table in a plan by relations that are pinned to one snapshot.
  *
  * All parts of a query, its subqueries too, are optimised under one tracker, so a table is pinned
  * once for each tracker. Where a table needs both of Spark's reader and ours, filters and columns
@@ -29,7 +29,7 @@ import org.apache.spark.sql.types.StructType;
 public final class PinRule extends Rule {
 
   private static final int MOST_PUSHES = 8;
-  /** A file of a snapshot that is gone is an error, whatever the session says of other files. */
+  /** A missing file of a snapshot is an error, whatever the session does with other files. */
   private static final scala.collection.immutable.Map OPTIONS =
       (scala.collection.immutable.Map)
           scala.collection.immutable.Map$.MODULE$.empty().updated("ignoreMissingFiles", "false");
@@ -41,7 +41,7 @@ public final class PinRule extends Rule {
     this.session = session;
   }
 
-  /** Give a session the rule, instead of one that it had before. */
+  /** Adds the rule to a session, or replaces the one that it has. */
   public static void install(@SESSION@ session) {
     List rules = new ArrayList();
     scala.collection.Iterator each = session.experimental().extraOptimizations().iterator();
@@ -62,8 +62,8 @@ public final class PinRule extends Rule {
     if (swap.madeUnion) {
       swapped = pushed(swapped);
     }
-    // Spark runs its rules until nothing changes; joins of a plan tell their scans once.
-    return swap.madeAny ? JoinKeys.told(swapped) : swapped;
+    // Spark runs its rules until nothing changes; dynamic filters are added once.
+    return swap.madeAny ? JoinKeys.withFilters(swapped) : swapped;
   }
 
   private static LogicalPlan pushed(LogicalPlan plan) {
@@ -108,7 +108,7 @@ public final class PinRule extends Rule {
 
     public boolean isDefinedAt(Object node) {
       return node instanceof LogicalRelation
-          && ((LogicalRelation) node).relation() instanceof LakeFace;
+          && ((LogicalRelation) node).relation() instanceof TableRelation;
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
@@ -117,25 +117,27 @@ public final class PinRule extends Rule {
 
     private LogicalPlan swapped(LogicalRelation node) {
       madeAny = true;
-      LakeFace face = (LakeFace) node.relation();
-      StructType columns = face.schema();
-      String[] pin = pin(face);
-      long nativeSize = Long.parseLong(pin[2]);
-      long mergedSize = Long.parseLong(pin[3]);
+      TableRelation table = (TableRelation) node.relation();
+      StructType columns = table.schema();
+      String[] pin = pin(table);
+      String name = pin[Contract.PIN_NAME];
+      String readers = pin[Contract.PIN_READERS];
+      long nativeSize = Long.parseLong(pin[Contract.PIN_NATIVE_SIZE]);
+      long mergedSize = Long.parseLong(pin[Contract.PIN_MERGED_SIZE]);
       BaseRelation merged = new MergedRelation(
-          face.sqlContext(), face.session(), pin[0], columns, mergedSize);
-      if (pin[4].equals("merged")) {
+          table.sqlContext(), table.session(), name, columns, mergedSize);
+      if (readers.equals(Contract.READERS_MERGED)) {
         return with(node, merged);
       }
       HadoopFsRelation read = new HadoopFsRelation(
-          new LakeFileIndex(face.session(), pin[0], pin[1], nativeSize),
+          new LakeFileIndex(table.session(), name, pin[Contract.PIN_ROOT], nativeSize),
           new StructType(),
           columns,
           scala.Option.empty(),
           new ParquetFileFormat(),
           OPTIONS,
           session);
-      if (pin[4].equals("native")) {
+      if (readers.equals(Contract.READERS_NATIVE)) {
         return with(node, read);
       }
       madeUnion = true;
@@ -145,13 +147,12 @@ public final class PinRule extends Rule {
       return new Union((@SEQ@) Lists.scala(Arrays.asList(both)), false, false);
     }
 
-    /** The pin, the root, the sizes of both halves, and which of them there are. */
-    private String[] pin(LakeFace face) {
-      String[] found = (String[]) pinned.get(face.table());
+    /** The pin of a table, the same for all parts of a query. */
+    private String[] pin(TableRelation table) {
+      String[] found = (String[]) pinned.get(table.spec());
       if (found == null) {
-        String message = face.session() + "\n" + face.table() + "\n" + face.schema().json();
-        found = Python.text("pin", message).split("\n");
-        pinned.put(face.table(), found);
+        found = Calls.pin(table.session(), table.spec());
+        pinned.put(table.spec(), found);
       }
       return found;
     }

@@ -3,10 +3,10 @@ package lakedex.jvm;
 import java.util.function.BiFunction;
 
 /**
- * The way from the JVM to lakedex in the driver's Python process.
+ * Calls lakedex in the driver's Python process; `Calls` has a method for each call.
  *
- * One callback serves all sessions; the first member of every message names the session. What
- * Python refuses comes back as a text after an exclamation mark and is thrown here.
+ * One callback serves all sessions; the first member of every message is the session's UUID. An
+ * error of Python comes back as a text after a mark and is thrown here.
  */
 public final class Python {
 
@@ -18,19 +18,15 @@ public final class Python {
     callback = newCallback;
   }
 
-  public static Object call(String verb, Object message) {
+  static Object call(String name, Object message) {
     BiFunction present = callback;
     if (present == null) {
-      throw new IllegalStateException("lakedex is not attached: call lakedex.attach(spark)");
+      throw new IllegalStateException(Contract.NOT_ATTACHED);
     }
-    Object answer = present.apply(verb, message);
-    if (answer instanceof String && ((String) answer).startsWith("!")) {
-      throw new IllegalArgumentException(((String) answer).substring(1));
+    Object answer = present.apply(name, message);
+    if (answer instanceof String && ((String) answer).startsWith(Contract.REFUSED)) {
+      throw new IllegalArgumentException(((String) answer).substring(Contract.REFUSED.length()));
     }
     return answer;
-  }
-
-  public static String text(String verb, Object message) {
-    return (String) call(verb, message);
   }
 }

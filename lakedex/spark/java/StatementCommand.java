@@ -3,7 +3,7 @@ package lakedex.jvm;
 import org.apache.spark.sql.connector.ExternalCommandRunner;
 import org.apache.spark.sql.execution.command.ExternalCommandExecutor;
 
-/** A statement that Python took: Spark runs it once, and shows the rows that it gives. */
+/** A statement that Python runs: Spark executes it once, and shows the rows that it returns. */
 public final class StatementCommand extends ExternalCommandExecutor {
 
   /** Its members are those of the class above, by which Spark copies it. */

@@ -21,29 +21,19 @@ import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * A session's parser, asked first by everybody, that passes statements about our tables to Python.
+ * A proxy of a session's parser that passes statements about our tables to Python.
  *
- * Spark's own parser parses. Python is asked about statements of a few kinds only, or about a text
- * that Spark cannot parse; a query costs one walk over its unresolved plan.
+ * Spark's own parser parses. Only statements of the kinds that Python handles are passed on, and
+ * texts that Spark cannot parse; a query costs one walk over its unresolved plan.
  */
 public final class StatementParser implements InvocationHandler {
 
-  private static final Set KINDS = new HashSet(Arrays.asList(new Object[] {
-    "CreateTableLike", "CreateTableLikeCommand", "AnalyzeTable", "AnalyzeColumn",
-    "CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect", "DropTable",
-    "AddColumns", "AlterColumn", "AlterColumns", "RenameColumn", "DropColumns", "ReplaceColumns",
-    "SetTableProperties", "SetTableSerDeProperties", "UnsetTableProperties", "SetTableLocation",
-    "RenameTable",
-    "AddPartitions", "DropPartitions", "RenamePartitions", "RepairTable", "RecoverPartitions",
-    "InsertIntoStatement", "OverwriteByExpression", "UpdateTable", "DeleteFromTable",
-    "MergeIntoTable", "TruncateTable", "TruncatePartition", "ShowPartitions", "CreateIndex",
-    "DropIndex", "Call", "SetCommand", "ExplainCommand", "DescribeRelation", "DescribeTablePartition",
-    "ShowTablePartition", "ShowTableExtended", "AlterTableClusterBy", "AlterTableCollation"
-  }));
+  /** The kinds of statements that Python handles, by the names of Spark's classes. */
+  private static volatile Set KINDS = new HashSet();
 
   private static final TreeNodeTag LEFT_TO_SPARK = new TreeNodeTag("lakedex.left_to_spark");
 
-  /** What a thread makes of the texts of views: null, or whether index names are looked for. */
+  /** How a thread reads the texts of views: null, or whether index names are resolved. */
   private static final ThreadLocal VIEWS = new ThreadLocal();
   private static final String SEEN = "seen";
   private static final String NAMED = "named";
@@ -56,8 +46,9 @@ public final class StatementParser implements InvocationHandler {
     this.session = session;
   }
 
-  /** Put a parser of ours in front of the session's, or in the place of one of ours. */
-  public static void install(@SESSION@ session) throws Exception {
+  /** Puts a proxy before the session's parser, or replaces the one that it has. */
+  public static void install(@SESSION@ session, String kinds) throws Exception {
+    KINDS = new HashSet(Arrays.asList(kinds.split(Contract.SEPARATOR)));
     Object state = session.sessionState();
     put(state, "sqlParser", session.sessionUUID());
     put(session.sessionState().catalog(), "parser", session.sessionUUID());
@@ -81,12 +72,12 @@ public final class StatementParser implements InvocationHandler {
     }
     field.setAccessible(true);
     ParserInterface own = behind((ParserInterface) field.get(holder));
-    Class[] faces = new Class[] {ParserInterface.class};
+    Class[] interfaces = new Class[] {ParserInterface.class};
     ClassLoader loader = StatementParser.class.getClassLoader();
-    field.set(holder, Proxy.newProxyInstance(loader, faces, new StatementParser(own, session)));
+    field.set(holder, Proxy.newProxyInstance(loader, interfaces, new StatementParser(own, session)));
   }
 
-  /** The parser that was there before. */
+  /** The session's own parser. */
   public static ParserInterface behind(ParserInterface parser) {
     if (Proxy.isProxyClass(parser.getClass())) {
       InvocationHandler handler = Proxy.getInvocationHandler(parser);
@@ -98,7 +89,7 @@ public final class StatementParser implements InvocationHandler {
   }
 
   /**
-   * What the parser that was there before makes of a text; null where it refuses it.
+   * The plan of a text by the session's own parser; null if it cannot parse it.
    *
    * A failure that reaches Python is logged there with both stacks, even where the text is ours.
    */
@@ -117,9 +108,9 @@ public final class StatementParser implements InvocationHandler {
             && arguments != null && arguments[0] instanceof String;
     try {
       Object parsed = method.invoke(parser, arguments);
-      return parses ? taken((String) arguments[0], (LogicalPlan) parsed) : parsed;
+      return parses ? resolved((String) arguments[0], (LogicalPlan) parsed) : parsed;
     } catch (InvocationTargetException failure) {
-      LogicalPlan own = parses ? asked((String) arguments[0], null) : null;
+      LogicalPlan own = parses ? taken((String) arguments[0], null) : null;
       if (own == null) {
         throw failure.getCause();
       }
@@ -127,17 +118,17 @@ public final class StatementParser implements InvocationHandler {
     }
   }
 
-  /** Forget what views were read, and look for names of indexes in those that come, or do not. */
-  static void readViews(boolean named) {
-    VIEWS.set(named ? NAMED : null);
+  /** Forgets which views were read; sets whether index names are resolved in the next ones. */
+  static void readViews(boolean isNamed) {
+    VIEWS.set(isNamed ? NAMED : null);
   }
 
-  /** Whether this thread has read the text of a view since. */
+  /** Whether this thread has read the text of a view since then. */
   static boolean hasReadViews() {
     return VIEWS.get() != null;
   }
 
-  /** The text of a view that is read: with expressions for names of indexes, where asked for. */
+  /** The plan of a view's text, with expressions for names of indexes where that is set. */
   private LogicalPlan ofView(LogicalPlan plan) {
     Origin origin = CurrentOrigin.get();
     if (origin.objectType().isEmpty() || !origin.objectType().get().equals("VIEW")) {
@@ -149,27 +140,26 @@ public final class StatementParser implements InvocationHandler {
     }
     String zone = SQLConf.get().sessionLocalTimeZone();
     Object name = origin.objectName().get();
-    Object answer =
-        Python.call("view", Arrays.asList(new Object[] {session, plan, name, zone}));
+    Object answer = Calls.resolveView(session, plan, name.toString(), zone);
     return answer instanceof LogicalPlan ? (LogicalPlan) answer : plan;
   }
 
-  private LogicalPlan taken(String text, LogicalPlan parsed) {
+  private LogicalPlan resolved(String text, LogicalPlan parsed) {
     LogicalPlan plan = ofView(bound(session, parsed));
     if (!isKnown(plan)) {
       return plan;
     }
-    LogicalPlan own = asked(text, plan);
+    LogicalPlan own = taken(text, plan);
     return own == null ? leftToSpark(plan) : own;
   }
 
-  /** A statement that Spark shall run as it is; the analyzer does not ask about it again. */
+  /** Marks a statement that Spark runs as it is; the analyzer does not pass it to Python again. */
   public static LogicalPlan leftToSpark(LogicalPlan plan) {
     plan.setTagValue(LEFT_TO_SPARK, Boolean.TRUE);
     return plan;
   }
 
-  /** Whether a statement came by no parser of ours, as those of a script do. */
+  /** Whether a statement did not pass through this parser, as those of a script do not. */
   static boolean isUnseen(LogicalPlan plan) {
     return KINDS.contains(plan.getClass().getSimpleName())
         && plan.origin().sqlText().isDefined()
@@ -193,13 +183,12 @@ public final class StatementParser implements InvocationHandler {
     return KINDS.contains(root.getClass().getSimpleName());
   }
 
-  /** What Python makes of a statement; null where it is none of ours. */
-  private LogicalPlan asked(String text, LogicalPlan plan) {
-    return command(
-        session, Python.call("statement", Arrays.asList(new Object[] {session, text, plan})));
+  /** The plan by which Python runs a statement; null if the statement is not ours. */
+  private LogicalPlan taken(String text, LogicalPlan plan) {
+    return command(session, Calls.takeStatement(session, text, plan));
   }
 
-  /** The plan that Python's answer means: its own, a command that runs a statement, or none. */
+  /** The plan of Python's answer: a plan, a command that runs a statement, or null for neither. */
   static LogicalPlan command(String session, Object answer) {
     if (answer instanceof LogicalPlan) {
       return (LogicalPlan) answer;
@@ -207,19 +196,20 @@ public final class StatementParser implements InvocationHandler {
     if (answer == null || answer.equals("")) {
       return null;
     }
-    String[] told = ((String) answer).split("\n", 2);
+    // The name of the prepared statement, then the columns of its rows.
+    String[] prepared = ((String) answer).split(Contract.SEPARATOR, 2);
     return new StatementCommand(
-        new StatementRunner(session, told[1]),
-        told[0],
+        new StatementRunner(session, prepared[1]),
+        prepared[0],
         scala.collection.immutable.Map$.MODULE$.empty());
   }
 
-  /** A plan with earlier states and changes of our tables put in, wherever it names them. */
+  /** A plan in which references to earlier states and changes of our tables are resolved. */
   public static LogicalPlan bound(String session, LogicalPlan plan) {
     return bound(session, plan, !isKnown(plan));
   }
 
-  /** The same; tables that are named by their paths are put in too, or left to the statement. */
+  /** The same; tables that are named by their paths are resolved too, or left to the statement. */
   public static LogicalPlan bound(String session, LogicalPlan plan, boolean paths) {
     return (LogicalPlan) plan.transformUpWithSubqueries(new Binder(session, paths));
   }
@@ -241,10 +231,10 @@ public final class StatementParser implements InvocationHandler {
           || (paths && isPath(node));
     }
 
-    /** Whether a node is a table as of an earlier time; Hudi's own parser has another name for it. */
+    /** Whether a node is a table as of an earlier time; Hudi's parser has another name for it. */
     private static boolean isTravel(Object node) {
       return node instanceof RelationTimeTravel
-          || node.getClass().getSimpleName().equals("TimeTravelRelation");
+          || node.getClass().getSimpleName().equals(Contract.HUDI_TIME_TRAVEL);
     }
 
     /** Whether a node is of the form hudi.`/path/of/table`. */
@@ -257,7 +247,7 @@ public final class StatementParser implements InvocationHandler {
         return false;
       }
       String source = ((String) parts.apply(0)).toLowerCase();
-      return source.equals("hudi") || source.equals("lakedex");
+      return source.equals(Contract.HUDI_SOURCE) || source.equals(Contract.DATA_SOURCE);
     }
 
     public Object applyOrElse(Object node, scala.Function1 otherwise) {
@@ -267,11 +257,11 @@ public final class StatementParser implements InvocationHandler {
       if (!isDefinedAt(node)) {
         return otherwise.apply(node);
       }
-      Object answer = Python.call("travel", Arrays.asList(new Object[] {session, node}));
+      Object answer = Calls.resolveRelation(session, node);
       return answer instanceof LogicalPlan ? answer : node;
     }
 
-    /** Queries that a WITH names are no children of it. */
+    /** The queries that a WITH names are not among its children. */
     private Object withBoundQueries(UnresolvedWith node) {
       java.util.List relations = new java.util.ArrayList();
       scala.collection.Iterator each = node.cteRelations().iterator();

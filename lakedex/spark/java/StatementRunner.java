@@ -8,13 +8,13 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.StructType$;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Lets Python run a statement that it took, when Spark comes to run it. */
+/** Has Python run a statement that it prepared, when Spark executes it. */
 public final class StatementRunner implements ExternalCommandRunner {
 
   private final String session;
   private final @SEQ@ columns;
 
-  /** The columns are those of the rows that the statement gives, as DDL; empty for none. */
+  /** The columns are those of the rows that the statement returns, as DDL; empty for none. */
   public StatementRunner(String session, String columns) {
     this.session = session;
     StructType shown =
@@ -27,11 +27,11 @@ public final class StatementRunner implements ExternalCommandRunner {
   }
 
   List rows(String statement) {
-    Object found = Python.call("run", session + "\n" + statement);
+    Object found = Calls.runStatement(session, statement);
     return found == null ? Collections.EMPTY_LIST : ((@DATASET@) found).collectAsList();
   }
 
   public String[] executeCommand(String statement, CaseInsensitiveStringMap options) {
-    throw new UnsupportedOperationException("its rows are asked for");
+    throw new UnsupportedOperationException("the command is run for its rows");
   }
 }

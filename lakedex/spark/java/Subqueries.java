@@ -6,10 +6,10 @@ import org.apache.spark.sql.catalyst.expressions.PlanExpression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
 /**
- * Subqueries in the conditions and values of a statement, each with all names that it may use.
+ * Resolves names in the subqueries of a statement's conditions and values.
  *
- * The statement is run piece by piece, so a subquery takes along what a WITH before the statement
- * defines, and the tables that are named by their paths.
+ * The statement is run piece by piece, so each subquery gets the WITH clauses of the statement, and
+ * the tables that are named by their paths.
  */
 public final class Subqueries extends scala.runtime.AbstractPartialFunction {
 

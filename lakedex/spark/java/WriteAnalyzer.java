@@ -10,29 +10,17 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * A session's analyzer, that passes writes into our tables to Python which no parser saw, such as
- * those of DataFrames and of a script's statements, and queries that name a column which Spark does
- * not find: it may be the name of an index.
+ * A session's analyzer that passes to Python the writes into our tables that no parser saw, such as
+ * those of DataFrames and of a script's statements, and queries with a column that Spark cannot
+ * resolve, which may be the name of an index.
  *
- * Spark would count Hudi's five columns when it holds the columns of a DataFrame against those of
- * the table, and takes no `writeTo` for such tables. All else goes to the analyzer behind it.
+ * Spark would compare the columns of a DataFrame with all columns of the table, Hudi's five included,
+ * and does not support `writeTo` for such tables. Other plans go to the session's own analyzer.
  */
 public final class WriteAnalyzer extends Analyzer {
 
-  private static final String LOGICAL = "org.apache.spark.sql.catalyst.plans.logical.";
-  private static final Set KINDS = new HashSet(Arrays.asList(new Object[] {
-    LOGICAL + "InsertIntoStatement",
-    LOGICAL + "AppendData",
-    LOGICAL + "OverwritePartitionsDynamic",
-    LOGICAL + "OverwriteByExpression",
-    LOGICAL + "UpdateTable",
-    LOGICAL + "DeleteFromTable",
-    LOGICAL + "MergeIntoTable",
-    LOGICAL + "CreateTable",
-    LOGICAL + "CreateTableAsSelect",
-    LOGICAL + "ReplaceTableAsSelect",
-    "org.apache.spark.sql.execution.datasources.CreateTable"
-  }));
+  /** The kinds of writes that Python handles, by the names of Spark's classes. */
+  private static volatile Set KINDS = new HashSet();
 
   private final Analyzer behind;
   private final String session;
@@ -43,8 +31,9 @@ public final class WriteAnalyzer extends Analyzer {
     this.session = session;
   }
 
-  /** Put one in front of the session's own, unless there is one. */
-  public static void install(@SESSION@ session) throws Exception {
+  /** Puts one before the session's own analyzer, unless there is one. */
+  public static void install(@SESSION@ session, String kinds) throws Exception {
+    KINDS = new HashSet(Arrays.asList(kinds.split(Contract.SEPARATOR)));
     Analyzer present = session.sessionState().analyzer();
     if (present instanceof WriteAnalyzer) {
       return;
@@ -62,23 +51,22 @@ public final class WriteAnalyzer extends Analyzer {
     LogicalPlan own = null;
     if (KINDS.contains(plan.getClass().getName()) && !StatementParser.isLeftToSpark(plan)
         || StatementParser.isUnseen(plan)) {
-      own = StatementParser.command(
-          session, Python.call("write", Arrays.asList(new Object[] {session, plan})));
+      own = StatementParser.command(session, Calls.takeWrite(session, plan));
     }
-    LogicalPlan asked = own == null ? plan : own;
+    LogicalPlan analyzed = own == null ? plan : own;
     StatementParser.readViews(false);
     try {
-      return behind.executeAndCheck(asked, tracker);
+      return behind.executeAndCheck(analyzed, tracker);
     } catch (Throwable failure) {
       if (!isUnresolved(failure)) {
         Platform.throwException(failure);
       }
-      return understood(asked, tracker, failure);
+      return withIndexNames(analyzed, tracker, failure);
     }
   }
 
-  /** The query once more, with expressions for names of indexes in it and in the views it reads. */
-  private LogicalPlan understood(
+  /** Analyzes a query with expressions for names of indexes in it and in the views it reads. */
+  private LogicalPlan withIndexNames(
       LogicalPlan plan, QueryPlanningTracker tracker, Throwable failure) {
     boolean hasViews = StatementParser.hasReadViews();
     LogicalPlan named = named(plan);
@@ -93,15 +81,15 @@ public final class WriteAnalyzer extends Analyzer {
     }
   }
 
-  /** Whether Spark found no column of some name. */
+  /** Whether Spark could not resolve a column. */
   private static boolean isUnresolved(Throwable failure) {
     String message = failure.getMessage();
     return message != null && message.startsWith("[UNRESOLVED_COLUMN");
   }
 
-  /** The plan with expressions in the place of names of indexes; null where it names none. */
+  /** The plan with expressions in place of names of indexes; null if it names none. */
   private LogicalPlan named(LogicalPlan plan) {
-    Object answer = Python.call("named", Arrays.asList(new Object[] {session, plan}));
+    Object answer = Calls.resolveIndexNames(session, plan);
     return answer instanceof LogicalPlan ? (LogicalPlan) answer : null;
   }
 

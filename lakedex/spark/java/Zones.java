@@ -5,7 +5,7 @@ import java.time.zone.ZoneOffsetTransition;
 import java.time.zone.ZoneRules;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 
-/** When a time zone changes its offset, as this JVM knows it. */
+/** The changes of a time zone's offset, from this JVM's time zone database. */
 public final class Zones {
 
   private Zones() {}
@@ -18,8 +18,8 @@ public final class Zones {
     text.append(rules.getOffset(first).getTotalSeconds());
     ZoneOffsetTransition next = rules.nextTransition(first);
     while (next != null && next.toEpochSecond() < end) {
-      text.append(' ').append(next.toEpochSecond());
-      text.append(' ').append(next.getOffsetAfter().getTotalSeconds());
+      text.append(Contract.NUMBER_SEPARATOR).append(next.toEpochSecond());
+      text.append(Contract.NUMBER_SEPARATOR).append(next.getOffsetAfter().getTotalSeconds());
       next = rules.nextTransition(next.getInstant());
     }
     return text.toString();

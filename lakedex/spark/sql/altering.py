@@ -18,12 +18,14 @@ from lakedex.services.partition_evolving import change_layout
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.saving import spelled_out
 from lakedex.spark.sql import columns
-from lakedex.spark.sql.added_partitions import add_partition, forget_partition, partition_path
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.insert_operation import WRITE_OPERATION
+from lakedex.spark.sql.inserting import WRITE_OPERATION
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.partitions import (
+    add_partition,
+    forget_partition,
     matching_partitions,
+    partition_path,
     partition_paths,
     shown_partition,
     shown_partitions,

@@ -12,7 +12,15 @@ from pyspark.sql.types import StructType
 from lakedex.config import TableConfig
 from lakedex.errors import UnsupportedFeature
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.sql.assigning import check_assignable, stored
+from lakedex.spark.sql.assigning import (
+    Target,
+    assigned_values,
+    check_assignable,
+    column_defaults,
+    moves_rows,
+    stored,
+    with_moves,
+)
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import (
     PARTITION,
@@ -20,12 +28,9 @@ from lakedex.spark.sql.copies import (
     key_column,
     touched_partitions,
 )
-from lakedex.spark.sql.default_values import column_defaults
-from lakedex.spark.sql.moving import moves_rows, with_moves
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.other_views import check_whole
 from lakedex.spark.sql.plans import kind, name_parts, optional, quoted, relation_under
-from lakedex.spark.sql.targets import Target, assigned_values
 from lakedex.spark.table import SparkTable
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
@@ -95,7 +100,7 @@ def _put_anew(
 ) -> None:
     """Put rows in the place of all that is in the partitions of some changed rows.
 
-    `rows` are those of the whole table. Without meta columns they do not tell their partitions, and
+    `rows` are those of the whole table. Without meta columns they do not show their partitions, and
     take the place of all.
     """
     names = [f"`{name}`" for name in own_columns(table).names]

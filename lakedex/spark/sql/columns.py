@@ -1,7 +1,11 @@
-"""ALTER TABLE about columns: added, renamed, dropped, retyped, moved and commented.
+"""ALTER TABLE on columns: add, rename, drop, change the type, move and comment.
 
-New columns at the end and wider types need nothing but a commit. All else is told by a history of
-the columns, as Hudi's schema-on-read evolution keeps it, and that is to be switched on.
+New columns at the end and wider types need only a commit. Other changes need the history of columns
+of Hudi's schema-on-read evolution, which has to be switched on.
+
+Files keep their values, and every later read converts them; a value that does not fit would fail
+each of these reads. So before a change of type Spark scans the column once, where that can happen
+at all.
 """
 
 from __future__ import annotations
@@ -12,12 +16,13 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 
 import pyarrow as pa
+from pyspark.sql import functions as fn
 from pyspark.sql.types import StructField, StructType
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.schema.column_changes import (
-    Place,
+    ColumnPosition,
     add_column,
     allow_null,
     drop_column,
@@ -25,13 +30,12 @@ from lakedex.schema.column_changes import (
     rename_column,
     retype_column,
 )
-from lakedex.schema.conversions import is_convertible
+from lakedex.schema.conversions import MORE_DIGITS, is_convertible
 from lakedex.schema.reconcile import reconcile
 from lakedex.spark.schemas import arrow_schema, spark_schema
 from lakedex.spark.sql.context import Context, Statement, own_columns
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.plans import Node, kind, listed, member, optional
-from lakedex.spark.sql.retyping import check_values
+from lakedex.spark.sql.plans import Node, kind, listed, member, optional, quoted
 from lakedex.spark.table import SparkTable
 from lakedex.write import operation as kinds
 from lakedex.write.row_source import ArrowRowSource
@@ -47,7 +51,7 @@ class _Changes:
 
     steps: list[Step] = field(default_factory=list)
     needs_history: str = ""
-    """What of it only a history can tell."""
+    """The part that needs a history."""
     comments: dict[str, str] = field(default_factory=dict)
     checks: list[Callable[[], None]] = field(default_factory=list)
     """What is to be looked at before anything is changed."""
@@ -93,8 +97,10 @@ def _stepped(steps: list[Step], columns: pa.Schema) -> pa.Schema:
 
 
 def _is_switched_on(context: Context, table: SparkTable) -> bool:
-    told = context.spark.conf.get(_BY_HISTORY, None) or table.properties.get(_BY_HISTORY, "false")
-    return str(told).lower() == "true"
+    setting = context.spark.conf.get(_BY_HISTORY, None) or table.properties.get(
+        _BY_HISTORY, "false"
+    )
+    return str(setting).lower() == "true"
 
 
 def _added(_statement: Statement, table: SparkTable) -> _Changes:
@@ -198,11 +204,11 @@ def _told(spec: Node, *names: str) -> Node:
     return None if found is None else optional(found)
 
 
-def _place(position: Node) -> Place | None:
+def _place(position: Node) -> ColumnPosition | None:
     if position is None:
         return None
     place = position.position()
-    return Place(str(place.column()) if kind(place) == "After" else None)
+    return ColumnPosition(str(place.column()) if kind(place) == "After" else None)
 
 
 def _name(node: Node) -> list[str]:
@@ -287,7 +293,7 @@ def _check_key_type(table: SparkTable, path: list[str], dtype: pa.DataType) -> N
 def _tell_catalog(
     context: Context, named: NamedTable, table: SparkTable, changes: _Changes
 ) -> None:
-    """What DESCRIBE tells; queries ask the table itself."""
+    """What DESCRIBE shows; queries use the schema of the table itself."""
     if named.entry is None:
         return
     before = {each.name: each for each in _catalog_fields(named)}
@@ -334,3 +340,44 @@ _UNDERSTOOD: dict[str, Callable[[Statement, SparkTable], _Changes]] = {
     "AlterColumns": _altered,
 }
 HANDLED = tuple(_UNDERSTOOD)
+
+
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+
+
+def check_values(table: SparkTable, path: list[str], old: pa.DataType, new: pa.DataType) -> None:
+    """Refuse a type in which a value of the column has no place.
+
+    Raises:
+        InvalidInput: Naming the column and one such value.
+        UnsupportedFeature: The column is inside of a list or a map, where Spark cannot look.
+    """
+    spelled = _spelled(old, new)
+    if not spelled:
+        return
+    within: pa.DataType = pa.struct(list(table.schema))
+    for part in path:
+        if not pa.types.is_struct(within):
+            raise UnsupportedFeature(f"changing {'.'.join(path)} from {old} to {new}")
+        within = within.field(part).type
+    name = ".".join(map(quoted, path))
+    kind = "DATE" if pa.types.is_date(new) else f"DECIMAL({new.precision},{new.scale})"
+    fits = f"try_cast({name} AS {kind}) IS NOT NULL"
+    if pa.types.is_string(old):
+        fits = f"{name} RLIKE '{spelled}' AND {fits}"
+    wrong = table.to_df().filter(f"{name} IS NOT NULL AND NOT ({fits})")
+    found = wrong.select(fn.expr(f"cast({name} AS STRING)")).first()
+    if found is not None:
+        raise InvalidInput(
+            f"column {'.'.join(path)} of table {table.name} cannot become {new}: {found[0]!r} "
+            "has no place in it"
+        )
+
+
+def _spelled(old: pa.DataType, new: pa.DataType) -> str:
+    """What texts look like that can be converted; nothing where every value can."""
+    if pa.types.is_date(new) and pa.types.is_string(old):
+        return _DATE
+    if pa.types.is_decimal(new) and not pa.types.is_decimal(old):
+        return rf"^[+-]?[0-9]{{1,38}}([.][0-9]{{1,{new.scale + MORE_DIGITS}}})?$"
+    return ""

@@ -1,4 +1,4 @@
-"""What every statement needs of the session: its lake, its plans and its names."""
+"""What all statements use of the session: its lake, its plans and its names."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Prepared:
     title: str = "run by lakedex"
     """What EXPLAIN calls it."""
     reads: Callable[[], DataFrame] | None = None
-    """The rows that it would read to do its work; they are not computed by asking."""
+    """The rows that it would read to do its work; they are not computed by this."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,15 @@ class Context:
 
         Raises:
             InvalidInput: A setting of the session is a misspelled option.
-            UnsupportedFeature: A setting asks for something that lakedex does not have.
+            UnsupportedFeature: A setting needs something that lakedex does not have.
         """
         settings: Mapping[str, Any] = mapped(self.spark._jsparkSession.conf().getAll())
-        told = {name: str(value) for name, value in settings.items() if name.startswith(PREFIXES)}
-        check_session(told, Use.WRITE)
-        given = {name: value for name, value in told.items() if is_write_option(name)}
-        given |= commit_notes(told)
+        session_options = {
+            name: str(value) for name, value in settings.items() if name.startswith(PREFIXES)
+        }
+        check_session(session_options, Use.WRITE)
+        given = {name: value for name, value in session_options.items() if is_write_option(name)}
+        given |= commit_notes(session_options)
         if table is not None and given:
             given = without_drops(table.snapshot.config, given)
             _keep_own_columns(given, table.schema.names)

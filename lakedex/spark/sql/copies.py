@@ -1,8 +1,8 @@
-"""Keys that stand in a table more than once, as plain INSERTs may leave them.
+"""Keys that occur in a table more than once, as plain INSERTs may leave them.
 
-An upsert or a delete goes by key, and could not change one copy and leave the other. So before a
-statement writes by key it looks whether the keys that it changes stand once. If one does not, the
-statement puts all rows of the partitions that it touches, or of the table, in their place anew.
+An upsert or a delete goes by key, and could not change one copy and leave the other. So a statement
+that writes by key first checks whether its keys are unique. If one is not, the statement rewrites
+all rows of the partitions that it touches, or of the table.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _BY_KEY = {
 }
 """Operations after which keys stand once, if they did before."""
 _FEW = 100
-"""How many keys are asked by their values rather than by a join with the whole table."""
+"""How many keys are looked up by their values rather than by a join with the whole table."""
 
 
 def identity_of(config: TableConfig) -> dict[str, str]:
-    """Texts that tell records and their partitions apart, under the names of the meta columns.
+    """Texts that identify records and their partitions, under the names of the meta columns.
 
     Where these hold no values (`hoodie.populate.meta.fields=false`) the columns that keys are made
     of are taken instead.
@@ -58,7 +58,7 @@ def _as_text(fields: tuple[str, ...]) -> str:
 
 
 def _with_identity(config: TableConfig, rows: DataFrame) -> DataFrame:
-    """Rows with columns that tell records and their partitions apart, and no others."""
+    """Rows with only the columns that identify records and their partitions."""
     texts = identity_of(config)
     return rows.selectExpr(*(f"{texts[name]} AS {name}" for name in (KEY, PARTITION)))
 
@@ -74,7 +74,7 @@ def has_copies(table: SparkTable, changed: DataFrame) -> bool:
 
 
 def has_copies_of(table: SparkTable, changed: DataFrame) -> bool:
-    """The same for rows that are told by `identity_of`."""
+    """The same for rows that `identity_of` identifies."""
     if not table.snapshot.config.record_key_fields or not _may_have_copies(table.snapshot):
         return False
     every = _with_identity(table.snapshot.config, table.to_df())
@@ -110,9 +110,9 @@ def touched_partitions(table: SparkTable, changed: DataFrame) -> list[str]:
     columns = sorted({quoted(field.partition(".")[0]) for field in config.partition_fields})
     found = changed.select(*columns).distinct()
     values = [row.asDict(recursive=True) for row in found.collect()]
-    told = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
+    partition_values = pa.Table.from_pylist(values, schema=arrow_schema(found.schema))
     generator = KeyGenerator.of(config, table.snapshot.schema)
-    return sorted(set(generator.partition_paths(told).to_pylist()))
+    return sorted(set(generator.partition_paths(partition_values).to_pylist()))
 
 
 def _may_have_copies(snapshot: Snapshot) -> bool:

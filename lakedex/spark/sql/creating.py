@@ -1,7 +1,8 @@
-"""CREATE TABLE, CREATE TABLE AS SELECT and DROP TABLE: a name in the catalog, a table in its place.
+"""CREATE TABLE, CREATE TABLE AS SELECT, CREATE TABLE ... LIKE and DROP TABLE.
 
-Spark's own catalog takes the name first, and what it made of columns, partitions, properties and
-place is what the table is made of. If that fails, the name is taken out again.
+Spark's own catalog takes the name first, and the table is created from the columns, partitions,
+properties and path of its entry. If that fails, the entry is removed again. LIKE copies columns,
+partitions, key and type of another table, and none of its rows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakedex.schema.hudi_types import HUDI_TYPE, is_vector, parse_hudi_type
 from lakedex.spark.saving import TYPE_NAMES, check_folders, described, spelled_out
 from lakedex.spark.schemas import arrow_schema
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
-from lakedex.spark.sql.insert_operation import INSERT_OPERATION, WRITE_OPERATION
+from lakedex.spark.sql.inserting import INSERT_OPERATION, WRITE_OPERATION
 from lakedex.spark.sql.names import NamedTable, location
 from lakedex.spark.sql.other_views import check_base, forget_other_views, keep_for_readers
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, member, name_parts, optional
@@ -95,12 +96,12 @@ def plain_column_types(text: str) -> tuple[str, dict[str, str]] | None:
         if not begins_column or token.keyword not in _PLAIN_TYPES:
             continue
         last = _end_of_type(tokens, at)
-        told = text[token.start : last.end]
+        declared = text[token.start : last.end]
         column = tokens[at - 1].value
-        dtype = parse_hudi_type(told, column)
+        dtype = parse_hudi_type(declared, column)
         element = dtype.value_type if is_vector(dtype) else None
         pieces += [text[end : token.start], _PLAIN_TYPES[token.keyword][element]]
-        types[column], end = told, last.end
+        types[column], end = declared, last.end
     return ("".join([*pieces, text[end:]]), types) if types else None
 
 
@@ -134,7 +135,7 @@ def layout_refusal(named: str) -> UnsupportedFeature:
 
 
 def _check_folders(statement: Statement) -> None:
-    """Refuse clusters of Spark's; buckets stay in the catalog alone, as in Hudi, and it is told."""
+    """Refuse clusters of Spark's; buckets stay in the catalog alone, as in Hudi, with a warning."""
     for each in listed(statement.plan.partitioning()):
         name = str(each.name())
         if name == _CLUSTERS:
@@ -176,7 +177,7 @@ def _drop(context: Context, plan: Node, named: NamedTable) -> None:
 
 
 def remove_folder(context: Context, path: str) -> None:
-    """Remove all that lies under a table's folder."""
+    """Remove all files under a table's folder."""
     place, files = _on_its_files(context, path)
     recursive = True
     files.delete(place, recursive)
@@ -188,7 +189,7 @@ def _check_empty(context: Context, path: str) -> None:
     if files.exists(place) and len(files.listStatus(place)):
         raise InvalidInput(
             f"{path} is not empty, so CREATE TABLE AS SELECT cannot make a table there (CREATE "
-            "TABLE ... LOCATION gives a table that lies there a name, INSERT INTO adds rows to it)"
+            "TABLE ... LOCATION gives a table that is there a name, INSERT INTO adds rows to it)"
         )
 
 
@@ -219,7 +220,7 @@ def run_create(
         plan: What Spark runs.
         name: The new table's.
         more: Properties of the table that the statement does not say.
-        is_new: Whether nothing may lie in its folder yet.
+        is_new: Whether its folder must be empty.
         types: The columns whose type is VECTOR or BLOB.
 
     Returns:
@@ -295,27 +296,29 @@ def _made(
     declared: StructType,
     types: Mapping[str, str],
 ) -> SparkTable:
-    """The table of a catalog entry: the one that lies there, or a new one."""
+    """The table of a catalog entry: the one at its path, or a new one."""
     path = location(entry)
-    told_here = spelled_out({**mapped(entry.storage().properties()), **mapped(entry.properties())})
+    declared_here = spelled_out(
+        {**mapped(entry.storage().properties()), **mapped(entry.properties())}
+    )
     for name in _OF_THE_STATEMENT:
-        told_here.pop(name, None)
-    if told_here.pop(WRITE_OPERATION, None) is not None:
+        declared_here.pop(name, None)
+    if declared_here.pop(WRITE_OPERATION, None) is not None:
         log.warning(
             "CREATE TABLE does not keep %s, as in Hudi: %s says what INSERT INTO does",
             WRITE_OPERATION,
             INSERT_OPERATION,
         )
-    properties = {**_settled_by_session(context), **_left_of(more, told_here), **told_here}
-    told = described(properties)
+    properties = {**_settled_by_session(context), **_left_of(more, declared_here), **declared_here}
+    description = described(properties)
     try:
         table = context.lake.table_at(path)
     except TableNotFound:
-        check_base(told_here, None, path)
+        check_base(declared_here, None, path)
     else:
-        _check_same(context, table, entry, told_here, declared)
-        check_base(told_here, table, path)
-        keep_for_readers(context, entry, told_here)
+        _check_same(context, table, entry, declared_here, declared)
+        check_base(declared_here, table, path)
+        keep_for_readers(context, entry, declared_here)
         return table
     struct = StructType.fromJson(json.loads(entry.schema().json()))
     columns = StructType([field for field in struct if field.name not in META_COLUMNS])
@@ -323,17 +326,17 @@ def _made(
     spec = TableSpec(
         name=str(entry.identifier().table()),
         schema=_with_own_types(arrow_schema(columns), types),
-        record_key=told.record_key,
-        ordering=told.ordering,
-        partition_by=_with_kinds(columns_by, told.partition_by),
-        table_type=told.table_type,
+        record_key=description.record_key,
+        ordering=description.ordering,
+        partition_by=_with_kinds(columns_by, description.partition_by),
+        table_type=description.table_type,
         properties=properties,
         database=str(entry.database()),
     )
     return context.lake.make_table(path, spec)
 
 
-def _with_kinds(columns: list[str], told: list[str]) -> list[str]:
+def _with_kinds(columns: list[str], declared: list[str]) -> list[str]:
     """The columns of PARTITIONED BY as the option spells them that says their kinds.
 
     Example:
@@ -342,13 +345,13 @@ def _with_kinds(columns: list[str], told: list[str]) -> list[str]:
         >>> _with_kinds(["city"], ["town"])
         ['city']
     """
-    named = [name.partition(":")[0].lower() for name in told]
+    named = [name.partition(":")[0].lower() for name in declared]
     is_same = [name.lower() for name in columns] == named
-    return told if is_same or not columns else columns
+    return declared if is_same or not columns else columns
 
 
 def _with_own_types(schema: pa.Schema, types: Mapping[str, str]) -> pa.Schema:
-    by_case = {name.lower(): told for name, told in types.items()}
+    by_case = {name.lower(): text for name, text in types.items()}
     return pa.schema(
         [
             field.with_metadata({HUDI_TYPE: by_case[field.name.lower()]})
@@ -365,14 +368,14 @@ def _settled_by_session(context: Context) -> dict[str, str]:
     return {name: given[name] for name in _OF_THE_SESSION if name in given}
 
 
-def _left_of(more: Mapping[str, str], told_here: Mapping[str, str]) -> dict[str, str]:
+def _left_of(more: Mapping[str, str], declared_here: Mapping[str, str]) -> dict[str, str]:
     """Properties of another table, without what the statement says under whichever name."""
-    told, left = described(told_here), dict(more)
-    if any(name in told_here for name in TYPE_NAMES):
+    description, left = described(declared_here), dict(more)
+    if any(name in declared_here for name in TYPE_NAMES):
         left.pop(keys.TABLE_TYPE, None)
-    if told.record_key:
+    if description.record_key:
         left.pop(keys.RECORD_KEY_FIELDS, None)
-    for name in keys.ORDERING_FIELD_NAMES if told.ordering else ():
+    for name in keys.ORDERING_FIELD_NAMES if description.ordering else ():
         left.pop(name, None)
     return left
 
@@ -381,7 +384,7 @@ def _check_same(
     context: Context,
     table: SparkTable,
     entry: Node,
-    told_here: Mapping[str, str],
+    declared_here: Mapping[str, str],
     declared: StructType,
 ) -> None:
     """Refuse a CREATE TABLE that contradicts the table in its folder.
@@ -392,8 +395,8 @@ def _check_same(
     Raises:
         InvalidInput: A property, the partition columns or a column's type contradict the table.
     """
-    check_restated(table.snapshot.config, told_here)
-    check_folders(table, list(map(str, listed(entry.partitionColumnNames()))), told_here)
+    check_restated(table.snapshot.config, declared_here)
+    check_folders(table, list(map(str, listed(entry.partitionColumnNames()))), declared_here)
     stored = {field.name.lower(): field.dataType for field in own_columns(table)}
     for column in declared:
         kept = stored.get(column.name.lower())
@@ -405,3 +408,38 @@ def _check_same(
                 f"the table at {table.path} stores {kept.simpleString()}; declare that type, or "
                 "leave out the columns: CREATE TABLE ... USING hudi LOCATION ..."
             )
+
+
+_KEPT = (
+    keys.RECORD_KEY_FIELDS,
+    *keys.ORDERING_FIELD_NAMES,
+    keys.TABLE_TYPE,
+    keys.HIVE_STYLE_PARTITIONING,
+)
+
+
+def create_like(context: Context, statement: Statement) -> Prepared | None:
+    """CREATE TABLE ... LIKE; None where the new table is another's."""
+    plan = statement.plan
+    if kind(plan) == "CreateTableLike":
+        source, target = name_parts(plan.source()), name_parts(plan.name())
+    else:
+        source, target = _parts(plan.sourceTable()), _parts(plan.targetTable())
+    provider, named = optional(plan.provider()), context.names.find(source)
+    is_own = named is not None if provider is None else context.names.is_own(str(provider))
+    if not is_own:
+        return None
+    return Prepared(partial(_create, context, plan, target, named))
+
+
+def _create(
+    context: Context, plan: Node, target: tuple[str, ...], named: NamedTable | None
+) -> None:
+    known = {} if named is None else context.open(named).snapshot.config.raw
+    run_create(context, plan, target, {name: known[name] for name in _KEPT if name in known})
+
+
+def _parts(identifier: Node) -> tuple[str, ...]:
+    database = optional(identifier.database())
+    table = str(identifier.table())
+    return (table,) if database is None else (str(database), table)

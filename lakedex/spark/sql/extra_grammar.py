@@ -9,7 +9,7 @@ CALL [system .] procedure [( [name =>] literal | :parameter | ?, ... )]
 {RUN | SCHEDULE} COMPACTION ON {table | 'path'} [AT instant]
 SHOW COMPACTION ON {table | 'path'} [LIMIT n]
 
-EXPLAIN may stand before each.
+Each may follow EXPLAIN.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any
 from lakedex.errors import InvalidDefinition
 from lakedex.expr.sql_lexer import Kind, Token, complaint, tokenise
 from lakedex.services.own_expressions import is_expression
-from lakedex.spark.sql.index_columns import are_names, joined_names
 
 Literal = str | int | float | bool | None
 Parameters = Mapping[str, Any] | Sequence[Any]
@@ -388,3 +387,21 @@ _VERBS = {
     ("SCHEDULE", "COMPACTION"): _Reader.compaction,
     ("SHOW", "COMPACTION"): _Reader.compaction,
 }
+
+
+def are_names(tokens: list[Token]) -> bool:
+    """Whether tokens are names of columns and fields alone: dots and commas are between them."""
+    names = [token.kind in (Kind.WORD, Kind.NAME) for token in tokens]
+    joined = all(token.keyword in (".", ",") for token in tokens[1::2])
+    return all(names[::2]) and joined and len(tokens) % 2 == 1
+
+
+def joined_names(tokens: list[Token]) -> tuple[str, ...]:
+    """Names of columns, and of fields by their paths, between commas."""
+    found = [""]
+    for token in tokens:
+        if token.keyword == ",":
+            found.append("")
+        else:
+            found[-1] += token.value
+    return tuple(found)

@@ -1,19 +1,24 @@
-"""What the statements of the extra grammar do."""
+"""Runs the statements of the extra grammar, also within scripts (BEGIN ... END) of Spark 4.
+
+Spark parses a script as a whole. So each such statement in it becomes a CALL, which Spark's grammar
+has, and which is passed to lakedex when the script reaches it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from lakedex.expr.sql_lexer import complaint
+from lakedex.errors import InvalidDefinition
+from lakedex.expr.sql_lexer import Token, complaint, tokenise
 from lakedex.spark.sql import indexing
-from lakedex.spark.sql.calls.procedure import bind
-from lakedex.spark.sql.calls.registry import PROCEDURES, REFUSED
 from lakedex.spark.sql.context import Context, Prepared
-from lakedex.spark.sql.explaining import explained
-from lakedex.spark.sql.extra_grammar import Extra, Literal, Parameters, parse_extra
+from lakedex.spark.sql.describing import explained
+from lakedex.spark.sql.extra_grammar import Extra, Literal, Parameters, begins_extra, parse_extra
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed
-from lakedex.spark.sql.scripts import STATEMENT, inner_statement
+from lakedex.spark.sql.procedures.procedure import bind
+from lakedex.spark.sql.procedures.registry import PROCEDURES, REFUSED
 
 _PLAIN = (bool, int, float, str)
 _PREFIXES = ("spark_catalog.", "system.")
@@ -31,7 +36,7 @@ def prepare_extra(
         plan: What Spark's parser made of it where it took it, as Spark 4 takes CALL.
         args: The values of its parameters.
     """
-    # With values for parameters Spark is asked what is not ours.
+    # With values for parameters Spark runs what is not ours.
     is_parsed = plan is not None or args is not None
     extra = parse_extra(text, args, [] if plan is None else _filled(plan))
     if extra is None:
@@ -112,3 +117,53 @@ def _call(context: Context, text: str, extra: Extra, *, is_parsed: bool) -> Prep
         columns=procedure.columns,
         title=f"CALL {name}: it runs when it is called, and reads no rows of a query",
     )
+
+
+STATEMENT = "lakedex_statement"
+"""What a script calls in the place of a statement; the text of that is its argument."""
+_BEFORE = frozenset(["BEGIN", "ATOMIC", "THEN", "ELSE", "DO", "LOOP", "REPEAT", ";"])
+"""What a statement of a script stands behind."""
+
+
+def with_calls(text: str, is_known: Callable[[str], bool]) -> str | None:
+    """A script whose statements Spark can all read; None where it is none, or needs no change.
+
+    Args:
+        text: The text.
+        is_known: Whether Spark's own grammar has a statement.
+
+    Example:
+        >>> with_calls("BEGIN SHOW INDEXES t; END", lambda _: False)
+        "BEGIN CALL lakedex_statement('53484f5720494e44455845532074'); END"
+        >>> inner_statement("53484f5720494e44455845532074")
+        'SHOW INDEXES t'
+    """
+    try:
+        tokens = tokenise(text)
+    except InvalidDefinition:
+        return None
+    if tokens[0].keyword != "BEGIN" and [each.keyword for each in tokens[1:3]] != [":", "BEGIN"]:
+        return None
+    parts, done = [], 0
+    for start, end in _own(tokens):
+        statement = text[start:end].rstrip()
+        if not is_known(statement):
+            # As digits, so that no quote or backslash in it is read in another way.
+            parts += [text[done:start], f"CALL {STATEMENT}('{statement.encode().hex()}')"]
+            done = end
+    return "".join([*parts, text[done:]]) if parts else None
+
+
+def inner_statement(digits: str) -> str:
+    """The statement in the place of which a script has a CALL."""
+    return bytes.fromhex(digits).decode()
+
+
+def _own(tokens: list[Token]) -> list[tuple[int, int]]:
+    """Where statements begin and end that begin as ours do."""
+    found = []
+    for at in range(1, len(tokens) - 1):
+        if tokens[at - 1].keyword in _BEFORE and begins_extra(tokens[at:]):
+            ends = (each.start for each in tokens[at:] if each.keyword == ";")
+            found.append((tokens[at].start, next(ends, tokens[-1].start)))
+    return found

@@ -11,7 +11,7 @@ from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.saving import check_folders, run_operation, saved_by, without_meta_columns
 from lakedex.spark.sql import changing, creating, inserting, merging
 from lakedex.spark.sql.context import Context, Prepared, Statement
-from lakedex.spark.sql.inserting import Wanted, prepared_insert
+from lakedex.spark.sql.inserting import InsertSpec, prepared_insert
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_parts, optional
 from lakedex.spark.sql.replacing import prepared_replace
@@ -65,10 +65,10 @@ def _named(context: Context, plan: Node) -> NamedTable | None:
     return context.names.find(name_parts(plan.table()))
 
 
-def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> Wanted:
+def _wanted(plan: Node, *, overwrite: bool, dynamic: bool | None) -> InsertSpec:
     options = hudi_options(mapped(plan.writeOptions()), Use.WRITE)
     by_name = bool(plan.isByName())
-    return Wanted(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
+    return InsertSpec(by_name=by_name, overwrite=overwrite, dynamic=dynamic, options=options)
 
 
 def _save_as_table(context: Context, plan: Node) -> Prepared | None:
@@ -109,7 +109,7 @@ def _save(
     given: Mapping[str, str],
     partition_by: Sequence[str],
 ) -> None:
-    """The rows find their columns by name, and are upserted unless told, as `save` does."""
+    """As in `save`, columns are matched by name, and rows are upserted by default."""
     table = context.open(named)
     check_folders(table, partition_by, given)
     own = hudi_options(given, Use.WRITE)

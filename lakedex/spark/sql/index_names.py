@@ -1,9 +1,9 @@
-"""Names of expression indexes in the conditions and groups of a query, for their expressions.
+"""Resolves names of expression indexes in the conditions and groups of a query.
 
-Spark is asked first: only a query with a column that Spark cannot find comes here, so that real
-columns come first and other queries pay nothing. A condition sees the tables below it, up to the
-next SELECT; where one of them is not ours, a name has to say its table. What a query is grouped by
-may be selected too.
+Only a query with a column that Spark cannot resolve comes here, so real columns take precedence and
+other queries pay nothing. A condition sees the tables below it, up to the next SELECT; where one of
+them is not ours, a name must be qualified with its table. A grouping expression may be selected
+too.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.expr.functions import canonical_name
 from lakedex.expr.functions.patterns import SPLIT_ITEM
 from lakedex.expr.tree import Call, Cast, Column, Expr, Literal
+from lakedex.spark.jvm_contract import TABLE_RELATION
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.context import Context
@@ -42,7 +43,6 @@ _TRANSPARENT = frozenset(
 """Plans that give the columns of what is below them."""
 _VALUES = {"Project": 0, "Aggregate": 1}
 """Where a SELECT has its values."""
-_FACE = "LakeFace"
 _NAME = "UnresolvedAttribute"
 _FUNCTION = "UnresolvedFunction"
 _JOIN_CONDITION = 3
@@ -95,7 +95,7 @@ class IndexNames:
     """Puts expressions in the place of names of indexes, in plans and expressions of a session."""
 
     def __init__(self, context: Context, zone: str = "", database: str | None = None) -> None:
-        """Look names up in the session's time zone and database, unless told."""
+        """Look names up in the session's time zone and database by default."""
         self._context = context
         self._zone = zone or str(context.spark.conf.get(_ZONE))
         self._database = database
@@ -279,8 +279,8 @@ class IndexNames:
             found = self._context.names.find(parts)
             is_nameless = self._context.names.is_path(parts)
             return (None if found is None else found.path), "" if is_nameless else parts[-1]
-        if name == "LogicalRelation" and kind(node.relation()) == _FACE:
-            return ReadSpec.parse(str(node.relation().table())).path, ""
+        if name == "LogicalRelation" and kind(node.relation()) == TABLE_RELATION:
+            return ReadSpec.parse(str(node.relation().spec())).path, ""
         return None, ""
 
 

@@ -1,16 +1,19 @@
-"""MERGE INTO: target and source are joined by Spark, and the outcome is one commit.
+"""MERGE INTO: Spark joins target and source, and the result is one commit.
 
-For every joined row the first clause of its kind whose condition is true says what happens. What
-the clauses for rows without a partner say is worked out before the join, where only the columns of
-the one side have names. Of several source rows that would update a target row the one with the
-highest ordering value does, as in Hudi; where none is highest, it is an error.
+For every joined row the first clause of its kind whose condition is true applies. Values of clauses
+for rows without a partner are computed before the join, where only the columns of the one side have
+names. Of several source rows that would update a target row, the one with the highest ordering
+value does, as in Hudi; where none is highest, it is an error.
+
+Conditions may name expression indexes. After ON and WHEN MATCHED a condition sees target and
+source, after the other clauses the side of its rows. Columns take precedence, as in queries.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
@@ -20,19 +23,200 @@ from pyspark.sql.types import StructType
 from lakedex.errors import InvalidDefinition, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.spark.row_source import DataFrameSource
-from lakedex.spark.sql.assigning import check_assignable, stored
+from lakedex.spark.sql.assigning import (
+    Target,
+    assigned_values,
+    check_assignable,
+    column_defaults,
+    moves_rows,
+    stored,
+    with_moves,
+)
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import KEY, PARTITION, has_copies_of, identity_of, key_column
-from lakedex.spark.sql.default_values import column_defaults
-from lakedex.spark.sql.merge_clauses import OLD, SOURCE, Clause, Clauses, worked_out
-from lakedex.spark.sql.merge_names import merge_with_index_names
-from lakedex.spark.sql.moving import moves_rows, with_moves
+from lakedex.spark.sql.index_names import IndexNames, Scope
 from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.other_views import check_whole
-from lakedex.spark.sql.plans import member, name_parts, quoted, relation_under
-from lakedex.spark.sql.targets import Target
+from lakedex.spark.sql.plans import (
+    Node,
+    kind,
+    listed,
+    member,
+    name_parts,
+    optional,
+    quoted,
+    relation_under,
+    with_parts,
+)
 from lakedex.write import operation as kinds
 from lakedex.write.rows import DELETE
+
+_CONDITION, _MATCHED, _NOT_MATCHED, _NOT_BY_SOURCE = 2, 3, 4, 5
+"""The places of a MERGE's parts."""
+_CONDITION_OF_ACTION = 0
+
+
+def merge_with_index_names(
+    context: Context, statement: Statement, source_columns: Sequence[str]
+) -> Statement:
+    """The MERGE with expressions in its conditions; the very same where no index is named."""
+    plan, names = statement.plan, IndexNames(context)
+    target, source = names.scope(plan.targetTable()), names.scope(plan.sourceTable())
+    tables = [*target.tables, *source.tables]
+    known = {name for table in tables for name in table.snapshot.expression_names}
+    # A walk over the plan costs a call into the JVM for each of its nodes.
+    text = statement.text.lower()
+    if not any(name in text for name in known) and (text.strip() or not known):
+        return statement
+    columns = frozenset(each.lower() for each in source_columns)
+    source = Scope(source.tables, columns=columns)
+    both = Scope(tables, columns=columns)
+    condition = plan.mergeCondition()
+    understood = names.expression(condition, both)
+    changed = {} if understood is condition else {_CONDITION: understood}
+    for place, scope in ((_MATCHED, both), (_NOT_MATCHED, source), (_NOT_BY_SOURCE, target)):
+        clauses = _clauses(context, names, plan.productElement(place), scope)
+        changed |= {} if clauses is None else {place: clauses}
+    return replace(statement, plan=with_parts(plan, changed)) if changed else statement
+
+
+def _clauses(context: Context, names: IndexNames, actions: Node, scope: Scope) -> Node | None:
+    """Clauses whose conditions are understood; None where they name no index."""
+    found, some = [], context.spark.sparkContext._jvm.scala.Some
+    is_changed = False
+    for action in listed(actions):
+        condition = optional(action.condition())
+        understood = None if condition is None else names.expression(condition, scope)
+        if understood is condition:
+            found.append(action)
+        else:
+            is_changed = True
+            found.append(with_parts(action, {_CONDITION_OF_ACTION: some(understood)}))
+    return context.plans.sequence(found).toIndexedSeq() if is_changed else None
+
+
+OLD, SOURCE = "__lakedex_old_", "__lakedex_source_"
+"""What the columns of target and source are called in the join, with their number behind."""
+_INSERTS = ("InsertAction", "InsertStarAction")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A WHEN clause: which rows it takes, and the new values; None for rows to delete."""
+
+    number: int
+    group: str
+    condition: Column | None
+    values: dict[str, Column] | None
+
+
+@dataclass(frozen=True)
+class Clauses:
+    """All clauses of a MERGE, by what a row has a partner in."""
+
+    updates: list[Clause]
+    inserts: list[Clause]
+    leavers: list[Clause]
+
+    @classmethod
+    def of(
+        cls, context: Context, statement: Statement, target: Target, source_columns: Sequence[str]
+    ) -> Clauses:
+        """The clauses of a statement."""
+        sources: dict[str, str] = {}
+        for at, name in enumerate(source_columns):
+            sources[name.lower()] = "" if name.lower() in sources else f"{SOURCE}{at}"
+        reader = _Reader(context, statement, target, sources)
+        plan = statement.plan
+        return cls(
+            reader.clauses(plan.matchedActions(), "both", 0),
+            reader.clauses(plan.notMatchedActions(), "source", 1000),
+            reader.clauses(plan.notMatchedBySourceActions(), "target", 2000),
+        )
+
+    @property
+    def all(self) -> list[Clause]:
+        """All of them, in the order in which they are evaluated."""
+        return [*self.updates, *self.inserts, *self.leavers]
+
+    def join(self, *, keeps_all: bool) -> str:
+        """How target and source are joined, so that all rows are there that a clause may take."""
+        if self.inserts and (self.leavers or keeps_all):
+            return "full_outer"
+        if keeps_all:
+            return "left_outer"
+        return "right_outer" if self.inserts else "left_outer" if self.leavers else "inner"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    context: Context
+    statement: Statement
+    target: Target
+    sources: Mapping[str, str]
+    """The columns of the source by their names in small letters; nothing where two have one."""
+
+    def clauses(self, actions: Node, group: str, offset: int) -> list[Clause]:
+        found = []
+        for at, action in enumerate(listed(actions)):
+            condition = optional(action.condition())
+            taken = None if condition is None else self.context.plans.column(condition)
+            found.append(Clause(offset + at, group, taken, self._values(action)))
+        return found
+
+    def _values(self, action: Node) -> dict[str, Column] | None:
+        name, columns = kind(action), self.target.columns
+        if name == "DeleteAction":
+            return None
+        if name in ("UpdateStarAction", "InsertStarAction"):
+            values = self._same_names()
+        elif name in ("UpdateAction", "InsertAction"):
+            old = {each: fn.col(f"{OLD}{at}") for at, each in enumerate(columns.names)}
+            before = None if name in _INSERTS else old.__getitem__
+            assignments = action.assignments()
+            values = assigned_values(self.context, self.statement, assignments, self.target, before)
+        else:
+            raise UnsupportedFeature(f"MERGE with {name}")
+        if name in _INSERTS:
+            left_out = [each for each in self.target.defaults if each not in values]
+            values |= {each: self.target.default(each) for each in left_out}
+            keys = [each.partition(".")[0] for each in self.target.record_key]
+            missing = [each for each in keys if each not in values]
+            if missing:
+                message = f"the INSERT gives no value for {missing[0]}, the table's record key,"
+                raise self.statement.wrong(action, message)
+        return values
+
+    def _same_names(self) -> dict[str, Column]:
+        """The columns of the source that the target has as well."""
+        names = [each for each in self.target.columns.names if each.lower() in self.sources]
+        if not names:
+            raise InvalidInput("the source of the MERGE has no column of the target")
+        for each in names:
+            if not self.sources[each.lower()]:
+                place = relation_under(self.statement.plan.sourceTable())
+                raise self.statement.wrong(place, f"the source has several columns {each!r},")
+        return {each: fn.col(self.sources[each.lower()]) for each in names}
+
+
+def worked_out(side: DataFrame, clauses: list[Clause]) -> DataFrame:
+    """One side of the join with what the clauses for its lonely rows say."""
+    extra = []
+    for number, clause in enumerate(clauses):
+        values = {}
+        for at, (name, value) in enumerate((clause.values or {}).items()):
+            alias = f"__lakedex_{clause.number}_{at}"
+            extra.append(value.alias(alias))
+            values[name] = fn.col(alias)
+        condition = clause.condition
+        if condition is not None:
+            alias = f"__lakedex_{clause.number}_if"
+            extra.append(condition.alias(alias))
+            condition = fn.col(alias)
+        kept = None if clause.values is None else values
+        clauses[number] = Clause(clause.number, clause.group, condition, kept)
+    return side.select("*", *extra) if extra else side
+
 
 _NEW = "__lakedex_new_"
 _IN_TARGET, _IN_SOURCE, _CLAUSE = "__lakedex_in_target", "__lakedex_in_source", "__lakedex_clause"
@@ -164,7 +348,7 @@ def _joined(
     meta = [f"{text} AS {each}" for text, each in zip(into.identity, _IDENTITY, strict=True)]
     target = target.selectExpr("*", *old, *meta, f"true AS {_IN_TARGET}")
     target = worked_out(target, clauses.leavers)
-    # A name that two columns have cannot be asked for; only a clause that needs it is wrong.
+    # A name that two columns have cannot be resolved; only a clause that needs it is wrong.
     times = Counter(name.lower() for name in source.columns)
     copies = [
         f"{quoted(name)} AS {SOURCE}{at}"
@@ -277,7 +461,7 @@ def _new_values(
         for at, field in enumerate(columns)
         if clause.values and field.name in clause.values
     ]
-    # Spark resolves a plan as a whole, so it is asked once for all types.
+    # Spark resolves a plan as a whole, so one plan has all types.
     named = [value.alias(f"value_{number}") for number, (_, _, value) in enumerate(given)]
     types = [field.dataType for field in joined.select(*named).schema] if named else []
     news = [fn.col(f"{OLD}{at}") for at in range(len(columns.names))]

@@ -1,4 +1,4 @@
-"""What the names in a statement stand for: tables of the session's own catalog, or paths."""
+"""Resolves names in statements: tables of the session's own catalog, or paths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from lakedex.errors import TableNotFound
 from lakedex.spark.jvm_classes import has_hudi_bundle
+from lakedex.spark.jvm_contract import DATA_SOURCE, HUDI_SOURCE
 from lakedex.spark.sql.plans import listed, mapped, optional
 
 _SESSION_CATALOG = "spark_catalog"
-_OWN, _HUDI = "lakedex", "hudi"
 _HUDI_CLASS = "org.apache.hudi"
 _MOST_PARTS = 2
 
@@ -58,7 +58,9 @@ class Names:
         self._jvm = spark.sparkContext._jvm
         loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
         is_hudi_there = has_hudi_bundle(loader)
-        self._providers = {_OWN} if is_hudi_there else {_OWN, _HUDI, _HUDI_CLASS}
+        self._providers = (
+            {DATA_SOURCE} if is_hudi_there else {DATA_SOURCE, HUDI_SOURCE, _HUDI_CLASS}
+        )
 
     @property
     def catalog(self) -> Any:  # noqa: ANN401 - a JVM object
@@ -126,18 +128,18 @@ class Names:
         return namespace[-1] if namespace[:1] == [_SESSION_CATALOG] else None
 
     def default_path(self, identifier: Any) -> str:  # noqa: ANN401 - a JVM object
-        """Where a table of the warehouse lies."""
+        """The path of a table of the warehouse."""
         return _path(self.catalog.defaultTablePath(identifier))
 
     def register(self, identifier: Any, path: str) -> None:  # noqa: ANN401 - a JVM object
         """Give the table at a path a name in the catalog."""
-        provider = _HUDI if _HUDI in self._providers else _OWN
+        provider = HUDI_SOURCE if HUDI_SOURCE in self._providers else DATA_SOURCE
         self._spark.catalog.createTable(str(identifier.quotedString()), path=path, source=provider)
-        # A table of the name that went by another way may still be remembered.
+        # An earlier table of the name may still be cached.
         self.catalog.refreshTable(identifier)
 
     def forget(self, identifier: Any) -> None:  # noqa: ANN401 - a JVM object
-        """Take a name out of the catalog, with the folder if it lies in the warehouse."""
+        """Take a name out of the catalog, with the folder if it is in the warehouse."""
         self.catalog.refreshTable(identifier)
         missing_is_fine, purge = True, False
         self.catalog.dropTable(identifier, missing_is_fine, purge)
@@ -166,7 +168,7 @@ class Names:
 
 
 def location(entry: Any) -> str:  # noqa: ANN401 - a JVM object
-    """Where the table of a catalog entry lies."""
+    """The path of the table of a catalog entry."""
     return _path(entry.location())
 
 

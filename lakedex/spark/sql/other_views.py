@@ -1,7 +1,7 @@
 """Names that show only the base files of a merge-on-read table, as Hudi's `_ro` and `_rt` tables.
 
-They are catalog entries with `hoodie.query.as.ro.table` over a table that is there: `true` reads
-base files only, `false` is the table itself. Hudi's syncing into a metastore makes such entries.
+They are catalog entries with `hoodie.query.as.ro.table` for an existing table: `true` reads base
+files only, `false` is the table itself. Hudi's metastore sync creates such entries.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lakedex.spark.table import SparkTable
 _TRUTHS = ("true", "false")
 
 
-def check_base(told: Mapping[str, str], table: SparkTable | None, path: str) -> None:
+def check_base(properties: Mapping[str, str], table: SparkTable | None, path: str) -> None:
     """Refuse such a name where there is nothing that it could show.
 
     Args:
-        told: The properties of the statement.
-        table: The table that lies there.
-        path: Where it should lie.
+        properties: The properties of the statement.
+        table: The table that is there.
+        path: Its path.
     """
-    asked = told.get(BASE_FILES_ONLY)
-    if asked is None:
+    value = properties.get(BASE_FILES_ONLY)
+    if value is None:
         return
-    if asked.lower() not in _TRUTHS:
-        raise InvalidInput(f"{BASE_FILES_ONLY} is true or false, not {asked!r}")
+    if value.lower() not in _TRUTHS:
+        raise InvalidInput(f"{BASE_FILES_ONLY} is true or false, not {value!r}")
     if table is None:
         raise InvalidInput(
             f"{BASE_FILES_ONLY} is for another name of a table that is there, and there is none "
@@ -44,15 +44,15 @@ def check_base(told: Mapping[str, str], table: SparkTable | None, path: str) -> 
         )
 
 
-def keep_for_readers(context: Context, entry: Node, told: Mapping[str, str]) -> None:
-    """Put the property where Spark hands it to whoever reads: it hands over no TBLPROPERTIES."""
-    asked = told.get(BASE_FILES_ONLY)
-    if asked is None:
+def keep_for_readers(context: Context, entry: Node, properties: Mapping[str, str]) -> None:
+    """Put the property where Spark passes it to readers: it does not pass TBLPROPERTIES."""
+    value = properties.get(BASE_FILES_ONLY)
+    if value is None:
         return
     name = str(entry.identifier().quotedString())
     parser = context.spark._jsparkSession.sessionState().sqlParser()
     behind = context.spark.sparkContext._jvm.lakedex.jvm.StatementParser.behind(parser)
-    text = f"ALTER TABLE {name} SET SERDEPROPERTIES ('{BASE_FILES_ONLY}' = '{asked.lower()}')"
+    text = f"ALTER TABLE {name} SET SERDEPROPERTIES ('{BASE_FILES_ONLY}' = '{value.lower()}')"
     context.plans.rows(behind.parsePlan(text))
     context.names.catalog.refreshTable(entry.identifier())
 

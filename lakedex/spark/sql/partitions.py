@@ -1,15 +1,23 @@
-"""Partitions as statements name them: values of partition columns, as folders of a table."""
+"""Partitions in statements: values of partition columns, as folders of a table.
+
+ALTER TABLE ... ADD PARTITION creates partitions before they have rows. As in Hudi such a partition
+is a folder whose metadata file names the time before all commits. It stays a partition until it is
+dropped, whether it has rows or not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import InvalidInput
+from lakedex.config import decode_properties, format_properties, parse_properties
+from lakedex.config.keys import PARTITION_METAFILE
+from lakedex.errors import AlreadyExists, FileMissing, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import partition_layout
+from lakedex.keys.generator import KeyGenerator
 from lakedex.keys.partition_path import (
     DEFAULT_PARTITION,
     OLD_DEFAULT_PARTITION,
@@ -17,8 +25,8 @@ from lakedex.keys.partition_path import (
 )
 from lakedex.keys.value_text import value_text
 from lakedex.services.partition_patterns import matches_wildcard
-from lakedex.spark.sql.added_partitions import added_partitions
 from lakedex.spark.table import SparkTable
+from lakedex.storage.protocol import Storage
 
 
 def partition_paths(table: SparkTable) -> list[str]:
@@ -77,7 +85,7 @@ def matching_partitions(
     known = partition_paths(table) if paths is None else paths
     patterns = {name: value for name, value in wanted.items() if wildcards and "*" in value}
     exact = [
-        _Wanted(name, value, snapshot.schema.field(name).type, table.time_zone)
+        _PartitionTarget(name, value, snapshot.schema.field(name).type, table.time_zone)
         for name, value in wanted.items()
         if name not in patterns
     ]
@@ -98,7 +106,7 @@ def _has_texts(layout: PartitionLayout, path: str, patterns: Mapping[str, str]) 
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _PartitionTarget:
     """The value that a partition column is to have."""
 
     name: str
@@ -110,7 +118,7 @@ class _Wanted:
         """Whether the column has the value in a partition.
 
         Raises:
-            InvalidInput: The partition's folder does not tell.
+            InvalidInput: The partition's folder does not determine them.
         """
         texts = layout.texts(path)
         if self.name not in texts:
@@ -136,7 +144,7 @@ class _Wanted:
 
 def _untold(path: str) -> InvalidInput:
     return InvalidInput(
-        f"the folder {path!r} does not tell the values of its columns; name partitions "
+        f"the folder {path!r} does not determine the values of its columns; name partitions "
         "by their paths: table.delete_partitions([...])"
     )
 
@@ -172,3 +180,90 @@ def _typed(text: str, kind: pa.DataType) -> object:
         return pa.scalar(text, pa.string()).cast(kind).as_py()
     except pa.ArrowInvalid:
         return text
+
+
+_TIME, _DEPTH = "commitTime", "partitionDepth"
+_BEFORE_ALL = "00000000000000"
+
+
+def added_partitions(table: SparkTable, known: Collection[str]) -> list[str]:
+    """The partitions that were added and are not among those that are known to hold rows."""
+    storage = table.snapshot.storage
+    found, folders = [], [""]
+    while folders:
+        folder = folders.pop()
+        for name in storage.folders(folder):
+            path = f"{folder}/{name}" if folder else name
+            if not name.startswith(".") and path not in known:
+                folders.append(path)
+                if _time_of(storage, path) == _BEFORE_ALL:
+                    found.append(path)
+    return sorted(found)
+
+
+def add_partition(table: SparkTable, path: str) -> None:
+    """Make a partition without rows; one that was dropped and not cleaned yet comes back."""
+    _mark(table.snapshot.storage, path, _BEFORE_ALL)
+
+
+def forget_partition(table: SparkTable, path: str) -> None:
+    """Let a partition be one only as long as it has rows.
+
+    The file stays, as a writer may just put the first rows there, whom Hudi finds by it.
+    """
+    snapshot = table.snapshot
+    if _time_of(snapshot.storage, path) != _BEFORE_ALL:
+        return
+    last = snapshot.timeline.write_instants()[-1:]
+    if last:
+        _mark(snapshot.storage, path, last[0].requested_time)
+    else:
+        snapshot.storage.delete(f"{path}/{PARTITION_METAFILE}")
+
+
+def partition_path(table: SparkTable, values: Mapping[str, str]) -> str:
+    """The folder of a partition, of which every column is named.
+
+    Raises:
+        InvalidInput: A column is missing or unknown, or a value does not suit it.
+    """
+    snapshot = table.snapshot
+    fields = snapshot.config.partition_fields
+    by_case = {name.lower(): str(value) for name, value in values.items()}
+    if not fields or set(by_case) != {name.lower() for name in fields}:
+        shown = ", ".join(fields) or "it has none"
+        raise InvalidInput(
+            f"a partition of table {table.name} is named by its columns ({shown}), not by "
+            f"{', '.join(values)}"
+        )
+    columns = {}
+    for name in fields:
+        kind, text = snapshot.schema.field(name).type, by_case[name.lower()]
+        given = pa.array([None if text == DEFAULT_PARTITION else text], pa.string())
+        try:
+            columns[name] = given.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidInput(f"partition column {name}: {text!r} is no {kind}") from error
+    generator = KeyGenerator.of(snapshot.config, snapshot.schema)
+    if generator.roots:
+        raise UnsupportedFeature("ADD PARTITION of a table whose folders are below other roots")
+    (path,) = generator.partition_paths(pa.table(columns)).to_pylist()
+    return str(path)
+
+
+def _time_of(storage: Storage, path: str) -> str | None:
+    try:
+        data = storage.read(f"{path}/{PARTITION_METAFILE}")
+    except FileMissing:
+        return None
+    return parse_properties(decode_properties(data), path=f"{path}/{PARTITION_METAFILE}").get(_TIME)
+
+
+def _mark(storage: Storage, path: str, time: str) -> None:
+    properties = {_TIME: time, _DEPTH: str(path.count("/") + 1)}
+    data = format_properties(properties, comment="partition metadata").encode("ascii")
+    place = f"{path}/{PARTITION_METAFILE}"
+    try:
+        storage.create(place, data)
+    except AlreadyExists:
+        storage.replace(place, data)

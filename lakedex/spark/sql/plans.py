@@ -1,4 +1,4 @@
-"""Spark's parsed plans and expressions, seen from Python the same way on every release."""
+"""Spark's parsed plans and expressions, accessed from Python in the same way on every release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in the place of those for which a condition is true, as one commit.
+"""Replaces the rows for which a condition is true, as one commit.
 
 `df.writeTo(t).overwrite(condition)` and `INSERT INTO t REPLACE WHERE condition`.
 """
@@ -16,9 +16,8 @@ from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.sql import inserting
 from lakedex.spark.sql.context import Context, Prepared, Statement, own_columns
 from lakedex.spark.sql.copies import touched_partitions
-from lakedex.spark.sql.inserting import Wanted, aligned, prepared_insert
+from lakedex.spark.sql.inserting import InsertSpec, aligned, prepared_insert, take_order_hint
 from lakedex.spark.sql.names import NamedTable
-from lakedex.spark.sql.order_hint import take_order_hint
 from lakedex.spark.sql.partitions import partition_paths
 from lakedex.spark.sql.plans import Node, kind, name_parts, relation_under
 from lakedex.spark.table import SparkTable
@@ -45,13 +44,13 @@ def replace_where(context: Context, statement: Statement) -> Prepared | None:
     named = context.names.find(name_parts(plan.table()))
     if named is None:
         return None
-    wanted = Wanted(by_name=bool(plan.isByName()), overwrite=True, dynamic=False)
+    wanted = InsertSpec(by_name=bool(plan.isByName()), overwrite=True, dynamic=False)
     query = statement.scope(plan.query())
     return prepared_replace(context, named, query, plan.deleteExpr(), wanted)
 
 
 def prepared_replace(
-    context: Context, named: NamedTable, query: Node, condition: Node, wanted: Wanted
+    context: Context, named: NamedTable, query: Node, condition: Node, wanted: InsertSpec
 ) -> Prepared:
     """The rows of a query in the place of all for which a condition is true."""
     if kind(condition) == "Literal" and str(condition) == "true":
@@ -64,7 +63,7 @@ def prepared_replace(
 
 
 def _replace(
-    context: Context, named: NamedTable, query: Node, condition: Node, wanted: Wanted
+    context: Context, named: NamedTable, query: Node, condition: Node, wanted: InsertSpec
 ) -> None:
     table = context.open(named)
     writer = table.writer({**context.write_options(table), **wanted.options})

@@ -1,4 +1,4 @@
-"""Which statements are ours, and how they are run: through `lake.sql` and through `spark.sql`."""
+"""Recognises statements about our tables, and runs them for `lake.sql` and for `spark.sql`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lakedex.errors import InvalidInput
-from lakedex.spark.callback import Callback
+from lakedex.spark.jvm_contract import SEPARATOR
+from lakedex.spark.serving import Callback
 from lakedex.spark.sql import (
     altering,
     changing,
-    copying,
     creating,
     describing,
     frame_writes,
@@ -29,13 +29,12 @@ from lakedex.spark.sql import (
     replacing,
 )
 from lakedex.spark.sql.context import Context, Prepared, SqlLake, Statement, check_set
-from lakedex.spark.sql.explaining import explain
-from lakedex.spark.sql.extra_statements import prepare_extra
+from lakedex.spark.sql.describing import explain
+from lakedex.spark.sql.extra_statements import prepare_extra, with_calls
 from lakedex.spark.sql.index_names import with_index_names
 from lakedex.spark.sql.names import Names
 from lakedex.spark.sql.plans import Node, kind, text_of
-from lakedex.spark.sql.scripts import with_calls
-from lakedex.spark.sql.time_travel import earlier_state
+from lakedex.spark.sql.table_functions import earlier_state
 
 log = logging.getLogger("lakedex")
 
@@ -46,8 +45,8 @@ _HANDLERS: Mapping[str, Handler] = {
     "CreateTableAsSelect": creating.create_as_select,
     "ReplaceTable": creating.refuse_replace,
     "ReplaceTableAsSelect": creating.refuse_replace,
-    "CreateTableLike": copying.create_like,
-    "CreateTableLikeCommand": copying.create_like,
+    "CreateTableLike": creating.create_like,
+    "CreateTableLikeCommand": creating.create_like,
     "DropTable": creating.drop,
     "InsertIntoStatement": replacing.insert,
     "Union": inserting.insert_several,
@@ -65,21 +64,27 @@ _HANDLERS: Mapping[str, Handler] = {
     "SetCommand": check_set,
     **dict.fromkeys(altering.HANDLED, altering.alter),
 }
+_CALL, _EXPLAIN = "Call", "ExplainCommand"
+STATEMENT_KINDS = frozenset([*_HANDLERS, _CALL, _EXPLAIN]) - {"Union"}
+"""The kinds of statements that the parser passes on, by the names of Spark's classes; of a union it
+looks at the first part."""
 
 
 class Statements:
     """The statements of one session."""
 
     def __init__(self, lake: SqlLake, callback: Callback) -> None:
-        """Put a parser of ours in front of the session's own, where that is possible."""
+        """Put our analyzer before the session's own, and our parser where that is possible."""
         self._context = Context(lake)
         self._spark = lake.spark
         self._callback = callback
         self._taken: OrderedDict[str, Prepared] = OrderedDict()
         self._lock = threading.Lock()
-        self._package = lake.spark.sparkContext._jvm.lakedex.jvm.StatementParser
+        package, session = lake.spark.sparkContext._jvm.lakedex.jvm, lake.spark._jsparkSession
+        package.WriteAnalyzer.install(session, SEPARATOR.join(frame_writes.WRITES))
+        self._package = package.StatementParser
         try:
-            self._package.install(lake.spark._jsparkSession)
+            self._package.install(session, SEPARATOR.join(STATEMENT_KINDS))
         except Py4JError as error:
             log.warning("Hudi's statements work through lake.sql only: %s", error)
 
@@ -114,7 +119,7 @@ class Statements:
         if parsed is None:
             prepared = self._with_own_types(text) or self._prepared(text, None)
             if prepared is None:
-                # Nobody's statement: this fails, in Spark's own words.
+                # Not a statement at all: this fails with Spark's own message.
                 return self._context.plans.rows(self._package.behind(parser).parsePlan(text))
         else:
             session = self._spark._jsparkSession.sessionUUID()
@@ -158,11 +163,11 @@ class Statements:
         is_query = plan is not None and not self._package.isKnown(plan)
         prepared = None if is_query else self._prepared(text, plan)
         if prepared is None:
-            # A text that nobody can read fails here, in Spark's own words.
+            # A text that no parser accepts fails here, with Spark's own message.
             parsed = self._package.behind(parser).parsePlan(text) if plan is None else plan
             return self._context.plans.planned(parsed)
         if prepared.reads is None:
-            raise InvalidInput(f"this reads no rows that could be told of: {prepared.title}")
+            raise InvalidInput(f"this reads no rows that could be explained: {prepared.title}")
         return prepared.reads()._jdf.queryExecution()
 
     def take(self, text: str, plan: Node) -> Any:  # noqa: ANN401 - a plan, a text or nothing
@@ -198,14 +203,14 @@ class Statements:
             self._taken[name] = prepared
             while len(self._taken) > _KEPT:
                 self._taken.popitem(last=False)
-        return f"{name}\n{prepared.columns}"
+        return f"{name}{SEPARATOR}{prepared.columns}"
 
     def run(self, name: str) -> Any:  # noqa: ANN401 - a JVM object or nothing
         """Run a statement that was taken; its rows, if it gives any."""
         with self._lock:
             prepared = self._taken.get(name)
         if prepared is None:
-            raise InvalidInput("the statement was given up; run it anew")
+            raise InvalidInput("the statement was dropped; run it again")
         rows = prepared.run()
         return None if rows is None else rows._jdf
 
@@ -218,9 +223,9 @@ class Statements:
         return with_index_names(self._context, plan, *of_view)
 
     def _prepared(self, text: str, plan: Node) -> Prepared | None:
-        if plan is None or kind(plan) == "Call":
+        if plan is None or kind(plan) == _CALL:
             return prepare_extra(self._context, text, plan)
-        if kind(plan) == "ExplainCommand":
+        if kind(plan) == _EXPLAIN:
             return explain(self._context, plan, partial(self._prepared, text))
         layers: list[Node] = []
         while kind(plan) == "UnresolvedWith":

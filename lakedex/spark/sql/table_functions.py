@@ -1,4 +1,4 @@
-"""Functions of Hudi that stand in the place of a table, such as `hudi_table_changes`."""
+"""Table functions of Hudi such as `hudi_table_changes`, time travel, and tables by their paths."""
 
 from __future__ import annotations
 
@@ -14,18 +14,22 @@ from pyspark.sql.functions import col, lit
 from pyspark.sql.types import DateType, TimestampType
 
 from lakedex.api import ReadOptions, Table
-from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.expr.sql_lexer import complaint
 from lakedex.filegroup import META_COLUMNS
 from lakedex.format.avro import METADATA_RECORD
 from lakedex.schema.arrow_types import arrow_schema
+from lakedex.spark.jvm_contract import DATA_SOURCE, HUDI_SOURCE, HUDI_TIME_TRAVEL, TIME_TRAVEL
 from lakedex.spark.schemas import spark_schema
-from lakedex.spark.sql.calls.commits import totals
-from lakedex.spark.sql.calls.files import scheduled_logs
-from lakedex.spark.sql.calls.metadata import readable_metadata
 from lakedex.spark.sql.context import Context
-from lakedex.spark.sql.plans import Node, kind, listed
+from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional
+from lakedex.spark.sql.procedures.commits import totals
+from lakedex.spark.sql.procedures.files import scheduled_logs
+from lakedex.spark.sql.procedures.metadata import readable_metadata
 from lakedex.spark.table import SparkTable
+from lakedex.timeline import load_table_config
 from lakedex.timeline.instant import file_name
+from lakedex.timeline.instant_time import parse_query_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST, _ROW_CHANGES = "latest_state", "cdc"
@@ -65,7 +69,7 @@ def table_function(context: Context, node: Node) -> Any:  # noqa: ANN401 - a pla
 
 
 def constant(context: Context, expression: Node) -> str:
-    """The value of a constant expression, as text; a point in time is told with its zone."""
+    """The value of a constant expression, as text; a point in time has its zone."""
     if kind(expression) == "Literal" and str(expression.dataType().typeName()) == "string":
         return str(expression.value().toString())
     row = context.spark.range(1).select(context.plans.column(expression).alias("value"))
@@ -82,7 +86,7 @@ def constant(context: Context, expression: Node) -> str:
 
 def _is_of_hudi_itself(context: Context, table: str) -> bool:
     """Whether it is for Hudi's own bundle to answer about a table."""
-    if context.names.is_own("hudi"):
+    if context.names.is_own(HUDI_SOURCE):
         return False
     return "/" in table or context.names.find(context.names.parts(table)) is None
 
@@ -92,7 +96,7 @@ def _changes(_context: Context, table: SparkTable, given: list[str]) -> DataFram
     wanted = given[0].lower()
     if wanted not in (_LATEST, _ROW_CHANGES):
         known = f"{_LATEST!r} or {_ROW_CHANGES!r}"
-        raise InvalidInput(f"hudi_table_changes tells {known}, not {given[0]!r}")
+        raise InvalidInput(f"hudi_table_changes takes {known}, not {given[0]!r}")
     return table.changes(*given[1:], cdc=wanted == _ROW_CHANGES)
 
 
@@ -101,7 +105,7 @@ def _query(context: Context, table: SparkTable, given: list[str]) -> DataFrame:
     wanted = given[0].lower()
     if wanted not in _QUERY_TYPES:
         raise UnsupportedFeature(f"hudi_query with {given[0]!r} (only {', '.join(_QUERY_TYPES)})")
-    reader = context.spark.read.format("lakedex").option(_QUERY_TYPE, wanted)
+    reader = context.spark.read.format(DATA_SOURCE).option(_QUERY_TYPE, wanted)
     return reader.load(table.path)
 
 
@@ -145,10 +149,10 @@ def _metadata(context: Context, table: SparkTable, _given: list[str]) -> DataFra
     """The records of the metadata table in all its columns; the driver holds them."""
     snapshot = table.snapshot
     readable_metadata(snapshot)
-    face = Table(snapshot, ReadOptions())
+    opened = Table(snapshot, ReadOptions())
     parts = []
     for name in sorted(snapshot.config.metadata_partitions):
-        records = face.metadata(name)
+        records = opened.metadata(name)
         schema = spark_schema(records.schema)
         rows = records.to_pylist(maps_as_pydicts="strict")
         parts.append(context.spark.createDataFrame(rows, schema))
@@ -184,3 +188,44 @@ _FUNCTIONS: Mapping[str, _Function] = {
     "hudi_metadata": _Function("a table", 1, 1, _metadata),
     **dict.fromkeys(_MISSING, _Function("a table", 0, 99, _metadata)),
 }
+
+
+def earlier_state(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan
+    """The plan to put in the place of a node; None where it concerns no table of ours."""
+    if kind(node) in (TIME_TRAVEL, HUDI_TIME_TRAVEL):
+        return _travelled(context, node)
+    if kind(node) == "UnresolvedRelation":
+        return _at_path(context, name_parts(node))
+    return table_function(context, node)
+
+
+def _travelled(context: Context, node: Node) -> Any:  # noqa: ANN401
+    relation = node.relation()
+    if kind(relation) != "UnresolvedRelation":
+        return None
+    parts = name_parts(relation)
+    named = context.names.find(parts)
+    if named is None:
+        return None
+    table = context.open(named)
+    said = optional(node.timestamp())
+    moment = str(optional(node.version())) if said is None else constant(context, said)
+    try:
+        parse_query_time(moment, load_table_config(table.address.open()).timezone)
+    except InvalidInput as error:
+        raise _at_its_place(node if said is None else said, error) from error
+    rows = table.to_df(as_of=moment)
+    return rows.alias(parts[-1])._jdf.queryExecution().analyzed()
+
+
+def _at_path(context: Context, parts: tuple[str, ...]) -> Any:  # noqa: ANN401
+    named = context.names.find(parts)
+    if named is None:
+        return None
+    return context.open(named).to_df().alias(parts[-1])._jdf.queryExecution().analyzed()
+
+
+def _at_its_place(node: Node, error: InvalidInput) -> LakedexError:
+    """The error with the part of the statement that it is about, where Spark knows that."""
+    text, at = optional(node.origin().sqlText()), optional(node.origin().startIndex())
+    return error if text is None or at is None else complaint(str(text), int(at), str(error))

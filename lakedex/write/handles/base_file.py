@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import without_meta_values
 from lakedex.write.handles.work import ColumnSizes

@@ -17,7 +17,7 @@ from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.index.written import BloomText
 from lakedex.merge import ChangeSet, newest_per_key
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import Incoming, Mask, Positions, with_file_name

@@ -15,7 +15,7 @@ from lakedex.filegroup.log_changes import marked_deleted, without_ordering
 from lakedex.filegroup.ordering import ordering_values, raw_ordering
 from lakedex.format.spill import Segment, read_segments
 from lakedex.merge import Entries
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.handles.work import GroupWork, WriteTask
 from lakedex.write.rows import DELETE, ELSEWHERE, FILE_ID, KEY, LIVE, PARTITION

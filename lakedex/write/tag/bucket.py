@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup.log_changes import marked_deleted
 from lakedex.format.spill import read_segments
-from lakedex.keys.columns import values_of, with_values
-from lakedex.schema.flat_columns import flat
+from lakedex.keys.generator import values_of, with_values
+from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
 from lakedex.write.tag.catalog import SliceCatalog

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup import BaseFile, FileSlice, LogFile, parse_data_file
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.tag.places import Mask, group_names, mask_of
 

@@ -22,7 +22,7 @@ from lakedex.index.kinds.column_stats import lookup as column_stats
 from lakedex.index.metadata_table import BLOOM_PAYLOAD, STATS_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.stat_values import stat_values
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.table.snapshot import Snapshot
 from lakedex.write.tag.places import mask_of

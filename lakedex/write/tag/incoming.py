@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lakedex.format.spill import Segment, segment_bytes
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.rows import KEY, LEADING, PARTITION
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.write.rows import FILE_ID, KEY, LIVE, PARTITION, TWICE
 
 Positions = npt.NDArray[np.int64]

@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Sequence
 from functools import partial
 
-from lakedex.config.record_index_window import RecordIndexWindow
-from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_index import RecordIndexWindow, WriteIndex
 from lakedex.engine import Engine
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import FileSlice

@@ -23,7 +23,7 @@ from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import RECORD_INDEX_PAYLOAD, metadata_partition
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.rows import KEY, PARTITION

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from lakedex.filegroup import RECORD_KEY, ReadContext, read_slice
 from lakedex.filegroup.ordering import ordering_of
 from lakedex.merge import Entries, newest_per_key
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import Mask, Positions, group_names, positions_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import Found, WindowAccess, find_keys, read_groups
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.context import WriteContext
 from lakedex.write.rows import KEY, PARTITION

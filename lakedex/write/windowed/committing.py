@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lakedex.config.record_index_window import RecordIndexWindow
+from lakedex.config.write_index import RecordIndexWindow
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import SpillWriter

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakedex.config import TableConfig
-from lakedex.config.record_index_window import RecordIndexWindow
+from lakedex.config.write_index import RecordIndexWindow
 from lakedex.config.write_option_names import RECORD_INDEX_WINDOW_FORMAT
 from lakedex.errors import InvalidInput
-from lakedex.keys.partition_days import PartitionDays
-from lakedex.keys.partition_path import DEFAULT_PARTITION
+from lakedex.keys.partition_path import DEFAULT_PARTITION, PartitionDays
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.config.record_index_window import Outside, RecordIndexWindow
+from lakedex.config.write_index import Outside, RecordIndexWindow
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import GROUPS, WindowAccess

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakedex.config.checksum import table_checksum
+from lakedex.config.properties_text import table_checksum
 
 
 def test_show_tells_what_the_table_is(golden, lakedex):
@@ -67,7 +67,7 @@ def test_a_table_whose_columns_cannot_be_told_is_shown(golden, lakedex, tmp_path
         commit.write_bytes(b"broken")
     result = lakedex("show", str(table))
     assert result.exit_code == 0
-    assert "the columns cannot be told: " in result.stdout
+    assert "the columns are unknown: " in result.stdout
 
 
 def test_show_limits_the_timeline_to_the_newest_instants(golden, lakedex):

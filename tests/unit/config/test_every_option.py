@@ -19,7 +19,7 @@ from lakedex.config.option_check import HudiOption, Use, Verdict, hudi_options
 from lakedex.config.write_option_names import OBEYED
 from lakedex.errors import UnsupportedFeature
 from lakedex.read import Scan, to_table
-from lakedex.read.stream_position import StreamOptions
+from lakedex.read.change_stream import StreamOptions
 from lakedex.services.inline import writer_with_services
 from lakedex.spark import read_spec
 from lakedex.spark.pins import Pins

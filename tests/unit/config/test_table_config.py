@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakedex.config import MergeMode, TableConfig, TableType, TimelineZone, keys
-from lakedex.config.checksum import checksum_matches, table_checksum
-from lakedex.config.properties_text import parse_properties
+from lakedex.config.properties_text import checksum_matches, parse_properties, table_checksum
 from lakedex.errors import CorruptFile, UnsafePath, UnsupportedFeature
 
 MODEL = "org.apache.hudi.common.model"

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakedex.config import TableConfig
-from lakedex.config.record_index_window import Outside
-from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_index import Outside, WriteIndex
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
 from lakedex.table.spec import TableSpec
@@ -69,7 +68,7 @@ def test_a_record_index_that_hudi_made_beside_it_is_kept_in_step():
         ({DAYS: "7"}, "SIMPLE"),
         ({TYPE: "BLOOM", DAYS: "7"}, "BLOOM"),
         (RECORD_INDEX | {DAYS: "7", "hoodie.metadata.record.index.enable": "true"}, "leave one"),
-        (RECORD_INDEX | {DAYS: "7", "hoodie.metadata.enable": "false"}, "no room"),
+        (RECORD_INDEX | {DAYS: "7", "hoodie.metadata.enable": "false"}, "excludes"),
         (RECORD_INDEX | {"lakedex.record.index.window.dais": "7"}, "did you mean"),
     ],
     ids=str,

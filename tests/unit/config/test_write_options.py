@@ -211,7 +211,7 @@ def test_the_kind_of_an_existing_record_index_counts():
         ({"hoodie.index.bloom.fpp": "2"}, "between 0 and 1"),
         ({"hoodie.datasource.insert.dup.policy": "keep"}, "none, drop, fail"),
         ({RECORD_INDEX: "true", PARTITIONED: "true"}, "one record index"),
-        ({RECORD_INDEX: "true", "hoodie.metadata.enable": "false"}, "leaves no room"),
+        ({RECORD_INDEX: "true", "hoodie.metadata.enable": "false"}, "excludes a record index"),
         (
             {RECORD_INDEX: "true", "hoodie.metadata.global.record.level.index.enable": "false"},
             "one option with two values",

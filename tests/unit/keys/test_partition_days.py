@@ -6,7 +6,7 @@ import pytest
 
 from lakedex.config import TableConfig
 from lakedex.errors import InvalidInput
-from lakedex.keys.partition_days import PartitionDays
+from lakedex.keys.partition_path import PartitionDays
 
 DAY = 20458  # 2026-01-05
 

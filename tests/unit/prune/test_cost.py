@@ -114,7 +114,7 @@ def test_arrow_prunes_tables_of_many_files(many, predicate, left):
 def test_files_that_are_in_memory_make_an_index_worth_asking(many):
     keys = ", ".join(f"'k{n}'" for n in range(300))
     first = planned(many, f"id IN ({keys})", ARROW)[1]["record_index"]
-    assert first.startswith("not worth it: asking takes about")
+    assert first.startswith("not worth it: the lookup takes about")
     assert planned(many, "id = 'k7'", ARROW)[0] == 1
     again = planned(many, f"id IN ({keys})", ARROW)[1]["record_index"]
     assert again.startswith("+")
@@ -125,7 +125,7 @@ def test_what_is_not_worth_it_is_reported_with_its_estimate(many):
     keys = ", ".join(f"'k{n}'" for n in range(300))
     count, said = planned(many, f"id IN ({keys})", ARROW)
     assert count == 300
-    assert said["bloom_filters"].startswith("not worth it: asking takes about")
+    assert said["bloom_filters"].startswith("not worth it: the lookup takes about")
     report = lakedex.open(many).explain("n < 3")
     used = {step.index: step for step in report.steps if step.used}
     assert used["column_stats"].estimated_seconds > 0
@@ -143,7 +143,7 @@ def test_many_keys_are_spelled_only_where_they_are_looked_up(many, monkeypatch):
 
     monkeypatch.setattr("lakedex.index.kinds.record_index.lookup.record_keys", spelled)
     _, said = planned(many, f"id IN ({keys})", ARROW)
-    assert said["record_index"].startswith("not worth it: asking takes about")
+    assert said["record_index"].startswith("not worth it: the lookup takes about")
 
 
 @pytest.mark.parametrize("column", ["s", "id"])
@@ -232,7 +232,7 @@ def test_a_kind_that_joins_the_registry_is_weighed_like_the_others(
     monkeypatch.setattr("lakedex.prune.planner.lookups_for", lambda *_: (odd,))
     count, said = planned(few, "n >= 0", SPARK)
     assert (count, odd.asked) == (left, asked), said
-    assert (odd,) != registry.KINDS
+    assert (odd,) != registry.kinds()
 
 
 def test_a_question_about_the_same_snapshot_reads_no_range_again(few, tmp_path):

@@ -125,7 +125,7 @@ def test_column_stats_that_cost_too_much_are_stood_in_for(tmp_path):
     report = planned(tmp_path / "t", "seq = 75", PlanOptions(reader=ARROW))
     assert len(report.files) == 10, report
     reasons = said(report)
-    assert reasons["column_stats"].startswith("not worth it: asking takes about")
+    assert reasons["column_stats"].startswith("not worth it: the lookup takes about")
     assert reasons["partition_stats"] == "+ranges of seq in 9 partitions"
 
 

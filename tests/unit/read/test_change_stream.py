@@ -10,9 +10,14 @@ import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput, TimelineDamaged, UnsupportedFeature
-from lakedex.read.change_stream import BatchView, ChangeStream
+from lakedex.read.change_stream import (
+    BEGINNING,
+    BatchView,
+    ChangeStream,
+    StreamOptions,
+    StreamPosition,
+)
 from lakedex.read.changes import changed_rows
-from lakedex.read.stream_position import BEGINNING, StreamOptions, StreamPosition
 from lakedex.services.clustering import cluster_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage import open_storage

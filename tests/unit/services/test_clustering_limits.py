@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakedex.config.clustering_scope import ClusteringScope
+from lakedex.config.service_options import ClusteringScope
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.services.clustering.limits import chosen_partitions, within_limits

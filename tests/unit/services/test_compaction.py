@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakedex
-from lakedex.config.scheduling_options import SchedulingOptions
+from lakedex.config.service_options import SchedulingOptions
 from lakedex.engine import LocalEngine
 from lakedex.errors import FileMissing, InvalidInput
 from lakedex.filegroup import FileSlice, parse_data_file

@@ -335,11 +335,12 @@ def test_a_lost_record_index_is_named_by_a_write_and_its_lost_metafile_is_not_ne
 
 
 @pytest.mark.parametrize("table", ["cow", "mor"], indirect=True)
-def test_a_record_index_whose_build_is_lost_is_not_used(table):
+@pytest.mark.parametrize("pattern", ["{}[._]*", "{}_*"], ids=["all files", "completed file"])
+def test_a_record_index_whose_build_is_lost_is_not_used(table, pattern):
     right = rows(table)
     metafile = Path(table.path, ".hoodie/metadata/record_index/.hoodie_partition_metadata")
     (built,) = re.findall(r"commitTime=([0-9]+)", metafile.read_text())
-    for file in Path(table.path, ".hoodie/metadata/.hoodie/timeline").glob(f"{built}[._]*"):
+    for file in Path(table.path, ".hoodie/metadata/.hoodie/timeline").glob(pattern.format(built)):
         file.unlink()
     assert rows(table) == rows(table, options=WITHOUT) == right
     assert table.found("uuid = 'k1'") == ["k1"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import lakedex
-from lakedex.config.upkeep_options import CleaningOptions
+from lakedex.config.service_options import CleaningOptions
 from lakedex.index.metadata_table import FILES_PAYLOAD
 from lakedex.services.verifying import ProblemKind
 from lakedex.txn.transaction import TransactionOptions

@@ -9,7 +9,7 @@ import pytest
 from hudi import HudiTable
 
 import lakedex
-from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
+from lakedex.config.service_options import ArchivingOptions, CleaningOptions
 from lakedex.engine import LocalEngine
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table

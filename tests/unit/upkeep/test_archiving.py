@@ -9,7 +9,7 @@ import pytest
 
 import lakedex
 from lakedex.config import table_checksum
-from lakedex.config.upkeep_options import ArchivingOptions, CleaningOptions
+from lakedex.config.service_options import ArchivingOptions, CleaningOptions
 from lakedex.errors import InvalidInput
 from lakedex.storage.local import LocalStorage
 from lakedex.table import Snapshot
@@ -29,8 +29,7 @@ from lakedex.timeline.history_writer import (
     remove_old_versions,
 )
 from lakedex.timeline.lsm_history import LsmHistory
-from lakedex.upkeep.archive_selection import data_instants_to_archive
-from lakedex.upkeep.archiving import archive_table
+from lakedex.upkeep.archiving import archive_table, data_instants_to_archive
 from lakedex.upkeep.cleaning import clean_table
 from lakedex.upkeep.savepoints import create_savepoint
 from tests.support.upkeep_lab import BY_HAND, Past, make_past, read_by_hudi_rs

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakedex
-from lakedex.config.upkeep_options import CleaningOptions, CleaningPolicy
+from lakedex.config.service_options import CleaningOptions, CleaningPolicy
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSliceId
 from lakedex.services.clustering import cluster_table
@@ -28,8 +28,13 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.clean_plan import CleanPlan
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.upkeep.clean_planning import plan_clean
-from lakedex.upkeep.cleaning import clean_table, forget_looks, read_clean_plan, schedule_clean
+from lakedex.upkeep.cleaning import (
+    clean_table,
+    forget_looks,
+    plan_clean,
+    read_clean_plan,
+    schedule_clean,
+)
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.layout.order import RowOrder, Strategy
 from tests.support.upkeep_lab import BY_HAND, Past, files_of, instant_of, make_past, read_by_hudi_rs

@@ -11,6 +11,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
+from lakedex.services.index_creating import create_index
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.open import open_storage
 from lakedex.table.creation import TableSpec, create_table
@@ -318,3 +319,46 @@ def test_a_partition_inside_the_folder_of_another_is_refused(tmp_path):
         lab.writer.upsert(source([row("c", "k", 1), row("d", "k/l", 1)]))
     lab.writer.delete(source([row("a", "x", 1)]))
     lab.holds([row("a", "x/y", 1)], "p = 'x/y'")
+
+
+# case B76: indexes of records whose write failed
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_failed_write_leaves_no_entry_of_its_rows_in_any_index(kind, tmp_path):
+    lab = Lab(tmp_path, kind, "GLOBAL_RECORD_LEVEL_INDEX")
+    lab.writer.upsert(source([row("k1", "a", 1), row("k2", "b", 1)]))
+    create_index(lab.writer, "idx_x", "x")
+    before = lab.rows()
+
+    def fail() -> None:
+        raise RuntimeError("the last of the files could not be written")
+
+    later = [row("k1", "a", 2, 99), row("k3", "a", 2), row("k4", "b", 2)]
+    with pytest.raises(RuntimeError, match="could not be written"):
+        lab.meanwhile(fail).upsert(source(later))
+    with pytest.raises(InvalidInput, match="ordering column"):
+        lab.writer.upsert(source([*later, row("k5", "a", None)]))
+    conditions = ("id = 'k3'", "id = 'k1'", "id IN ('k4', 'k5')", "x = 99", "x = 0")
+    lab.holds(before, *conditions)
+    metadata = lakedex.open(lab.path).snapshot.metadata
+    assert sorted(metadata.scan("record_index")["key"].to_pylist()) == ["k1", "k2"]
+    assert metadata.scan("secondary_index_idx_x").num_rows == len(before)
+    lab.writer.upsert(source(later))
+    lab.holds([before[1], *later], *conditions)
+
+
+# case B73: a record index over a composite key
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_composite_record_key_is_looked_up_as_it_is_stored(kind, tmp_path):
+    lab = Lab(tmp_path, kind, "GLOBAL_RECORD_LEVEL_INDEX", key="id,ver", ordering="x")
+    rows = [row(f"k{number}", f"p{number}", number % 3) for number in range(6)]
+    lab.writer.upsert(source(rows))
+    options = {"without_indexes": ["column_stats", "partition_stats"], "weighs_cost": False}
+    table = lakedex.open(lab.path, options=options)
+    for number, expected in enumerate(rows):
+        for condition in (
+            f"_hoodie_record_key = 'id:k{number},ver:{number % 3}'",
+            f"id = 'k{number}' AND ver = {number % 3}",
+        ):
+            assert lab.rows(condition) == lab.rows(condition, indexes=False) == [expected]
+            assert len(table.files(condition)) == 1
+    assert lab.rows("_hoodie_record_key = 'id:k3'") == []

@@ -14,7 +14,7 @@ import lakedex
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.schema import parse_avro_record
 from lakedex.schema.column_changes import (
-    Place,
+    ColumnPosition,
     add_column,
     allow_null,
     drop_column,
@@ -54,9 +54,9 @@ def test_rows_follow_their_columns(tmp_path, kind):
     change(partial(rename_column, path=["s", "b"], name="bb"))
     change(partial(drop_column, path=["c"]))
     change(partial(retype_column, path=["count"], dtype=pa.int64()))
-    change(partial(add_column, path=["c"], dtype=pa.int32(), place=Place("id")))
-    change(partial(add_column, path=["s", "z"], dtype=pa.int32(), place=Place()))
-    change(partial(move_column, path=["count"], place=Place()))
+    change(partial(add_column, path=["c"], dtype=pa.int32(), place=ColumnPosition("id")))
+    change(partial(add_column, path=["s", "z"], dtype=pa.int32(), place=ColumnPosition()))
+    change(partial(move_column, path=["count"], place=ColumnPosition()))
     table = lakedex.open(lab.path)
     own = [field for field in table.schema if not field.name.startswith("_hoodie_")]
     assert [field.name for field in own] == ["count", "id", "c", "p", "ver", "s"]

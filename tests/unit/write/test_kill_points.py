@@ -150,7 +150,7 @@ def scene(request, tmp_path_factory) -> Scene:
 
 
 def test_a_write_killed_at_any_change_is_whole_or_nothing(scene, tmp_path):
-    # cases B25, B34, B39, B45
+    # cases B25, B34, B39, B45, B76
     changes = changes_of(write_one, *copied(scene, tmp_path / "count"), result=tmp_path / "seen")
     assert_scene_is_what_it_says(scene, changes)
     points = [(number, after) for number in range(len(changes)) for after in (False, True)]

@@ -18,7 +18,7 @@ from lakedex.expr.coercion import Family, family
 from lakedex.expr.json_form import from_json, to_json
 from lakedex.expr.tree import Call, Cast, Column, Expr, columns_of
 from lakedex.index.definitions import OWN_EXPRESSION, IndexDefinition
-from lakedex.schema.sql_type import type_name
+from lakedex.schema.hudi_types import type_name
 
 EXPRESSION_TEXT: Final = "expr"
 _EVALUATOR = "lakedex.evaluator"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.config.own_partitions import OWN_EXPRESSION_PREFIX
+from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lakedex.config.own_partitions import is_own_partition
+from lakedex.config.table_config import is_own_partition
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
 from lakedex.index.kinds.secondary.pairs import SecondaryTarget
 from lakedex.timeline import Timeline, newest_change, newest_note

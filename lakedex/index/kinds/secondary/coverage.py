@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import TableType
-from lakedex.config.own_partitions import is_own_partition
+from lakedex.config.table_config import is_own_partition
 from lakedex.filegroup import RECORD_KEY, FileSlice, FileSliceId, ReadContext, read_slice
 from lakedex.index.contract import IndexedTable, Mask
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition

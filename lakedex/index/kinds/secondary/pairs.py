@@ -21,8 +21,7 @@ from lakedex.index.kinds.secondary.key_encoding import spelled
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
 from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
-from lakedex.schema.field_paths import values_at
-from lakedex.schema.flat_columns import flat
+from lakedex.schema.field_paths import flat, values_at
 
 PREFIX: Final = "secondary_index_"
 

@@ -27,7 +27,7 @@ def round_trip(schema, batch):
 
 def test_null_in_a_column_without_null_branch_is_refused_by_name_and_row():
     batch = pa.record_batch({"a": pa.array([1, None])})
-    with pytest.raises(InvalidInput, match="column a is null in row 1"):
+    with pytest.raises(InvalidInput, match="column a must not be null; row 1 is"):
         encode_records(schema_of(a="long"), batch)
 
 

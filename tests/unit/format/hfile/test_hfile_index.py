@@ -223,3 +223,22 @@ def test_missing_last_key_is_fine():
     reader = HFileReader(MemorySource(maker.finish([(*block, b"a")], 1)))
     assert reader.file_info == {}
     assert len(reader.lookup(pa.array(["a", "zzz"]))) == 1
+
+
+# case B33: probes with a length prefix
+def test_a_lookup_compares_keys_without_their_stored_length():
+    """Keys are stored behind their length; by that a short key would come before every long one."""
+    keys = sorted(
+        [b"a", b"aa", b"ab" * 200, b"b", b"ba" * 150, b"c" * 257, b"d", b"\x00\x02k1", b"k1"]
+    )
+    cells = pa.array(keys, pa.binary())
+    data = write_hfile(cells, cells, options=HFileOptions(block_size=64))
+    reader = HFileReader(MemorySource(data))
+    absent = [stored_key(key) for key in keys if stored_key(key) not in keys]
+    absent += [b"", b"\x00", b"\x00\x01", b"aaa", b"bb", b"c" * 256, b"c" * 258, b"k", b"z" * 300]
+    found = reader.lookup(pa.array([*absent, *reversed(keys)], pa.binary()))
+    assert sorted(found.values.to_pylist()) == keys
+    assert [len(reader.lookup(pa.array([key], pa.binary())).keys) for key in absent] == [0] * len(
+        absent
+    )
+    assert reader.scan_prefixes([b"b"]).keys.to_pylist() == [b"b", b"ba" * 150]

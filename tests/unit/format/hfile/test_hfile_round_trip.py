@@ -186,7 +186,7 @@ def test_allowed_duplicates_stay_in_one_block_and_the_first_is_found():
 
 def test_value_too_large_to_read_back_is_refused():
     values = pa.array([bytes(97 * 1024 * 1024)], pa.binary())
-    with pytest.raises(InvalidInput, match="an HFile block of 101711894 bytes"):
+    with pytest.raises(InvalidInput, match="an HFile block has 101711894 bytes"):
         write_hfile(pa.array(["a"]), values)
 
 

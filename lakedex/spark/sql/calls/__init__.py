@@ -1,1 +1,0 @@
-"""The procedures that CALL runs, with the names, parameters and answers that Hudi gives them."""

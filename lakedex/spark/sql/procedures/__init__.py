@@ -1,0 +1,1 @@
+"""The procedures of CALL, with the names, parameters and results that Hudi gives them."""
