@@ -31,12 +31,14 @@ _READING = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 _filled: set[str] = set()
-"""The folders that this process has put spill files into."""
+"""The folders that this process has put spill files into, as far as nobody has asked for them."""
+_MOST_FILLED = 10_000
+"""Workers of other processes never ask; from so many on every folder may be one of them."""
 
 
 def is_filled(folder: str) -> bool:
     """Whether this process has put spill files into a folder; says so once."""
-    found = folder in _filled
+    found = folder in _filled or len(_filled) >= _MOST_FILLED
     _filled.discard(folder)
     return found
 
@@ -103,7 +105,8 @@ class SpillWriter:
         if not self._pieces:
             return
         # A write that a power failure ends is started again, without its old spill files.
-        _filled.add(split(self._prefix)[0])
+        if len(_filled) < _MOST_FILLED:
+            _filled.add(split(self._prefix)[0])
         self._storage.create(self._path(), b"".join(self._pieces), durable=False)
         self._pieces, self._size = [], 0
         self._number += 1

@@ -28,10 +28,10 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import Action, Timeline
-from lakedex.write.context import Target
 from lakedex.write.rows import KEY
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 Service: TypeAlias = "Callable[[TableWriter, Target], object]"

@@ -6,10 +6,10 @@ import logging
 
 from lakedex.txn.transaction import Transaction
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.context import Target
 from lakedex.write.operation import Operation
-from lakedex.write.post_commit import tend
+from lakedex.write.post_commit import run_due_services
 from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 
@@ -37,7 +37,7 @@ def commit_rewrite(
             moves_only=True,
         )
     with clock.step("services"):
-        tend(target)
+        run_due_services(target)
     files = [file for answer in outcome.answers for file in answer.files]
     result = WriteResult(
         operation.name,

@@ -1,19 +1,27 @@
-"""Whether what happened since a transaction began leaves room for it.
+"""Conflicts between a write and what was committed since it began.
 
 Two writes exclude each other when they touch the same file group. A compaction changes no rows:
 log files written meanwhile count for its new base file, as they complete later, but a base file
 written meanwhile would be hidden by it. A clustering takes groups away, pending ones too.
+
+A writer may look for conflicts before it writes a file group, too: another writer that lives has
+marked it (`EarlyLook`). That spares work and decides nothing: the other write may still fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from lakedex.config import TableConfig, keys
 from lakedex.errors import FileMissing
-from lakedex.filegroup import FileSliceId
-from lakedex.storage import split
+from lakedex.filegroup import FileSliceId, parse_data_file
+from lakedex.storage import Storage, split
 from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
+from lakedex.timeline.instant_time import is_instant_time
+from lakedex.txn.heartbeat import HeartbeatOptions, SignsOfLife
+from lakedex.txn.markers import marked_files
+from lakedex.txn.places import MARKERS
 
 Commit = tuple[Instant, CommitMetadata]
 
@@ -198,3 +206,66 @@ def _clustered_groups(timeline: Timeline, instant: Instant) -> Iterator[FileSlic
     for group in plan.groups if plan is not None else ():
         for part in group.slices:
             yield FileSliceId(part.partition_path, part.file_id)
+
+
+_COMPACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyLook:
+    """How a writer looks for others that are at work on its file groups."""
+
+    instant: str
+    """Its own time."""
+    heartbeat: HeartbeatOptions
+
+    def conflict(
+        self, storage: Storage, config: TableConfig, group: FileSliceId, *, rewrites: bool
+    ) -> str | None:
+        """The living writer that has marked a file of a group, in words.
+
+        Log files are welcome beside a compaction, as they are when writes commit.
+
+        Args:
+            storage: Where the table lies.
+            config: Its properties.
+            group: The file group that is about to be written.
+            rewrites: Whether it gets a new base file.
+        """
+        others = self._others(storage)
+        if not others:
+            return None  # nearly always, and for one listing
+        pending = {each.requested_time: each for each in Timeline.load(storage, config).pending()}
+        life: SignsOfLife | None = None
+        for time in others:
+            other = pending.get(time)
+            if other is None or not _excludes(other, rewrites=rewrites):
+                continue
+            if group not in _marked_groups(storage, time):
+                continue
+            life = life or SignsOfLife.load(storage, self.heartbeat)
+            if life.is_alive(time):
+                place = f" of partition {group.partition}" if group.partition else ""
+                return (
+                    f"file group {group.file_id}{place} is being written by {other.action.value} "
+                    f"{time}, whose writer lives"
+                )
+        return None
+
+    def _others(self, storage: Storage) -> list[str]:
+        found = storage.folders(MARKERS)
+        return [each for each in found if is_instant_time(each) and each != self.instant]
+
+
+def _excludes(other: Instant, *, rewrites: bool) -> bool:
+    return rewrites or other.action not in _COMPACTIONS
+
+
+def _marked_groups(storage: Storage, instant: str) -> set[FileSliceId]:
+    found = set()
+    for path in marked_files(storage, instant):
+        folder, name = split(path)
+        parsed = parse_data_file(name, 0)
+        if parsed is not None:
+            found.add(FileSliceId(folder, parsed.file_id))
+    return found

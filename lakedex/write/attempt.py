@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakedex.txn.transaction import Transaction
-from lakedex.write.context import Target
 from lakedex.write.intake import IngestedRows
 from lakedex.write.operation import Operation
 from lakedex.write.result import StepClock
+from lakedex.write.write_target import Target
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from lakedex.write.attempt import Attempt
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.context import Target, WriteContext, write_context
+from lakedex.write.context import WriteContext
 from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
@@ -48,7 +48,7 @@ from lakedex.write.index_notes import gather_notes
 from lakedex.write.intake import IngestedRows, take_change, take_rows
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
-from lakedex.write.post_commit import tend
+from lakedex.write.post_commit import run_due_services
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
@@ -57,6 +57,7 @@ from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
 from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
+from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")
 
@@ -232,7 +233,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        tend(target, committed)
+        run_due_services(target, committed)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result

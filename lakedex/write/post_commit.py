@@ -1,6 +1,7 @@
-"""What is due after a commit: cleaning, archiving, and compaction of the metadata table.
+"""Services that are due after a commit: metadata compaction, cleaning and archiving.
 
-Whether something is due is told by the timeline alone, which is loaded under the lock once.
+Whether one is due follows from the timelines alone. A commit hands them on as it left them, so that
+most commits end here without a call of the store; a service loads them again under the lock.
 """
 
 from __future__ import annotations
@@ -16,27 +17,27 @@ from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.write.commit import CommittedTable
-from lakedex.write.context import Target
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 
 
-def tend(target: Target, committed: CommittedTable | None = None) -> None:
-    """Do what is due after a commit, as Hudi's options say, and in Hudi's order.
+def run_due_services(target: Target, committed: CommittedTable | None = None) -> None:
+    """Run the services that are due after a commit by Hudi's options, in Hudi's order.
+
+    The metadata table is compacted, then the table is cleaned, then its timeline is archived: an
+    instant is archived only when the two before it no longer need it. The write is committed by
+    now, so an error is logged, and the next write tries again.
 
     Args:
         target: The table.
         committed: Its timelines as the commit left them. When they show that nothing is due, the
-            lock is not taken; without them they are loaded under the lock.
-
-    The metadata table is compacted, then the table is cleaned, then its timeline is archived: an
-    instant may go only when the two before it no longer need it. The write is committed by now:
-    what goes wrong here is logged and left to the next write.
+            lock is not taken. Without them they are loaded under the lock.
     """
     options = target.options
-    if committed is not None and not _is_due(target, committed):
-        return
     try:
+        if committed is not None and not _is_due(target, committed):
+            return
         timeline = _compact_metadata(target)
         storage = target.address.open()
         if options.cleaning.automatic and cleaning.is_due(
@@ -48,7 +49,7 @@ def tend(target: Target, committed: CommittedTable | None = None) -> None:
                 table = locked_table(storage, lock, target.patience.heartbeat)
                 archiving.archive(table, options.archiving, options.cleaning)
     except LakedexError as error:
-        log.warning("the table was not tended after its commit: %s", error)
+        log.warning("the services after a commit failed: %s", error)
 
 
 def _is_due(target: Target, committed: CommittedTable) -> bool:

@@ -16,7 +16,6 @@ from lakedex.table import Snapshot
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import arranged_groups, share_out
 from lakedex.write.commit import Outcome
-from lakedex.write.context import Target, write_context
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Unarranged, arrange
@@ -27,6 +26,7 @@ from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import stored_rows
 from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")
 

@@ -18,11 +18,11 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Action
 from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
-from lakedex.write.context import Target
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 

@@ -31,11 +31,11 @@ from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
-from lakedex.write.context import Target
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import Target
 
 log = logging.getLogger("lakedex")
 

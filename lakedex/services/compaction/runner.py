@@ -37,13 +37,13 @@ from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import Group, share_out
 from lakedex.write.commit import Outcome
-from lakedex.write.context import Target, write_context
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import Target, write_context
 
 log = logging.getLogger("lakedex")
 _LEAST_ATTEMPTS = 3

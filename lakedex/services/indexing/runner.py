@@ -36,12 +36,12 @@ from lakedex.txn.index_builds import add_definitions, publish_build, run_path
 from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.context import write_context
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata, plan_of_build
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
+from lakedex.write.write_target import write_context
 
 _MOST_SNAPSHOTS = 5
 """After so many the writers wait for the builder, once."""

@@ -27,9 +27,9 @@ from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.build_survey import SurveyWants, survey
-from lakedex.write.context import Target, write_context
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_target import Target, write_context
 
 _OPERATION = "INDEX"
 _OF_ENTRIES = (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE)

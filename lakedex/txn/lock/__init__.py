@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from lakedex.txn.lock.choose import open_lock
+from lakedex.storage import Storage
+from lakedex.txn.lock.file_lock import FileLock
 from lakedex.txn.lock.protocol import LockOptions, TableLock
+from lakedex.txn.lock.storage_lock import StorageLock
 
 __all__ = ["LockOptions", "TableLock", "open_lock"]
+
+_FILE_SYSTEMS = ("/", "hdfs:")
+
+
+def open_lock(storage: Storage, options: LockOptions | None = None) -> TableLock:
+    """The lock for the kind of store on which a table lies; it is not acquired yet."""
+    chosen = options or LockOptions()
+    if storage.root.startswith(_FILE_SYSTEMS):
+        return FileLock(storage, chosen)
+    return StorageLock(storage, chosen)

@@ -11,7 +11,7 @@ from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice
 from lakedex.services.compaction import schedule_compaction
 from lakedex.timeline import Action
-from lakedex.txn.early_conflicts import EarlyLook
+from lakedex.txn.conflicts import EarlyLook
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.markers import MarkerKind, create_marker
 from lakedex.txn.places import heartbeat_path
