@@ -22,6 +22,10 @@ class Engine(Protocol):
     def parallelism(self) -> int:
         """The number of tasks that run at the same time."""
 
+    @property
+    def repeats_tasks(self) -> bool:
+        """Whether a task may run more than once, and go on after its answer is needed."""
+
     def map(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:
@@ -55,6 +59,11 @@ class LocalEngine:
     def parallelism(self) -> int:
         """The number of tasks that run at the same time."""
         return self._parallelism
+
+    @property
+    def repeats_tasks(self) -> bool:
+        """Always False: a thread runs its task once, and the work ends when all threads have."""
+        return False
 
     def map(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]

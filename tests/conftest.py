@@ -101,3 +101,29 @@ def damage(golden, tmp_path) -> Callable[[str], Damage]:
         return Damage(target)
 
     return copy
+
+
+_SECONDS: dict[str, float] = {}
+"""How long the tests of each file took, in the process that prints the report."""
+_PRINTED_FILES = 25
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up set-up, test and tear-down by file."""
+    file = report.nodeid.partition("::")[0]
+    _SECONDS[file] = _SECONDS.get(file, 0.0) + report.duration
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Print where the time went, and keep it for the next look (`--cache-show lakedex/*`)."""
+    if len(_SECONDS) <= _PRINTED_FILES or config.cache is None:
+        return
+    config.cache.set("lakedex/seconds", {file: round(s, 2) for file, s in _SECONDS.items()})
+    folders: dict[str, float] = {}
+    for file, seconds in _SECONDS.items():
+        folder = "/".join(Path(file).parts[:2])
+        folders[folder] = folders.get(folder, 0.0) + seconds
+    terminalreporter.section("seconds by folder, and by file")
+    for found, most in ((folders, len(folders)), (_SECONDS, _PRINTED_FILES)):
+        for name, seconds in sorted(found.items(), key=lambda each: -each[1])[:most]:
+            terminalreporter.write_line(f"{seconds:8.1f}  {name}")

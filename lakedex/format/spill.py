@@ -1,28 +1,44 @@
 """Rows between two stages of a write, as Arrow streams in files of a store.
 
 A segment is one stream. A writer collects segments and writes them to files of limited size, each
-created in one step, so that readers never see an incomplete file.
+created in one step, so that readers never see an incomplete file. Small segments need no file: the
+first segments of a writer may hold their bytes themselves, and travel with the task that reads
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakedex.storage.paths import split
 from lakedex.storage.protocol import Storage
 
 _FILE_BYTES = 64 << 20
+_HELD_BYTES = 32 << 10
+"""So much a writer leaves in its segments; those of all tasks come together on the driver."""
 _PACKED_BYTES = 64 << 10
 """Smaller segments are not compressed, because compression would take more time than it saves."""
 _PLAIN = pa.ipc.IpcWriteOptions()
 _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 _READING = pa.ipc.IpcReadOptions(use_threads=False)
 """Tasks already run in parallel, and a thread pool costs more than decoding a few columns."""
+
+
+_filled: set[str] = set()
+"""The folders that this process has put spill files into."""
+
+
+def is_filled(folder: str) -> bool:
+    """Whether this process has put spill files into a folder; says so once."""
+    found = folder in _filled
+    _filled.discard(folder)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +51,23 @@ class Segment:
     rows: int
     raw_bytes: int = 0
     """The size of the rows in memory."""
+    data: bytes | None = field(default=None, repr=False)
+    """The stream itself, if it is in no file."""
 
 
 class SpillWriter:
     """Writes segments to files `<prefix>-<n>`; `finish` must be called.
 
-    The files of one prefix belong to one attempt of one task, so prefixes must be unique.
+    The files of one prefix belong to one attempt of one task, so prefixes must be unique. With
+    `holds_small` the first segments, while they are small, are held in memory instead; they are
+    for tasks of the same write only.
     """
 
-    def __init__(self, storage: Storage, prefix: str) -> None:
+    def __init__(self, storage: Storage, prefix: str, *, holds_small: bool = False) -> None:
         """Create a writer, without writing yet."""
         self._storage = storage
         self._prefix = prefix
+        self._held_left = _HELD_BYTES if holds_small else 0
         self._number = 0
         self._pieces: list[pa.Buffer] = []
         self._size = 0
@@ -59,6 +80,11 @@ class SpillWriter:
         with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
             writer.write_table(rows)
         data = sink.getvalue()
+        if data.size <= self._held_left:
+            self._held_left -= data.size
+            # The place tells apart segments with the same rows.
+            path, at = f"{self._prefix}-held", self._held_left
+            return Segment(path, at, data.size, rows.num_rows, raw_bytes, data.to_pybytes())
         segment = Segment(self._path(), self._size, data.size, rows.num_rows, raw_bytes)
         self._pieces.append(data)
         self._size += data.size
@@ -77,6 +103,7 @@ class SpillWriter:
         if not self._pieces:
             return
         # A write that a power failure ends is started again, without its old spill files.
+        _filled.add(split(self._prefix)[0])
         self._storage.create(self._path(), b"".join(self._pieces), durable=False)
         self._pieces, self._size = [], 0
         self._number += 1
@@ -111,9 +138,16 @@ def read_segments(
     return pa.concat_tables(tables) if tables else None
 
 
-def _read(storage: Storage, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
+def segment_bytes(storage: Storage, segment: Segment) -> bytes:
+    """The stream of a segment."""
+    if segment.data is not None:
+        return segment.data
     # The file contains at least the segment, so its size need not be requested from the store.
     end = segment.offset + segment.length
-    data = storage.source(segment.path, end).read(segment.offset, segment.length)
+    return storage.source(segment.path, end).read(segment.offset, segment.length)
+
+
+def _read(storage: Storage, segment: Segment, columns: Sequence[str] | None) -> pa.Table:
+    data = segment_bytes(storage, segment)
     table = pa.ipc.open_stream(pa.py_buffer(data), options=_READING).read_all()
     return table if columns is None else table.select(list(columns))

@@ -43,7 +43,10 @@ _METADATA_KINDS: tuple[IndexKind, ...] = (
     ColumnStatsIndex(),
     BloomFilterIndex(),
 )
-_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (BitmapKind(), NgramKind())
+_BUILT_IN_FILE_KINDS: tuple[FileIndexKind, ...] = (
+    BitmapKind(),
+    NgramKind(),
+)
 _LOCK = threading.RLock()
 log = logging.getLogger("lakedex")
 

@@ -28,9 +28,9 @@ from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
 from lakedex.timeline import Action, Timeline
+from lakedex.write.context import Target
 from lakedex.write.rows import KEY
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.taking import Target
 from lakedex.write.verbs import TableWriter
 
 log = logging.getLogger("lakedex")

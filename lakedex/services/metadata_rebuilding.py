@@ -21,11 +21,11 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP, drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.facts import TableFacts
+from lakedex.txn.scratch import Scratch
+from lakedex.write.context import WriteContext
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
-from lakedex.write.scratch import Scratch
 from lakedex.write.target import StoredSchema
 from lakedex.write.verbs import TableWriter
 
@@ -53,7 +53,7 @@ def rebuild_metadata(
     named = _buildable(snapshot, before, columns.names)
     plan = plan_metadata(snapshot, options.metadata, columns, rows=0, new_indexes=named)
     with Scratch(address) as scratch:
-        facts = TableFacts(
+        facts = WriteContext(
             address=address,
             config=snapshot.config,
             schema=snapshot.schema,

@@ -18,9 +18,9 @@ from lakedex.txn.heartbeat import SignsOfLife
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.write.context import Target
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
-from lakedex.write.taking import Target
 from lakedex.write.verbs import TableWriter
 
 RESHARDABLE = "record_index"

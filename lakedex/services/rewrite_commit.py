@@ -6,10 +6,10 @@ import logging
 
 from lakedex.txn.transaction import Transaction
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import tend
+from lakedex.write.context import Target
 from lakedex.write.operation import Operation
+from lakedex.write.post_commit import tend
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.taking import Target
 
 log = logging.getLogger("lakedex")
 

@@ -32,6 +32,11 @@ class SparkEngine:
         """How many tasks run at the same time."""
         return int(self._context.defaultParallelism)
 
+    @property
+    def repeats_tasks(self) -> bool:
+        """Always True: Spark runs tasks again that failed, and slow ones twice."""
+        return True
+
     def map(
         self, label: str, worker: Callable[[Task], Answer], tasks: Sequence[Task]
     ) -> list[Answer]:

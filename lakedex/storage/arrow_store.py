@@ -130,10 +130,14 @@ class ArrowStorage:
             with self._named("delete", folder):
                 self._filesystem.delete_dir(self._located(folder))
 
-    def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove temporary files directly in a folder that are older than a day."""
+    def remove_leftovers(self, *prefixes: str) -> None:
+        """Remove temporary files directly in some folders that are older than a day."""
+        for folder in map(normalise_folder, prefixes or ("",)):
+            self._remove_old_temps(folder)
+
+    def _remove_old_temps(self, folder: str) -> None:
         latest_ns = (time.time() - _LONG_SECONDS) * 1e9
-        for path, found in self._entries(normalise_folder(prefix), recursive=False):
+        for path, found in self._entries(folder, recursive=False):
             is_old = found.mtime_ns is not None and found.mtime_ns < latest_ns
             if is_old and is_temp_file(split(path)[1]):
                 self._discard(self._located(path))

@@ -502,12 +502,12 @@ class LocalStorage:
         with self._writing("delete", folder):
             remove_tree(f"{self._root}/{folder}")
 
-    def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove the temporary files of dead writers directly in a folder."""
-        folder = normalise_folder(prefix)
-        self._check_folder(folder)
-        with self._writing("clear", folder):
-            remove_dead_temps(f"{self._root}/{folder}".rstrip("/"))
+    def remove_leftovers(self, *prefixes: str) -> None:
+        """Remove the temporary files of dead writers directly in some folders."""
+        for folder in map(normalise_folder, prefixes or ("",)):
+            self._check_folder(folder)
+            with self._writing("clear", folder):
+                remove_dead_temps(f"{self._root}/{folder}".rstrip("/"))
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """Open the file itself, which pyarrow reads with many threads; `size` is not needed."""

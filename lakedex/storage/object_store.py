@@ -54,6 +54,8 @@ _PLAIN_HTTP = re.compile(r"(http://[^\s/?]+)")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 _USER = re.compile(r"([a-z0-9]+://)[^\s/@]+@")
 _LONGEST = 600
+_EMPTY_FILE = re.compile(r"\.(requested|inflight|marker\.[A-Z]+)$")
+"""Files of a table that are empty by design: an object of such a name is no placeholder."""
 _Answer = TypeVar("_Answer")
 _AUTHORITY = {
     "s3": re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*"),
@@ -231,7 +233,7 @@ class ObjectStorage:
         if keys:
             self._call("delete", folder, lambda: obstore.delete(self._store, keys))
 
-    def remove_leftovers(self, prefix: str = "") -> None:
+    def remove_leftovers(self, *prefixes: str) -> None:
         """Do nothing: an object is written completely or not at all."""
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
@@ -302,9 +304,10 @@ class ObjectStorage:
         obstore returns them without the '/', as if they were files. If an empty object might be
         one, its parent folder is listed, which distinguishes objects from folders.
         """
-        around = {split(file.path)[0] for file in files if file.size_bytes == 0}
+        unclear = {f.path for f in files if f.size_bytes == 0 and not _EMPTY_FILE.search(f.path)}
+        around = {split(path)[0] for path in unclear}
         real = {file.path for folder in around for file in self._list_folder(folder)[0]}
-        return [file for file in files if file.size_bytes > 0 or file.path in real]
+        return [file for file in files if file.path not in unclear or file.path in real]
 
     def _call(self, action: str, path: str, request: Callable[[], _Answer]) -> _Answer:
         try:

@@ -99,8 +99,10 @@ class Storage(Protocol):
     def delete_folder(self, prefix: str) -> None:
         """Remove a folder with its content, if it exists."""
 
-    def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove the temporary files of dead writers directly in a folder.
+    def remove_leftovers(self, *prefixes: str) -> None:
+        """Remove the temporary files of dead writers directly in some folders.
+
+        Without a folder this is the root.
 
         Listings never show them. Stores that write whole files have none.
         """

@@ -149,10 +149,11 @@ class RootsStorage:
             raise UnsafePath(f"unsafe path {prefix!r}: it is a whole root")
         storage.delete_folder(rest)
 
-    def remove_leftovers(self, prefix: str = "") -> None:
-        """Remove the temporary files of dead writers directly in a folder."""
-        storage, _, rest = self._folder(prefix)
-        storage.remove_leftovers(rest)
+    def remove_leftovers(self, *prefixes: str) -> None:
+        """Remove the temporary files of dead writers directly in some folders."""
+        for prefix in prefixes or ("",):
+            storage, _, rest = self._folder(prefix)
+            storage.remove_leftovers(rest)
 
     def open_parquet_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """Open a file for `pyarrow.parquet.ParquetFile`."""

@@ -26,6 +26,7 @@ from typing import Final
 from lakedex.config import keys
 from lakedex.config.write_index import bucket_options
 from lakedex.errors import CorruptFile, FileMissing
+from lakedex.storage import split
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import Action, Instant, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
@@ -65,7 +66,9 @@ def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
 
     Lists one folder and reads the newest commit; file slices only where that leaves a doubt.
     """
-    folders = snapshot.storage.folders(keys.BUCKET_INDEX_FOLDER)
+    folders = []
+    if split(keys.BUCKET_INDEX_FOLDER)[1] in snapshot.meta_folders:
+        folders = snapshot.storage.folders(keys.BUCKET_INDEX_FOLDER)
     resize = pending_resize(snapshot.timeline)
     if _CONSISTENT_FOLDER in folders or resize is not None:
         evidence = f"the plan {resize}" if not folders else _folder_of(folders)

@@ -85,7 +85,8 @@ def change_own_properties(
     The caller holds the table's lock, and did not when it read what was `before`.
     """
     changed = {name: value for name, value in after.items() if before.get(name) != value}
-    write_own_properties(storage, {**read_own_properties(storage), **changed})
+    if changed:
+        write_own_properties(storage, {**read_own_properties(storage), **changed})
 
 
 def propose_own_properties(storage: Storage, settings: Mapping[str, str]) -> None:

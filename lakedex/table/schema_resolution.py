@@ -14,7 +14,8 @@ from lakedex.timeline import Timeline
 
 _SCHEMA_KEY = "schema"
 HISTORY_KEY = "latest_schema"
-HISTORY_FOLDER = ".hoodie/.schema"
+HISTORY_NAME = ".schema"
+HISTORY_FOLDER = f".hoodie/{HISTORY_NAME}"
 HISTORY_SUFFIX = ".schemacommit"
 
 
@@ -44,6 +45,11 @@ def schema_history(storage: Storage, timeline: Timeline) -> SchemaHistory | None
             newest = max(newest, info.path)
     if newest:
         return parse_history(_text(storage.read(newest), newest), path=newest)
+    return newest_history(timeline)
+
+
+def newest_history(timeline: Timeline) -> SchemaHistory | None:
+    """The history that the newest commit has in its metadata."""
     last = timeline.last_completed
     text = timeline.commit_summary(last).extra.get(HISTORY_KEY) if last else None
     return parse_history(text, path=HISTORY_KEY) if text else None

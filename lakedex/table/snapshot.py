@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config import TableConfig
+from lakedex.config.keys import META_FOLDER
 from lakedex.config.metadata_options import expression_zones
 from lakedex.errors import FileMissing, IndexUnusable, LakedexError
 from lakedex.expr.tree import Expr
@@ -52,7 +53,12 @@ from lakedex.storage.paths import normalise
 from lakedex.table.lost_instants import check_instants, metadata_problem
 from lakedex.table.own_properties import read_own_properties
 from lakedex.table.retention import check_retained
-from lakedex.table.schema_resolution import schema_history, table_schema
+from lakedex.table.schema_resolution import (
+    HISTORY_NAME,
+    newest_history,
+    schema_history,
+    table_schema,
+)
 from lakedex.timeline import Action, QueryTime, Timeline, load_table_config
 
 _META_FOLDER = ".hoodie/"
@@ -114,16 +120,30 @@ def _from_store(storage: Storage) -> dict[str, list[tuple[str, int]]]:
 
 
 _FIRST_VERSION_WITH_OWN_LOG_INSTANTS = 8
+_UNCHANGED = ("schema", "history", "metadata", "listing", "slices", "meta_folders")
+"""What properties and timelines determine; kept by `Snapshot.renewed`."""
 
 
 class Snapshot:
     """What a query sees of a table; everything is read on first use, then kept."""
 
-    def __init__(self, storage: Storage, config: TableConfig, timeline: Timeline) -> None:
-        """Use `open`; this only keeps what it is given."""
+    def __init__(
+        self,
+        storage: Storage,
+        config: TableConfig,
+        timeline: Timeline,
+        *,
+        metadata_timeline: Timeline | None = None,
+    ) -> None:
+        """Use `open`; this only keeps what it is given.
+
+        `metadata_timeline` is that of the metadata table, where it was loaded already.
+        """
         self.storage = storage
         self.config = config
         self._full_timeline = timeline
+        self._metadata_timeline = metadata_timeline
+        self._lists_metadata = False
         self.timeline = timeline
         self.as_of: str | None = None
         self.metadata_problem: str | None = None
@@ -135,6 +155,36 @@ class Snapshot:
         config = load_table_config(storage)
         snapshot = cls(storage, config, Timeline.load(storage, config))
         return snapshot if as_of is None else snapshot.at(as_of)
+
+    def renewed(
+        self,
+        config: TableConfig,
+        timeline: Timeline,
+        metadata_timeline: Timeline | None,
+        *,
+        own: str | None = None,
+    ) -> Snapshot:
+        """The table as it is now, with what this snapshot has read of it as far as that holds.
+
+        The caller holds the table's lock. Where the properties and both timelines are the same as
+        before, but for the pending instant `own`, so are schema, files and indexes. Who commits
+        such an instant reads the definitions again: the columns of column_stats may change without
+        an instant.
+        """
+        now = Snapshot(self.storage, config, timeline, metadata_timeline=metadata_timeline)
+        metadata = self.__dict__.get("metadata")
+        is_same = (
+            config.raw == self.config.raw
+            and not timeline.differs_from(self._full_timeline, aside=own)
+            and metadata is not None
+            and metadata_timeline is not None
+            and not metadata_timeline.differs_from(metadata.timeline)
+        )
+        if is_same:
+            names = _UNCHANGED if own is not None else (*_UNCHANGED, "definitions")
+            held = (name for name in names if name in self.__dict__)
+            now.__dict__.update((name, self.__dict__[name]) for name in held)
+        return now
 
     def at(self, as_of: QueryTime) -> Snapshot:
         """The same table as of an earlier time."""
@@ -162,7 +212,14 @@ class Snapshot:
     @cached_property
     def history(self) -> SchemaHistory | None:
         """How columns were renamed and retyped."""
+        if "meta_folders" in self.__dict__ and HISTORY_NAME not in self.meta_folders:
+            return newest_history(self.timeline)
         return schema_history(self.storage, self.timeline)
+
+    @cached_property
+    def meta_folders(self) -> frozenset[str]:
+        """The names of the folders in `.hoodie`; what is not there need not be listed."""
+        return frozenset(self.storage.folders(META_FOLDER))
 
     @cached_property
     def metadata(self) -> MetadataTable | None:
@@ -175,7 +232,11 @@ class Snapshot:
             return None
         try:
             place = partial(key_shards, partial(getattr, self, "readable_definitions"))
-            opened = MetadataTable(self.storage, self._full_timeline, place)
+            if self._lists_metadata and self._metadata_timeline is None:
+                opened = MetadataTable.list_whole(self.storage, self._full_timeline, place)
+            else:
+                own = self._metadata_timeline
+                opened = MetadataTable(self.storage, self._full_timeline, place, timeline=own)
         except LakedexError as error:
             self.metadata_problem = str(error)
             return None
@@ -185,6 +246,12 @@ class Snapshot:
             self.metadata_problem = problem
             return None
         return opened
+
+    def list_metadata(self) -> None:
+        """List all files of the metadata table at once: a write needs most partitions."""
+        self._lists_metadata = True
+        if self.metadata is not None:
+            self.metadata.list_all()
 
     def check_timeline(self) -> None:
         """Refuse a table whose timeline lacks instants; reads of rows do so by themselves.

@@ -15,7 +15,7 @@ from itertools import islice
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
 from lakedex.storage.paths import split
-from lakedex.storage.protocol import Storage
+from lakedex.storage.protocol import FileInfo, Storage
 from lakedex.timeline.archived import ArchivedTimeline
 from lakedex.timeline.clustering_plan import RequestedReplace
 from lakedex.timeline.commit_metadata import (
@@ -28,6 +28,9 @@ from lakedex.timeline.instant_time import QueryTime, instant_key, parse_query_ti
 from lakedex.timeline.plans import CompactionPlan
 
 _FILE_TIME = re.compile(rb"_([0-9]{17})\.(?:parquet|log\.)")
+_SMALL_BYTES = 64 << 10
+_MOST_CONTENTS = 16
+"""So many small commits are kept, as several parts of a write read different fields of them."""
 EARLIEST = ("earliest", "0", "00", "000")
 """What users write for the beginning of a table."""
 
@@ -41,6 +44,8 @@ class Timeline:
     __slots__ = (
         "_archived",
         "_by_time",
+        "_contents",
+        "_files",
         "_metadata",
         "_planned",
         "_summaries",
@@ -56,7 +61,7 @@ class Timeline:
         self.storage = storage
         self.config = config
         self.limit: str | None = None
-        listed = list(files)
+        listed = self._files = tuple(files)
         self._planned = {
             instant.requested_time: instant.action
             for instant in listed
@@ -67,14 +72,56 @@ class Timeline:
         self.first_active: Instant | None = _first_active(self.instants)
         self._metadata: dict[str, CommitMetadata] = {}
         self._summaries: dict[str, CommitMetadata] = {}
+        self._contents: dict[str, bytes] = {}
         self._archived: ArchivedTimeline = ArchivedTimeline.load(storage, config)
 
     @classmethod
-    def load(cls, storage: Storage, config: TableConfig) -> Timeline:
-        """The active timeline of the table at the root of the storage: one listing."""
-        names = (split(info.path)[1] for info in storage.list(config.timeline_folder))
+    def load(
+        cls, storage: Storage, config: TableConfig, *, before: Timeline | None = None
+    ) -> Timeline:
+        """The active timeline of the table at the root of the storage: one listing.
+
+        What `before`, an earlier state of the same timeline, has read of its commits is not read
+        again.
+        """
+        timeline = cls.of_listing(storage, config, storage.list(config.timeline_folder))
+        if before is not None:
+            timeline._keep_contents(before)
+        return timeline
+
+    @classmethod
+    def of_listing(
+        cls, storage: Storage, config: TableConfig, listed: Iterable[FileInfo]
+    ) -> Timeline:
+        """The active timeline by a listing of its folder."""
+        names = (split(info.path)[1] for info in listed)
         parsed = (parse_instant_file(name, config.timeline_layout) for name in names)
         return cls(storage, config, (instant for instant in parsed if instant is not None))
+
+    def with_instants(self, *instants: Instant) -> Timeline:
+        """The timeline with some instant files more."""
+        timeline = Timeline(self.storage, self.config, (*self._files, *instants))
+        timeline._keep_contents(self)
+        return timeline
+
+    def differs_from(self, other: Timeline, *, aside: str | None = None) -> bool:
+        """Whether the two list different files, those of the instant `aside` not counted."""
+        own, others = (
+            {each for each in timeline._files if each.requested_time != aside}
+            for timeline in (self, other)
+        )
+        return own != others
+
+    def _keep_contents(self, before: Timeline) -> None:
+        """Take over what was read of commits, which do not change once they are complete."""
+        same = {
+            time
+            for time, instant in self._by_time.items()
+            if instant.is_completed and before._by_time.get(time) == instant
+        }
+        for name in ("_metadata", "_summaries", "_contents"):
+            known = getattr(before, name)
+            getattr(self, name).update((time, known[time]) for time in same & known.keys())
 
     def __iter__(self) -> Iterator[Instant]:
         return iter(self.instants)
@@ -214,6 +261,7 @@ class Timeline:
         view._planned = self._planned
         view._metadata = self._metadata
         view._summaries = self._summaries
+        view._contents = self._contents
         view._archived = self._archived
         return view
 
@@ -373,15 +421,20 @@ class Timeline:
 
     def _completed_bytes(self, time: str, path: str) -> bytes:
         """The completed file; it may have moved to the archive since the listing."""
+        if time in self._contents:
+            return self._contents[time]
         try:
-            return self.storage.read(path)
+            data = self.storage.read(path)
         except FileMissing:
             moved = time in self._by_time
             archive = ArchivedTimeline.load(self.storage, self.config) if moved else self._archived
-            data = archive.metadata(time)
-            if data is None:
+            old = archive.metadata(time)
+            if old is None:
                 raise
-            return data
+            return old
+        if len(data) <= _SMALL_BYTES and len(self._contents) < _MOST_CONTENTS:
+            self._contents[time] = data
+        return data
 
     def _path(self, instant: Instant) -> str:
         name = file_name(instant, self.config.timeline_layout)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
-from lakedex.config import TableType
+from lakedex.config import TableConfig, TableType
 from lakedex.errors import (
     AlreadyExists,
     CommitConflict,
@@ -13,6 +14,7 @@ from lakedex.errors import (
     UnsupportedFeature,
 )
 from lakedex.storage import Storage
+from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_instants, check_metadata
 from lakedex.timeline import (
     Action,
@@ -38,9 +40,9 @@ _TIME_ATTEMPTS = 20
 _log = logging.getLogger("lakedex")
 
 
-def write_action(storage: Storage) -> Action:
+def write_action(config: TableConfig) -> Action:
     """The action of a write that replaces nothing: that of the kind of table."""
-    is_log = load_table_config(storage).table_type is TableType.MERGE_ON_READ
+    is_log = config.table_type is TableType.MERGE_ON_READ
     return Action.DELTACOMMIT if is_log else Action.COMMIT
 
 
@@ -50,12 +52,22 @@ def locked_table(
     heartbeat: HeartbeatOptions,
     *,
     may_lack_instants: bool = False,
+    before: Snapshot | None = None,
+    claims: Collection[str] | None = None,
 ) -> LockedTable:
-    """The table of a lock that was just taken; properties and times are read anew.
+    """The table of a lock that was just taken; properties and timelines are read again.
+
+    Args:
+        storage: Where the table lies.
+        lock: Its lock.
+        heartbeat: How often its writers give signs of life.
+        may_lack_instants: Whether the caller can deal with a timeline that lacks instants.
+        before: An earlier snapshot: what it has read of commits is not read again.
+        claims: The instant times that writers have claimed, where they were listed already.
 
     Raises:
         UnsupportedFeature: the table has a version that is only read.
-        TimelineDamaged: its timeline lacks instants, unless the caller can deal with that.
+        TimelineDamaged: its timeline lacks instants.
         IndexUnusable: its metadata table lacks instants, with the same exception.
     """
     config = load_table_config(storage)
@@ -65,14 +77,30 @@ def locked_table(
             table_version=config.version,
             instead=f"run `lakedex upgrade {storage.root}` first",
         )
-    data, opened = Timeline.load(storage, config), open_metadata_table(storage)
-    metadata = None if opened is None else Timeline.load(*opened)
+    data = Timeline.load(storage, config, before=None if before is None else before.timeline)
+    metadata = _metadata_timeline(storage, config, before)
     if not may_lack_instants:
         check_instants(data, metadata if config.metadata_enabled else None)
         if metadata is not None and config.metadata_enabled:
             check_metadata(data, metadata)
-    clock = InstantClock.after(storage, [data] if metadata is None else [data, metadata])
-    return LockedTable(storage, config, clock, lock.check, heartbeat, metadata)
+    timelines = [data] if metadata is None else [data, metadata]
+    clock = InstantClock.after(storage, timelines, claims)
+    return LockedTable(
+        storage, config, clock, lock.check, heartbeat, data, metadata, lock.check_lease
+    )
+
+
+def _metadata_timeline(
+    storage: Storage, config: TableConfig, before: Snapshot | None
+) -> Timeline | None:
+    """The timeline of the metadata table, if there is one."""
+    known = None if before is None or before.config.raw != config.raw else before.metadata
+    if known is not None:
+        timeline = Timeline.load(known.storage, known.timeline.config, before=known.timeline)
+        if timeline.instants:
+            return timeline
+    opened = open_metadata_table(storage)
+    return None if opened is None else Timeline.load(*opened)
 
 
 def take_instant(
@@ -88,15 +116,17 @@ def take_instant(
     With `keeps_plan` the request stays when this process dies, for others to run.
     """
     body = _requested_body(action, operation) if plan is None else plan
-    table.check()
     for _ in range(_TIME_ATTEMPTS):
         instant = Instant(table.clock.next(), action, State.REQUESTED)
         time = instant.requested_time
         heartbeat = Heartbeat(table.storage, time, table.heartbeat, keeps_plan=keeps_plan)
-        heartbeat.start()
+        try:
+            heartbeat.start(is_new=True)
+        except AlreadyExists:
+            continue
         try:
             # Whoever takes the lock from here on sees that this time is claimed.
-            table.check()
+            (table.check_lease or table.check)()
             is_taken = _is_taken_by_others(table, instant, body, is_plan=plan is not None)
         except BaseException:
             heartbeat.stop()

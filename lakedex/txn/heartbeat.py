@@ -69,14 +69,25 @@ class Heartbeat:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Name this process as the writer, and beat until `stop`."""
+    def start(self, *, is_new: bool = False) -> None:
+        """Name this process as the writer, and beat until `stop`.
+
+        Args:
+            is_new: Whether the instant is to be of this process alone.
+
+        Raises:
+            AlreadyExists: a process is named as the writer of a new instant.
+        """
         record = {
             "process": ProcessId.current().to_json(),
             "tolerance_seconds": self._options.tolerance_seconds,
             "keeps_plan": self._keeps_plan,
         }
-        self._storage.replace(writer_path(self._instant), json.dumps(record).encode())
+        data = json.dumps(record).encode()
+        if is_new:
+            self._storage.create(writer_path(self._instant), data)
+        else:
+            self._storage.replace(writer_path(self._instant), data)
         self._storage.replace(heartbeat_path(self._instant), b"")
         self._thread = threading.Thread(target=self._beat, name="lakedex-heartbeat", daemon=True)
         self._thread.start()

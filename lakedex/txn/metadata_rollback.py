@@ -58,8 +58,6 @@ _log = logging.getLogger("lakedex")
 
 def open_metadata_table(table: Storage) -> tuple[Storage, TableConfig] | None:
     """Storage and properties of the metadata table, whether it is in use or being built."""
-    if not table.exists(f"{keys.METADATA_TABLE_FOLDER}/{keys.META_FOLDER}/{keys.PROPERTIES_FILE}"):
-        return None
     storage = table.sub(keys.METADATA_TABLE_FOLDER)
     try:
         return storage, load_table_config(storage)

@@ -7,7 +7,9 @@ the space of process numbers: two containers of one machine do not see each othe
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _PROC = Path("/proc")
+_TOKEN = re.compile(r"([0-9a-f]{16})-([0-9]{1,10})-([0-9]*)")
 _ENDED_STATES = ("Z", "X", "x")
 
 
@@ -64,6 +67,26 @@ class ProcessId:
             "started": self.started,
         }
 
+    @property
+    def token(self) -> str:
+        """The process as part of a file name; of the machine only a digest.
+
+        Example:
+            >>> me = ProcessId.current()
+            >>> ProcessId.from_token(me.token) == me
+            True
+        """
+        return f"{_digest(self.host, self.machine)}-{self.number}-{self.started}"
+
+    @classmethod
+    def from_token(cls, token: str) -> ProcessId | None:
+        """The process of a token; None when it is none, or of another machine."""
+        own = cls.current()
+        found = _TOKEN.fullmatch(token)
+        if found is None or found[1] != _digest(own.host, own.machine):
+            return None
+        return cls(own.host, own.machine, int(found[2]), found[3])
+
     def is_surely_dead(self) -> bool:
         """Whether it ran on this machine and has ended; False whenever that cannot be told."""
         if not self.machine or self.machine != _machine() or self.host != socket.gethostname():
@@ -75,6 +98,10 @@ class ProcessId:
 
     def __str__(self) -> str:
         return f"process {self.number} on {self.host}"
+
+
+def _digest(host: str, machine: str) -> str:
+    return hashlib.sha256(f"{host}\n{machine}".encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)

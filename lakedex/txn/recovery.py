@@ -24,13 +24,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakedex.config import keys
 from lakedex.config.keys import META_FOLDER, METADATA_TABLE_FOLDER
 from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, OWN_EXPRESSION_PREFIX
 from lakedex.errors import CorruptFile, FileMissing, InvalidInput
-from lakedex.storage import split
+from lakedex.storage import Storage, split
 from lakedex.timeline import (
     Action,
     Instant,
@@ -43,7 +43,7 @@ from lakedex.timeline import (
     update_properties,
 )
 from lakedex.timeline.instant_time import is_instant_time
-from lakedex.txn.heartbeat import SignsOfLife
+from lakedex.txn.heartbeat import HeartbeatOptions, SignsOfLife
 from lakedex.txn.index_builds import clear_builds
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import open_metadata_table
@@ -58,6 +58,7 @@ from lakedex.txn.places import (
 from lakedex.txn.restoring import resume_restore
 from lakedex.txn.rollback import LockedTable, forget, read_plan_of, resume_rollback, roll_back
 from lakedex.txn.rollback_files import RollbackPlan, delete_files, remove_instant
+from lakedex.txn.scratch import remove_dead_scratch
 from lakedex.txn.times import newest_time
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
@@ -65,16 +66,19 @@ _SERVICES = (Action.CLUSTERING, Action.COMPACTION)
 _log = logging.getLogger("lakedex")
 
 
-def forget_lost_indexes(table: LockedTable) -> None:
-    """Let the properties no longer name indexes of lakedex whose entries are gone."""
+def forget_lost_indexes(table: LockedTable) -> bool:
+    """Let the properties no longer name indexes of lakedex whose entries are gone.
+
+    Returns whether there were any.
+    """
     names = table.config.own_metadata_partitions
     own = [n for n in names if n.startswith((OWN_EXPRESSION_PREFIX, ASYNC_SECONDARY_PREFIX))]
     if not own:
-        return
+        return False
     there = set(table.storage.folders(keys.METADATA_TABLE_FOLDER))
     lost = [name for name in own if name not in there]
     if not lost:
-        return
+        return False
     _log.warning(
         "%s of table %s went when another engine took the metadata table away; REFRESH INDEX "
         "builds it anew",
@@ -83,13 +87,28 @@ def forget_lost_indexes(table: LockedTable) -> None:
     )
     left = sorted(set(load_table_config(table.storage).metadata_partitions).difference(lost))
     update_properties(table.storage, {keys.METADATA_PARTITIONS: ",".join(left)})
+    return True
 
 
 def recover(table: LockedTable) -> tuple[str, ...]:
-    """Clear away what dead writers left, and answer the instants that were rolled back."""
+    """Clear away what dead writers left; returns the instants that were rolled back."""
     # Leftovers are listed before the timeline: an instant is on it before it has markers.
-    left = _Leftovers.load(table)
-    timeline = table.timeline()
+    left = Leftovers.load(table.storage, table.heartbeat)
+    return clear_leftovers(replace(table, data=table.timeline()), left).rolled_back
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the next writer did about what dead ones left."""
+
+    rolled_back: tuple[str, ...]
+    is_table_changed: bool
+    """Whether timelines or properties are others than before."""
+
+
+def clear_leftovers(table: LockedTable, left: Leftovers) -> Recovery:
+    """Clear away what dead writers left, which was listed before the timeline of the table."""
+    timeline = table.data
     in_work: set[str] = set()
     rollbacks = timeline.pending_of(Action.ROLLBACK)
     for rollback in rollbacks:
@@ -117,10 +136,12 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         if time in left.life.writers:
             forget(table.storage, time)
     cleared = clear_builds(table, timeline, left.life)
-    forget_lost_indexes(table)
-    if rollbacks or restores or saved or cleared:
+    is_forgotten = forget_lost_indexes(table)
+    is_changed = bool(rollbacks or restores or saved or cleared)
+    if is_changed:
         # Of a run that was just taken back the plan may be left, and nobody is at work on that.
-        left, timeline = _Leftovers.load(table), table.timeline()
+        left = Leftovers.load(table.storage, table.heartbeat)
+        timeline = table.timeline()
     undone = [
         instant
         for instant in timeline.pending_of(*_WRITES, *_SERVICES)
@@ -143,8 +164,12 @@ def recover(table: LockedTable) -> tuple[str, ...]:
         else:
             roll_back(table, instant, keeps_plan=keeps_plan)
     _sweep(table, table.timeline() if undone else timeline, left)
+    remove_dead_scratch(table.storage, left.spilled)
     _remove_nameless(table)
-    return tuple(instant.requested_time for instant in undone)
+    return Recovery(
+        tuple(instant.requested_time for instant in undone),
+        is_changed or is_forgotten or bool(undone),
+    )
 
 
 def is_being_run(table: LockedTable, instant: Instant) -> bool:
@@ -163,29 +188,29 @@ def _remove_nameless(table: LockedTable) -> None:
     """Remove files that never got their name, where a writer works outside of an instant too."""
     timelines = (META_FOLDER, table.config.timeline_folder)
     inner = [f"{METADATA_TABLE_FOLDER}/{folder}" for folder in timelines]
-    for folder in (*timelines, *inner, WRITERS, HEARTBEATS):
-        table.storage.remove_leftovers(folder)
+    table.storage.remove_leftovers(*timelines, *inner, WRITERS, HEARTBEATS)
 
 
 @dataclass(frozen=True, slots=True)
-class _Leftovers:
-    """What lies outside of the timeline, by instant time."""
+class Leftovers:
+    """What writers keep outside of the timeline, by instant time."""
 
     marked: frozenset[str]
     spilled: frozenset[str]
+    """Instant times, and the folders of writers that are not on the timeline yet."""
     life: SignsOfLife
 
     @classmethod
-    def load(cls, table: LockedTable) -> _Leftovers:
-        """Three listings."""
+    def load(cls, storage: Storage, heartbeat: HeartbeatOptions) -> Leftovers:
+        """Four listings."""
         return cls(
-            frozenset(filter(is_instant_time, table.storage.folders(MARKERS))),
-            frozenset(filter(is_instant_time, table.storage.folders(SPILL))),
-            SignsOfLife.load(table.storage, table.heartbeat),
+            frozenset(filter(is_instant_time, storage.folders(MARKERS))),
+            frozenset(storage.folders(SPILL)),
+            SignsOfLife.load(storage, heartbeat),
         )
 
 
-def _is_alive(table: LockedTable, left: _Leftovers, instant: Instant) -> bool:
+def _is_alive(table: LockedTable, left: Leftovers, instant: Instant) -> bool:
     """Whether somebody may still be at work on a pending instant (case B40)."""
     time = instant.requested_time
     known = time in left.life.beats or time in left.life.writers
@@ -206,7 +231,7 @@ def _other_signs(table: LockedTable, time: str) -> Iterator[int]:
 
 def _may_be_resumed(
     table: LockedTable,
-    left: _Leftovers,
+    left: Leftovers,
     timeline: Timeline,
     rollback: Instant,
     plan: RollbackPlan | None,
@@ -224,7 +249,7 @@ def _may_be_resumed(
     return is_ours or not _is_alive(table, left, rollback)
 
 
-def _is_service_of_others(timeline: Timeline, left: _Leftovers, instant: Instant) -> bool:
+def _is_service_of_others(timeline: Timeline, left: Leftovers, instant: Instant) -> bool:
     """Whether it is a compaction or clustering that no lakedex process runs or ran.
 
     In tables of older versions such a one pends as replacecommit.
@@ -250,7 +275,7 @@ def _holds_up_metadata(table: LockedTable, instant: Instant) -> bool:
     return opened is not None and Timeline.load(*opened).is_completed(instant.requested_time)
 
 
-def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
+def _sweep(table: LockedTable, timeline: Timeline, left: Leftovers) -> None:
     """Remove what belongs to instants that no longer pend.
 
     A claim after all times of the timeline stays, unless its process has surely ended: it may stand
@@ -258,7 +283,7 @@ def _sweep(table: LockedTable, timeline: Timeline, left: _Leftovers) -> None:
     times are there.
     """
     pending = {instant.requested_time for instant in timeline.pending()}
-    newest = newest_time(table.storage, table.config)
+    newest = newest_time(timeline)
     for time in sorted(left.marked | left.spilled | left.life.writers):
         if time in pending or not is_instant_time(time):
             continue

@@ -29,6 +29,7 @@ from lakedex.config import TableConfig, keys
 from lakedex.errors import AlreadyExists, CorruptFile, FileMissing
 from lakedex.filegroup.names import parse_data_file
 from lakedex.storage import Storage, split
+from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import is_file_of, marked_files
@@ -88,17 +89,35 @@ class LockedTable:
     clock: InstantClock
     check: Callable[[], None]
     heartbeat: HeartbeatOptions
+    data: Timeline
+    """Its timeline when the lock was taken."""
     metadata: Timeline | None = None
     """The timeline of its metadata table when the lock was taken."""
+    check_lease: Callable[[], None] | None = None
+    """The check by the own clocks alone."""
 
     def next_time(self) -> str:
         """A time after all times of the table, while the lock is held."""
         self.check()
         return self.clock.next()
 
+    def next_hidden_time(self) -> str:
+        """The same for what nobody sees before the lock is checked once more."""
+        (self.check_lease or self.check)()
+        return self.clock.next()
+
     def timeline(self) -> Timeline:
         """The timeline as it is now."""
-        return Timeline.load(self.storage, self.config)
+        return Timeline.load(self.storage, self.config, before=self.data)
+
+    def snapshot(self, before: Snapshot | None = None, *, own: str | None = None) -> Snapshot:
+        """The table when the lock was taken, with what still holds of an earlier snapshot.
+
+        `own` is the instant of the running write, which pends.
+        """
+        if before is not None:
+            return before.renewed(self.config, self.data, self.metadata, own=own)
+        return Snapshot(self.storage, self.config, self.data, metadata_timeline=self.metadata)
 
     @contextmanager
     def claim(self, instant: str, *, keeps_plan: bool = False) -> Iterator[None]:
@@ -189,13 +208,20 @@ def resume_rollback(table: LockedTable, rollback: Instant, plan: RollbackPlan | 
     table.storage.delete(writer_path(time_of))
 
 
-def forget(storage: Storage, instant: str) -> None:
-    """Remove what an instant kept outside of the table: markers, spill files, signs of life."""
+def forget(
+    storage: Storage, instant: str, *, is_stopped: bool = False, has_spilled: bool = True
+) -> None:
+    """Remove what an instant kept outside of the table: markers, spill files, signs of life.
+
+    Its own writer knows whether its heartbeat is stopped, and whether it has spill files.
+    """
     # The writer first: an attempt that outlives its write looks for it, after it made a marker.
     storage.delete(writer_path(instant))
     storage.delete_folder(marker_folder(instant))
-    storage.delete_folder(spill_folder(instant))
-    storage.delete(heartbeat_path(instant))
+    if has_spilled:
+        storage.delete_folder(spill_folder(instant))
+    if not is_stopped:
+        storage.delete(heartbeat_path(instant))
 
 
 def _finish(table: LockedTable, rollback: str, plan: RollbackPlan, *, keeps_plan: bool) -> None:

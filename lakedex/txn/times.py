@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from lakedex.config import TableConfig, TimelineZone
 from lakedex.storage import Storage, split
-from lakedex.timeline import Timeline, from_epoch_ms, instant_key, parse_instant_file
+from lakedex.timeline import Timeline, from_epoch_ms, instant_key
 from lakedex.timeline.instant_time import MILLIS_DIGITS, is_instant_time, next_instant_time
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.places import WRITERS
@@ -46,9 +46,17 @@ class InstantClock:
         return cls.after(storage, [Timeline.load(*each) for each in timelines])
 
     @classmethod
-    def after(cls, storage: Storage, timelines: Sequence[Timeline]) -> InstantClock:
-        """A clock after all times of a table's timelines, its own first, and of claimed times."""
-        seen = [newest_claim(storage)]
+    def after(
+        cls,
+        storage: Storage,
+        timelines: Sequence[Timeline],
+        claims: Collection[str] | None = None,
+    ) -> InstantClock:
+        """A clock after all times of a table's timelines, its own first, and of claimed times.
+
+        The claims are listed, unless the caller has done that under the same lock.
+        """
+        seen = [*(claimed_times(storage) if claims is None else claims), ""]
         for timeline in timelines:
             for each in timeline.instants:
                 seen += [each.requested_time, each.completion_time or ""]
@@ -65,22 +73,16 @@ class InstantClock:
             return now
 
 
-def newest_time(storage: Storage, config: TableConfig) -> str:
-    """The newest requested or completion time on the active timeline, to the millisecond."""
-    newest = ""
-    for info in storage.list(config.timeline_folder):
-        instant = parse_instant_file(split(info.path)[1], config.timeline_layout)
-        if instant is not None:
-            for value in (instant.requested_time, instant.completion_time or ""):
-                newest = max(newest, instant_key(value)[:MILLIS_DIGITS])
-    return newest
+def newest_time(timeline: Timeline) -> str:
+    """The newest requested or completion time of a timeline, to the millisecond."""
+    times = (t for i in timeline.instants for t in (i.requested_time, i.completion_time or ""))
+    return max((instant_key(time)[:MILLIS_DIGITS] for time in times), default="")
 
 
-def newest_claim(storage: Storage) -> str:
-    """The newest time that a writer has claimed, as long as its record is there."""
+def claimed_times(storage: Storage) -> list[str]:
+    """The times that writers have claimed, as long as their records are there."""
     names = (split(info.path)[1].removesuffix(".json") for info in storage.list(WRITERS))
-    keys = (instant_key(name)[:MILLIS_DIGITS] for name in names if is_instant_time(name))
-    return max(keys, default="")
+    return [name for name in names if is_instant_time(name)]
 
 
 def _now_ms() -> int:

@@ -51,7 +51,7 @@ from lakedex.txn.conflicts import (
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.places import spill_folder
-from lakedex.txn.recovery import recover
+from lakedex.txn.recovery import Leftovers, clear_leftovers, recover
 from lakedex.txn.rollback import LockedTable, forget, roll_back, rollback_of
 from lakedex.txn.rollback_files import delete_orphan_files
 
@@ -76,10 +76,12 @@ class CommitScope:
     """As it is now; this write pends on it."""
     snapshot: Snapshot
     """The newest snapshot, commits of others since the beginning included."""
+    metadata: Timeline | None
+    """The timeline of the metadata table."""
     concurrent: tuple[Commit, ...]
     """The writes that completed since this one began, in order."""
     next_time: Callable[[], str]
-    """A time after all times of the table; checks the lock first, as something completes then."""
+    """A time after all times of the table, while the lease of the lock lasts."""
     check: Callable[[], None]
     """Raises `CommitConflict` when the lock was lost."""
 
@@ -103,8 +105,6 @@ class Transaction:
         """The table as of the beginning, after dead writers were cleared away."""
         self.instant = instant.requested_time
         self.action = instant.action
-        self.scratch = spill_folder(self.instant)
-        """The folder for spill files, removed at the end."""
         self._storage = storage
         self._config: TableConfig = snapshot.config
         self._requested = instant
@@ -114,6 +114,7 @@ class Transaction:
         self._keeps_plan = keeps_plan
         self._is_open = True
         self._has_started = False
+        self._has_spilled = False
 
     @classmethod
     def begin(
@@ -124,6 +125,7 @@ class Transaction:
         operation: str,
         options: TransactionOptions | None = None,
         plan: Callable[[Snapshot], bytes] | None = None,
+        before: Snapshot | None = None,
     ) -> Transaction:
         """Take an instant time for a write, and put it on the timeline.
 
@@ -134,6 +136,7 @@ class Transaction:
             options: How patient to be.
             plan: Called under the lock with the table as of the beginning; answers the content of
                 the requested file. When it raises, nothing is put on the timeline.
+            before: The table as the caller has read it: what did not change is not read again.
 
         Raises:
             CommitConflict: other writers held the lock all the time.
@@ -142,12 +145,21 @@ class Transaction:
         """
         chosen = options or TransactionOptions()
         storage = address.open()
-        load_table_config(storage)  # where there is no table, no lock file is to be made
+        if before is None:
+            load_table_config(storage)  # where there is no table, no lock file is to be made
         lock = open_lock(storage, chosen.lock)
         with lock:
-            table = locked_table(storage, lock, chosen.heartbeat)
-            recover(table)
-            snapshot = Snapshot.open(storage)
+            # Leftovers are listed before the timeline: an instant is on it before it has markers.
+            left = Leftovers.load(storage, chosen.heartbeat)
+            table = locked_table(
+                storage, lock, chosen.heartbeat, before=before, claims=left.life.writers
+            )
+            if clear_leftovers(table, left).is_table_changed:
+                table = locked_table(storage, lock, chosen.heartbeat, before=before)
+            snapshot = table.snapshot(before)
+            if before is not None:
+                # Without the lock a listing may show an index while another one takes its place.
+                snapshot.list_metadata()
             body = None if plan is None else plan(snapshot)
             instant, heartbeat = take_instant(table, action, operation, body)
         return cls(storage, snapshot, instant, lock, heartbeat, chosen)
@@ -185,6 +197,12 @@ class Transaction:
             planned, heartbeat = take_up(table, instant, action)
             snapshot = Snapshot.open(storage)
         return cls(storage, snapshot, planned, lock, heartbeat, chosen, keeps_plan=True)
+
+    @property
+    def scratch(self) -> str:
+        """The folder for spill files, removed at the end."""
+        self._has_spilled = True
+        return spill_folder(self.instant)
 
     @property
     def inflight_path(self) -> str:
@@ -228,8 +246,9 @@ class Transaction:
         touched: Groups | Callable[[], Groups],
         rewritten: Groups | None = None,
         then: Callable[[], None] | None = None,
+        may_have_orphans: bool = True,
     ) -> str:
-        """Make the write visible and answer its completion time.
+        """Make the write visible; returns its completion time.
 
         Args:
             prepare: Called under the lock when there is no conflict: writes the metadata table's
@@ -237,6 +256,7 @@ class Transaction:
             touched: The file groups that the write changed, new ones aside.
             rewritten: Those of them that got a new base file; None means all.
             then: Called after it, with the lock still held; the next writer can do without.
+            may_have_orphans: Whether tasks may have made files that the metadata do not name.
 
         Raises:
             CommitConflict: another writer was first; this write is rolled back.
@@ -245,7 +265,11 @@ class Transaction:
             raise CommitConflict(f"the write {self.instant} has ended already")
         try:
             with self._lock:
-                completion = self._commit_locked(prepare, touched, rewritten)
+                scope, table = self._check_commit(touched, rewritten)
+                metadata = prepare(scope)
+                if may_have_orphans:
+                    delete_orphan_files(self._storage, self.instant, metadata)
+                completion = self._complete(metadata, table)
                 if then is not None:
                     then()
         except BaseException:
@@ -296,14 +320,14 @@ class Transaction:
     ) -> None:
         self.abort()
 
-    def _commit_locked(
-        self,
-        prepare: Callable[[CommitScope], CommitMetadata],
-        touched: Groups | Callable[[], Groups],
-        rewritten: Groups | None,
-    ) -> str:
-        table = locked_table(self._storage, self._lock, self._options.heartbeat)
-        timeline = table.timeline()
+    def _check_commit(
+        self, touched: Groups | Callable[[], Groups], rewritten: Groups | None
+    ) -> tuple[CommitScope, LockedTable]:
+        """The table under the lock, where nothing is in the way of this write."""
+        table = locked_table(
+            self._storage, self._lock, self._options.heartbeat, before=self.snapshot
+        )
+        timeline = table.data
         concurrent = commits_since(self.snapshot.timeline, timeline)
         groups = touched() if callable(touched) else touched
         problem = (
@@ -317,14 +341,13 @@ class Transaction:
         scope = CommitScope(
             storage=self._storage,
             timeline=timeline,
-            snapshot=Snapshot(self._storage, table.config, timeline),
+            snapshot=table.snapshot(self.snapshot, own=self.instant),
+            metadata=table.metadata,
             concurrent=concurrent,
-            next_time=table.next_time,
+            next_time=table.next_hidden_time,
             check=table.check,
         )
-        metadata = prepare(scope)
-        delete_orphan_files(self._storage, self.instant, metadata)
-        return self._complete(metadata, table)
+        return scope, table
 
     def _group_problem(
         self,
@@ -378,6 +401,6 @@ class Transaction:
         """Remove what lies beside the table; what stays is swept up by the next writer."""
         try:
             self._heartbeat.stop()
-            forget(self._storage, self.instant)
+            forget(self._storage, self.instant, is_stopped=True, has_spilled=self._has_spilled)
         except LakedexError as error:
             _log.warning("left over from %s for the next writer: %s", self.instant, error)

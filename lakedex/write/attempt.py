@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakedex.txn.transaction import Transaction
+from lakedex.write.context import Target
+from lakedex.write.intake import IngestedRows
 from lakedex.write.operation import Operation
 from lakedex.write.result import StepClock
-from lakedex.write.taking import Taken, Target
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Attempt:
 
     target: Target
     operation: Operation
-    taken: Taken
+    taken: IngestedRows
     transaction: Transaction
     scratch: str
     clock: StepClock

@@ -33,7 +33,7 @@ from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.build_ranges import StoredRanges
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.notes import PairTaker
 from lakedex.write.handles.outcome import ChangedRows
 
@@ -98,7 +98,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     history: SchemaHistory | None
     wants: SurveyWants
     slices: tuple[FileSlice, ...]
@@ -106,7 +106,7 @@ class _Task:
 
 def survey(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     history: SchemaHistory | None,
     slices: Sequence[FileSlice],
     wants: SurveyWants,
@@ -135,7 +135,7 @@ def shares_of_slices(slices: Sequence[FileSlice], most: int) -> list[tuple[FileS
 
 def survey_shares(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     history: SchemaHistory | None,
     shares: Sequence[tuple[FileSlice, ...]],
     wants: SurveyWants,
@@ -183,7 +183,7 @@ def survey_slices(task: _Task) -> Survey:
 
 
 def _bloom(
-    facts: TableFacts, context: ReadContext, current: FileSlice, base: BaseFile
+    facts: WriteContext, context: ReadContext, current: FileSlice, base: BaseFile
 ) -> BloomText:
     """The filter in a base file's footer; where there is none, one is made of its keys."""
     footer = read_footer(context.storage.source(current.path_of(base.name), base.size_bytes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -15,7 +15,8 @@ from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.metadata_table.deltacommit import commit_changes
+from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
+from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
 from lakedex.index.written import (
     CommitChanges,
@@ -28,36 +29,37 @@ from lakedex.index.written import (
 from lakedex.schema import parse_avro_record
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
-from lakedex.timeline import CommitMetadata
+from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
-from lakedex.write.commit_stats import commit_metadata
-from lakedex.write.exact_indexes import AddedRows, exact_rule
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
-from lakedex.write.handles.work import TaskResult
+from lakedex.write.handles.work import TaskResult, WrittenFile
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
-from lakedex.write.operation import Operation
+from lakedex.write.operation import COMPACT, Operation
 from lakedex.write.shared_keys import check_inserted_keys
-from lakedex.write.stat_widening import (
-    Widening,
-    check_stat_columns,
-    name_columns,
-    read_widening,
-)
+from lakedex.write.stat_widening import Widening, check_stat_columns, name_columns, read_widening
 from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedTable:
+    """The timelines of a table and of its metadata table just after a commit."""
+
+    data: Timeline
+    metadata: Timeline
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the write stage came to."""
 
-    facts: TableFacts
+    facts: WriteContext
     stored: pa.Schema
     schema: WriteSchema
     plan: MetadataPlan
@@ -112,13 +114,17 @@ def commit_outcome(
     unique_keys: bool,
     is_global: bool,
     moves_only: bool = False,
-) -> None:
+) -> CommittedTable | None:
     """Complete a write: conflicts, metadata table, commit; `moves_only` adds and removes no row.
+
+    Returns:
+        The timelines after the commit; None where more than this write's instant was added.
 
     Raises:
         CommitConflict: another writer was first; the write is rolled back.
     """
     facts = outcome.facts
+    timelines: list[CommittedTable | None] = []
 
     def prepare(scope: CommitScope) -> CommitMetadata:
         building = _still_building(scope, outcome)
@@ -159,32 +165,9 @@ def commit_outcome(
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         if outcome.plan.wanted:
-            built = ensure_metadata(
-                engine, facts, scope.snapshot, outcome.plan, next_time=scope.next_time
-            )
-            if RECORD_INDEX in outcome.plan.missing:
-                # Had it been in the middle of a resharding, it is now built from the data.
-                forget_resharding(facts.address)
-            widening = read_widening(engine, facts, scope.snapshot, outcome.plan)
-            commit_changes(
-                facts.address,
-                engine,
-                facts.instant,
-                _changes(outcome, scope.snapshot, widening),
-                next_time=scope.next_time,
-                new_partition_groups=max(1, outcome.plan.record_shards),
-                building={
-                    name: known
-                    for each in building
-                    for name, known in each.definitions_or_none.items()
-                },
-                exact=exact_rule(
-                    scope.timeline,
-                    outcome.plan,
-                    built=built,
-                    added=_added_rows(scope, outcome, unique_keys=unique_keys),
-                    moves_only=moves_only,
-                ),
+            added = _added_rows(scope, outcome, unique_keys=unique_keys)
+            timelines.append(
+                _commit_indexes(engine, scope, outcome, building, added, moves_only=moves_only)
             )
         if outcome.window is not None:
             commit_window(engine, facts, scope, outcome.window, _window_change(outcome))
@@ -192,13 +175,77 @@ def commit_outcome(
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
-        scope.check()
         return metadata
 
     then = None
     if outcome.plan.new_stat_columns:
         then = partial(name_columns, facts.address.open(), outcome.plan)
-    transaction.commit(prepare, touched=outcome.touched(), rewritten=outcome.rewritten(), then=then)
+    completion = transaction.commit(
+        prepare,
+        touched=outcome.touched(),
+        rewritten=outcome.rewritten(),
+        then=then,
+        may_have_orphans=engine.repeats_tasks,
+    )
+    before = timelines[-1] if timelines else None
+    if before is None:
+        return None
+    done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
+    return replace(before, data=before.data.with_instants(done))
+
+
+def _commit_indexes(
+    engine: Engine,
+    scope: CommitScope,
+    outcome: Outcome,
+    building: Sequence[IndexBuild],
+    added: AddedRows | None,
+    *,
+    moves_only: bool,
+) -> CommittedTable | None:
+    """Bring the metadata table up to date with a write.
+
+    Returns:
+        Both timelines with the deltacommit, and the data table's instant still pending; None where
+        the metadata table got other instants too.
+    """
+    facts, plan = outcome.facts, outcome.plan
+    if scope.snapshot.metadata is not None:
+        scope.snapshot.metadata.list_all()
+    ensured = ensure_metadata(engine, facts, scope.snapshot, plan, next_time=scope.next_time)
+    if RECORD_INDEX in plan.missing:
+        # Had it been in the middle of a resharding, it is now built from the data.
+        forget_resharding(facts.address)
+    widening = read_widening(engine, facts, scope.snapshot, plan)
+    completed = commit_changes(
+        facts.address,
+        engine,
+        facts.instant,
+        _changes(outcome, scope.snapshot, widening),
+        next_time=scope.next_time,
+        new_partition_groups=max(1, plan.record_shards),
+        building={
+            name: known for each in building for name, known in each.definitions_or_none.items()
+        },
+        exact=exact_rule(
+            scope.timeline, plan, built=ensured.exact, added=added, moves_only=moves_only
+        ),
+        loaded=None if ensured.is_table_changed else _loaded(scope),
+    )
+    if scope.metadata is None or ensured.is_table_changed:
+        return None
+    return CommittedTable(scope.timeline, scope.metadata.with_instants(completed))
+
+
+def _loaded(scope: CommitScope) -> LoadedTable | None:
+    """The table as it was read under the lock; None where its metadata table cannot be read."""
+    snapshot, timeline = scope.snapshot, scope.metadata
+    if snapshot.metadata is None or timeline is None:
+        return None
+    store = MetadataStore(
+        timeline.storage, timeline.config, timeline, listed=snapshot.metadata.listed
+    )
+    return LoadedTable(snapshot.config, snapshot.definitions, store)
 
 
 def _check_concurrent(
@@ -369,3 +416,115 @@ def _replaced_ids(replaced: tuple[FileSlice, ...]) -> Mapping[str, tuple[str, ..
     for current in replaced:
         found[current.partition].append(current.file_id)
     return {partition: tuple(ids) for partition, ids in found.items()}
+
+
+_COMMIT_VERSION = 1
+
+
+def commit_metadata(
+    files: Iterable[WrittenFile],
+    *,
+    operation: str,
+    schema_text: str,
+    replaced: Mapping[str, tuple[str, ...]] | None = None,
+    extra: Mapping[str, str] | None = None,
+) -> CommitMetadata:
+    """What a commit says of itself; the schema is that without meta columns."""
+    stats: dict[str, list[WriteStat]] = defaultdict(list)
+    for file in files:
+        stats[file.partition].append(_write_stat(file))
+    return CommitMetadata(
+        {partition: tuple(entries) for partition, entries in stats.items()},
+        {**(extra or {}), "schema": schema_text},
+        operation_type=operation,
+        replaced_file_ids=dict(replaced or {}),
+        compacted=operation == COMPACT.name,
+        version=_COMMIT_VERSION,
+    )
+
+
+def _write_stat(file: WrittenFile) -> WriteStat:
+    log = {"log_version": 1, "log_offset": 0, "log_files": (file.name,)}
+    log |= {"base_file": file.previous_base or ""}
+    base = {"prev_base_file": file.previous_base}
+    return WriteStat(
+        file_id=file.file_id,
+        path=f"{file.partition}/{file.name}" if file.partition else file.name,
+        partition_path=file.partition,
+        prev_commit=file.prev_commit,
+        num_writes=file.num_writes,
+        num_inserts=file.num_inserts,
+        num_updates=file.num_updates,
+        num_deletes=file.num_deletes,
+        total_write_bytes=file.size,
+        total_write_errors=0,
+        file_size_bytes=file.size,
+        other=dict(file.counters),
+        **(log if file.is_log else base),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRows:
+    """What a write that goes by the record index knows of its rows when it commits."""
+
+    keys: AddedKeys
+    inserted: int
+    """How many rows it adds."""
+    is_alone: bool
+    """Whether no other rows are in the table."""
+    was_first: bool
+    """Whether nobody has committed since the write began."""
+    were_compared: bool
+    """Whether its keys were held against those that others inserted meanwhile."""
+
+    def leave_exact(self, entries: int, *, was_exact: bool) -> bool:
+        """Whether the record index has the entry of every row afterwards.
+
+        Args:
+            entries: How many entries the write adds or changes; each is of another key.
+            was_exact: Whether the index had every row before.
+        """
+        if self.is_alone:
+            return entries == self.inserted
+        if not self.keys.looked_up:
+            return False
+        if self.keys.counted_unique and self.was_first:
+            return True
+        return was_exact and (self.was_first or self.were_compared or not self.inserted)
+
+
+def exact_rule(
+    timeline: Timeline,
+    plan: MetadataPlan,
+    *,
+    built: frozenset[str],
+    added: AddedRows | None,
+    moves_only: bool,
+) -> ExactRule:
+    """By what the commit of a write knows which indexes have every row.
+
+    Args:
+        timeline: The table's timeline just before the commit.
+        plan: The indexes that the write keeps up to date.
+        built: Those that it has made, and that had every row then.
+        added: The rows that it adds; None where it does not go by the record index.
+        moves_only: Whether it adds and removes no row.
+    """
+    secondary = {each.name for each in (*plan.secondary, *plan.new_secondary)}
+
+    def after(before: frozenset[str], written: Mapping[str, int]) -> frozenset[str]:
+        if not plan.has_record_index:
+            return frozenset()
+        known = before | built
+        was_exact = RECORD_INDEX in known
+        if moves_only:
+            return known if was_exact else frozenset()
+        if added is None or not added.leave_exact(
+            written.get(RECORD_INDEX, 0), was_exact=was_exact
+        ):
+            return frozenset()
+        kept = secondary if added.is_alone else known & secondary
+        return frozenset({RECORD_INDEX, *kept})
+
+    return ExactRule(timeline, after)

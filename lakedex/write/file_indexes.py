@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.config import TableConfig
 from lakedex.engine import Engine
+from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.maintenance import merge_runs
@@ -20,27 +21,23 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.build_ranges import StoredRanges
 from lakedex.write.build_survey import shares_of_slices
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16
 _TASKS_A_CORE = 4
-
-
-def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
-    """The file indexes that a write maintains: not those with `maintenance=async`."""
-    return tuple(each for each in file_indexes(config).values() if not each.definition.is_async)
+log = logging.getLogger("lakedex")
 
 
 @dataclass(frozen=True)
 class _Merge:
-    facts: TableFacts
+    facts: WriteContext
     index: FileIndex
     oldest_pending: str
     listed: pa.Array
     """The paths of all files of the table: executors cannot read its metadata table."""
 
 
-def merge_file_indexes(engine: Engine, facts: TableFacts, scope: CommitScope) -> None:
+def merge_file_indexes(engine: Engine, facts: WriteContext, scope: CommitScope) -> None:
     """Merge the runs of indexes that have too many; the caller holds the table's lock."""
     due = [
         each
@@ -68,7 +65,11 @@ def _merge(task: _Merge) -> None:
         is_new = parsed is not None and parsed.instant_time >= task.oldest_pending
         return is_new or _path(partition, name) in listed
 
-    merge_runs(task.facts.read_context(), task.index, is_kept)
+    try:
+        merge_runs(task.facts.read_context(), task.index, is_kept)
+    except LakedexError as error:
+        # The commit goes on: queries say what is wrong, and REFRESH INDEX builds the index again.
+        log.warning("the runs of %s are not merged: %s", task.index.name, error)
 
 
 def _path(partition: str, name: str) -> str:
@@ -77,7 +78,7 @@ def _path(partition: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class _Fill:
-    facts: TableFacts
+    facts: WriteContext
     slices: tuple[FileSlice, ...]
 
 
@@ -91,7 +92,7 @@ def fill_file_index(
         CorruptFile: a run of it is broken.
     """
     unknown = newer_slices(snapshot, index.definition)
-    facts = TableFacts(
+    facts = WriteContext(
         address=address,
         config=snapshot.config,
         schema=snapshot.schema,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from lakedex.config import TableType
 from lakedex.errors import ServicePends
@@ -11,11 +11,10 @@ from lakedex.table import Snapshot
 from lakedex.txn.conflicts import pending_groups, service_conflict
 from lakedex.write.assign import FileSizes, Group, Placing, arranged_groups, assign, sort_new
 from lakedex.write.attempt import Attempt
-from lakedex.write.facts import TableFacts
-from lakedex.write.filling import Stock, fill_in_order
-from lakedex.write.log_deletes import groups_with_deletes
+from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart
 from lakedex.write.row_size import row_bytes
+from lakedex.write.small_files import Stock, fill_in_order
 from lakedex.write.tag_stage import TagAnswer
 
 _TINY_FILE_BYTES = 1 << 20
@@ -24,7 +23,7 @@ _MOST_TINY_FILES = 256
 
 
 def assigned_groups(
-    write: Attempt, facts: TableFacts, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
+    write: Attempt, facts: WriteContext, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
 ) -> list[Group]:
     """The file groups to write; none of them may be in the way of a service that pends."""
     snapshot = write.transaction.snapshot
@@ -45,7 +44,7 @@ def assigned_groups(
 
 def _groups(
     write: Attempt,
-    facts: TableFacts,
+    facts: WriteContext,
     parts: Sequence[TaggedPart],
     slices: Mapping[FileSliceId, FileSlice],
 ) -> list[Group]:
@@ -84,7 +83,7 @@ def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placin
 
 def _sizes(write: Attempt, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes:
     options, rows = write.target.options, write.taken.rows
-    each = row_bytes(snapshot.timeline, rows, parts_bytes)
+    each = row_bytes(snapshot, rows, parts_bytes)
     # A size of a few bytes gives every row a file, as in Hudi, but not thousands of them.
     least = min(_TINY_FILE_BYTES, rows * each / _MOST_TINY_FILES)
     return FileSizes(
@@ -92,3 +91,31 @@ def _sizes(write: Attempt, snapshot: Snapshot, *, parts_bytes: int) -> FileSizes
         most_bytes=max(options.max_file_size, int(least)),
         row_bytes=each,
     )
+
+
+def groups_with_deletes(snapshot: Snapshot, partitions: Container[str]) -> frozenset[FileSliceId]:
+    """Groups of some partitions whose newest slice has a log that may delete a record.
+
+    A log whose commit is archived, or says nothing of deletes, may.
+    """
+    timeline = snapshot.timeline
+    known = {instant.requested_time: instant for instant in timeline.write_instants()}
+    harmless: dict[str, frozenset[str]] = {}
+    found = set()
+    for current in snapshot.slices:
+        if current.partition not in partitions:
+            continue
+        for log in current.logs:
+            time = log.instant_time
+            if time not in harmless:
+                stats = timeline.commit_metadata(known[time]).stats() if time in known else ()
+                harmless[time] = frozenset(
+                    name
+                    for stat in stats
+                    if stat.num_deletes == 0
+                    for name in (stat.log_files or ())
+                )
+            if log.name not in harmless[time]:
+                found.add(current.id)
+                break
+    return frozenset(found)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.rollback import LockedTable
-from lakedex.write.taking import Target
+from lakedex.write.context import Target
 
 
 @contextmanager

@@ -18,14 +18,14 @@ from lakedex.read import Scan, to_batches
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 
 Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     number: int
     slices: tuple[FileSlice, ...]
     columns: tuple[str, ...]
@@ -53,7 +53,7 @@ class MatchingRows:
         self.seen = CommittedInstants.of(snapshot.timeline)
         self._engine = engine
         count = max(1, min(len(report.files), engine.parallelism * 2))
-        facts = TableFacts(
+        facts = WriteContext(
             address=address,
             config=config,
             schema=snapshot.schema,

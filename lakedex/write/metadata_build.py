@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine
@@ -39,7 +39,7 @@ from lakedex.timeline import Action, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.metadata_rollback import GIVEN_UP
 from lakedex.write.build_survey import Survey, SurveyWants, survey
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
 _FILES, _COLUMN_STATS = "files", "column_stats"
@@ -50,14 +50,24 @@ _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
 
 
+@dataclass(frozen=True, slots=True)
+class EnsuredIndexes:
+    """What was done so that a table has the metadata partitions that a plan wants."""
+
+    exact: frozenset[str] = frozenset()
+    """The indexes of keys that were made and have the entry of every row."""
+    is_table_changed: bool = False
+    """Whether properties, definitions or the metadata table are others than before."""
+
+
 def ensure_metadata(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     plan: MetadataPlan,
     *,
     next_time: Callable[[], str],
-) -> frozenset[str]:
+) -> EnsuredIndexes:
     """Make the metadata partitions that a plan wants and the table lacks.
 
     The caller holds the table's lock. Files of instants that are not completed are left out. Where
@@ -69,9 +79,6 @@ def ensure_metadata(
         snapshot: The table before the running write, as it is now.
         plan: The partitions that are wanted.
         next_time: Gives times that grow.
-
-    Returns:
-        The indexes of keys that were made and have the entry of every row.
 
     Raises:
         CommitConflict: another engine is building one of the partitions.
@@ -87,9 +94,11 @@ def ensure_metadata(
     if not missing:
         if definitions != snapshot.definitions:
             _write_definitions(snapshot.storage, snapshot.config, definitions)
-        return frozenset()
+            return EnsuredIndexes(is_table_changed=True)
+        return EnsuredIndexes()
     try:
-        return _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+        exact = _build(engine, facts, snapshot, plan, missing, definitions, next_time)
+        return EnsuredIndexes(exact, is_table_changed=True)
     except CommitConflict:
         # The lock may be another writer's by now: what is left is for the next one to remove.
         raise
@@ -100,7 +109,7 @@ def ensure_metadata(
 
 def _build(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     plan: MetadataPlan,
     missing: Mapping[str, int],
@@ -126,7 +135,7 @@ def _build(
     return frozenset(exact)
 
 
-def _take_back(facts: TableFacts, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
+def _take_back(facts: WriteContext, snapshot: Snapshot, missing: Mapping[str, int]) -> None:
     """Leave no trace of a build that failed; what cannot be removed the next writer removes."""
     try:
         named = load_table_config(snapshot.storage)
@@ -150,13 +159,14 @@ def _check_builders(snapshot: Snapshot, missing: Mapping[str, int]) -> None:
             )
 
 
-def _remove_leftovers(facts: TableFacts, snapshot: Snapshot) -> None:
+def _remove_leftovers(facts: WriteContext, snapshot: Snapshot) -> None:
     """Remove partitions that no properties name: attempts that were cut short left them."""
     config = snapshot.config
     if not config.metadata_enabled:
         return
     known = {*config.metadata_partitions, *config.metadata_partitions_inflight, keys.META_FOLDER}
-    for name in snapshot.storage.folders(keys.METADATA_TABLE_FOLDER):
+    listed = None if snapshot.metadata is None else snapshot.metadata.listed
+    for name in listed or snapshot.storage.folders(keys.METADATA_TABLE_FOLDER):
         if name not in known and _is_partition(name):
             remove_partition(facts.address, name)
 

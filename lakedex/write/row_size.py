@@ -5,18 +5,21 @@ from __future__ import annotations
 from lakedex.errors import CorruptFile
 from lakedex.format.parquet import read_footer
 from lakedex.table import Snapshot
-from lakedex.timeline import Timeline
 
 _COMMITS = 5
 _ENOUGH_BYTES = 1 << 20
 
 
-def row_bytes(timeline: Timeline, rows: int, spilled_bytes: int) -> float:
+def row_bytes(snapshot: Snapshot, rows: int, spilled_bytes: int) -> float:
     """The bytes that a row takes, from the newest commit with base files of some size.
 
-    Spilled rows are compressed as rows in files are, if not as well, so they tell enough.
+    Spilled rows are compressed as rows in files are, if not as well, so they tell enough. Where all
+    base files of the table are small, so were those of its commits, and none is read.
     """
-    for instant in reversed(timeline.write_instants()[-_COMMITS:]):
+    timeline = snapshot.timeline
+    stored = sum(each.base.size_bytes for each in snapshot.slices if each.base is not None)
+    newest = timeline.write_instants()[-_COMMITS:] if stored >= _ENOUGH_BYTES else ()
+    for instant in reversed(newest):
         try:
             written = timeline.commit_metadata(instant).stats()
         except CorruptFile:

@@ -21,7 +21,7 @@ from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import Segment, read_segments
 from lakedex.index.written import KeyNote
 from lakedex.timeline import CommitMetadata
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import KEY, PARTITION
 
 _SLICES_A_TASK = 16
@@ -29,7 +29,7 @@ _SLICES_A_TASK = 16
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     slices: tuple[FileSlice, ...]
     notes: tuple[Segment, ...]
     forgotten: bool
@@ -38,7 +38,7 @@ class _Task:
 
 def check_inserted_keys(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     notes: Sequence[KeyNote],
     concurrent: Sequence[CommitMetadata],
     slices: Sequence[FileSlice],

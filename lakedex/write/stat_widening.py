@@ -28,7 +28,7 @@ from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.build_survey import SurveyWants, survey
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import MetadataPlan
 
 _COLUMN_STATS = "column_stats"
@@ -44,7 +44,7 @@ class Widening:
 
 
 def read_widening(
-    engine: Engine, facts: TableFacts, snapshot: Snapshot, plan: MetadataPlan
+    engine: Engine, facts: WriteContext, snapshot: Snapshot, plan: MetadataPlan
 ) -> Widening:
     """Read the columns that are new to the statistics from the files of a snapshot."""
     if not plan.new_stat_columns:

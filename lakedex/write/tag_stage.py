@@ -6,19 +6,23 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.errors import InvalidInput
-from lakedex.format.spill import Segment, SpillWriter
+from lakedex.filegroup.ordering import ordering_of
+from lakedex.format.spill import Segment, SpillWriter, read_segments
+from lakedex.index.metadata_table.hashing import java_hashes
+from lakedex.merge import Entries, newest_per_key
+from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
-from lakedex.write.rows import KEY, LIVE
+from lakedex.write.rows import DELETE, KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
-from lakedex.write.tag.duplicates import deduplicate, has_repeated_keys
-from lakedex.write.tag.places import row_of_place
-from lakedex.write.tag.portions import PORTION_BYTES, portions_of
+from lakedex.write.tag.places import key_codes, mask_of, row_of_place
 from lakedex.write.tag.tag_plan import TagPlan
 
 
@@ -26,7 +30,7 @@ from lakedex.write.tag.tag_plan import TagPlan
 class TagTask:
     """Some buckets to tag."""
 
-    facts: TableFacts
+    facts: WriteContext
     plan: TagPlan | None
     """None where keys are not looked up: every row is new."""
     buckets: tuple[tuple[int, tuple[Segment, ...]], ...]
@@ -52,7 +56,9 @@ class TagAnswer:
 def tag_stage(task: TagTask) -> TagAnswer:
     """Tag the rows of some buckets; the worker of the second stage."""
     storage = task.facts.address.open()
-    writer = SpillWriter(storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}")
+    writer = SpillWriter(
+        storage, f"{task.facts.scratch}/tagged-{uuid.uuid4().hex}", holds_small=True
+    )
     parts: list[TaggedPart] = []
     tagged: list[pa.Table] = []
     looked_up = found = held = 0
@@ -119,3 +125,96 @@ def split_buckets(
     filled.sort(key=lambda entry: -sum(segment.rows for segment in entry[1]))
     shares = [filled[at::tasks] for at in range(max(1, tasks))]
     return [tuple(share) for share in shares if share]
+
+
+def has_repeated_keys(rows: pa.Table, *, per_partition: bool) -> bool:
+    """Whether a key stands in several rows; per partition, in several of one partition.
+
+    Example:
+        >>> from lakedex.write.rows import KEY, PARTITION
+        >>> rows = pa.table({KEY: ["a", "b", "a"], PARTITION: ["p", "p", "q"]})
+        >>> [has_repeated_keys(rows, per_partition=each) for each in (False, True)]
+        [True, False]
+    """
+    return len(np.unique(key_codes(rows, per_partition=per_partition))) < rows.num_rows
+
+
+def deduplicate(rows: pa.Table, ordering: Sequence[str], *, per_partition: bool) -> pa.Table:
+    """The winning row of each key, in the order in which they came.
+
+    The largest ordering value wins as it does between stored versions (no value counts as the
+    lowest, NaN as the highest), of equal ones the last. A delete that is not conditional wins
+    over every value. Without ordering columns the last row wins, whatever it is.
+
+    Args:
+        rows: Rows in the form of `lakedex.write.rows`.
+        ordering: The ordering columns.
+        per_partition: Whether a key may stand once in each partition.
+
+    Example:
+        >>> from lakedex.write.rows import KEY, PARTITION
+        >>> rows = pa.table({KEY: ["a", "b", "a"], PARTITION: ["p", "p", "q"],
+        ...                  DELETE: [False] * 3, "v": [2, 1, 1]})
+        >>> deduplicate(rows, ["v"], per_partition=False)["v"].to_pylist()
+        [2, 1]
+        >>> deduplicate(rows, [], per_partition=True).num_rows
+        3
+    """
+    codes = key_codes(rows, per_partition=per_partition)
+    counts = np.unique(codes, return_inverse=True, return_counts=True)
+    if len(counts[2]) == len(codes):
+        return rows
+    keep = counts[2][counts[1]] == 1
+    doubtful = np.flatnonzero(~keep)
+    chosen = rows.take(pa.array(doubtful))
+    values = ordering_of(chosen, ordering)
+    if values:
+        deletes = pa.array(mask_of(chosen[DELETE]).astype(np.int8))
+        values.insert(0, deletes)
+    no = np.zeros(len(doubtful), dtype=np.bool_)
+    entries = Entries(pa.array(codes[doubtful]), tuple(map(flat, values)), no, no, no)
+    keep[doubtful[newest_per_key(entries).positions]] = True
+    return rows.filter(pa.array(keep))
+
+
+PORTION_BYTES = 256 << 20
+_GOLDEN = np.uint32(2_654_435_769)
+_HALF = np.uint32(16)
+
+
+def portions_of(
+    storage: Storage, writer: SpillWriter, segments: Sequence[Segment]
+) -> Iterator[pa.Table]:
+    """The rows of segments, all rows of a key together.
+
+    Args:
+        storage: Where they lie.
+        writer: Takes the rows of buckets that are split.
+        segments: The segments of one bucket.
+    """
+    count = -(-sum(segment.raw_bytes for segment in segments) // PORTION_BYTES)
+    shares = [list(segments)] if count <= 1 else _split(storage, writer, segments, count)
+    for share in shares:
+        rows = read_segments(storage, share)
+        if rows is not None:
+            yield rows
+
+
+def _split(
+    storage: Storage, writer: SpillWriter, segments: Sequence[Segment], count: int
+) -> list[list[Segment]]:
+    shares: list[list[Segment]] = [[] for _ in range(count)]
+    for segment in segments:
+        rows = read_segments(storage, [segment])
+        if rows is None:
+            continue
+        for number, part in writer.add_by_number(rows, _numbers(flat(rows[KEY]), count)):
+            shares[number].append(part)
+    writer.finish()
+    return shares
+
+
+def _numbers(keys: pa.Array, count: int) -> npt.NDArray[np.uint32]:
+    """The portion of each key. Hashes of one bucket are alike in their lower bits only."""
+    mixed: npt.NDArray[np.uint32] = java_hashes(keys).view(np.uint32) * _GOLDEN >> _HALF
+    return mixed % np.uint32(count)

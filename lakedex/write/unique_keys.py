@@ -18,7 +18,7 @@ from lakedex.index.metadata_table.group_merge import live_count
 from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.partitions import metadata_partition
 from lakedex.timeline import Timeline, newest_note
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.tag.record_places import FOLDER, RECORD_INDEX, RecordIndexAccess
 
 _NOTE = "lakedex.keys.unique"
@@ -63,7 +63,7 @@ class AddedKeys:
 
 
 def counted_unique(
-    engine: Engine, facts: TableFacts, index: RecordIndexAccess, slices: Sequence[FileSlice]
+    engine: Engine, facts: WriteContext, index: RecordIndexAccess, slices: Sequence[FileSlice]
 ) -> bool:
     """Whether the record index has as many entries as the slices have rows.
 
@@ -80,7 +80,7 @@ def counted_unique(
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     index: RecordIndexAccess
     groups: tuple[FileSlice, ...]
     slices: tuple[FileSlice, ...]

@@ -21,15 +21,15 @@ from lakedex.timeline import Instant
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write import operation as kinds
 from lakedex.write.column_history import Change
+from lakedex.write.context import Target
 from lakedex.write.layout.order import column_names
 from lakedex.write.matching_rows import MatchingRows
 from lakedex.write.operation import Operation
+from lakedex.write.pipeline import run_write
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.taking import Target
 from lakedex.write.target import check_bucket_index, check_writable, newest_write
-from lakedex.write.walk import run_write
 
 
 class Services(Protocol):

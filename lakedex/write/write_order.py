@@ -13,7 +13,7 @@ from lakedex.engine import Engine
 from lakedex.format.spill import Segment
 from lakedex.index.kinds.expression.target import ExpressionTarget
 from lakedex.write.assign import FileSizes
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.layout.arranging import Arranged, Unarranged, arrange
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.layout.parts import Part
@@ -51,7 +51,7 @@ class WriteOrder:
         return cls(order, across_files=sort is not BulkSort.IN_FILES)
 
     def arranged(
-        self, engine: Engine, facts: TableFacts, parts: Sequence[TaggedPart], sizes: FileSizes
+        self, engine: Engine, facts: WriteContext, parts: Sequence[TaggedPart], sizes: FileSizes
     ) -> list[Arranged]:
         """The rows of each new file."""
         segments: dict[str, list[Segment]] = defaultdict(list)

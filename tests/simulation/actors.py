@@ -19,7 +19,7 @@ from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.lock import LockOptions
 from lakedex.txn.transaction import CommitScope, Transaction, TransactionOptions
 from lakedex.upkeep.cleaning import clean
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork
 from tests.simulation.store import SimStorage
@@ -185,7 +185,7 @@ def read_often(
         assert found == expected, f"a reader saw {found}, not {expected}"
 
 
-def _late_attempt(world: World, facts: TableFacts, group: GroupWork, data: bytes) -> None:
+def _late_attempt(world: World, facts: WriteContext, group: GroupWork, data: bytes) -> None:
     """The same task once more, sooner or later."""
     world.give_way(world.dice.choice((0.0, 0.05, 2.0, 60.0)))
     try:
@@ -196,9 +196,9 @@ def _late_attempt(world: World, facts: TableFacts, group: GroupWork, data: bytes
         world.note(f"a late attempt ends: {error}")
 
 
-def _facts(storage: SimStorage, snapshot: Snapshot, instant: str, scratch: str) -> TableFacts:
+def _facts(storage: SimStorage, snapshot: Snapshot, instant: str, scratch: str) -> WriteContext:
     address: Any = SimAddress(storage)
-    return TableFacts(
+    return WriteContext(
         address=address,
         config=snapshot.config,
         schema=SCHEMA,

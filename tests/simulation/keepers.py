@@ -18,7 +18,7 @@ from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.completion_order import newest_completed
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
-from lakedex.write.due import _may_be_taken_back
+from lakedex.write.post_commit import _may_be_taken_back
 from lakedex.write.verbs import TableWriter
 from tests.simulation.actors import PATIENCE, Writing
 from tests.simulation.store import SimStorage

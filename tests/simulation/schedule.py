@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from functools import cache, partial
 
+from lakedex.index.metadata_table import reader
 from lakedex.services.clustering.scheduling import pending_clusterings
 from lakedex.table import Snapshot
 from lakedex.txn.places import HEARTBEATS, MARKERS, SPILL, WRITERS
@@ -46,6 +47,9 @@ def run_schedule(seed: int) -> World:
     world.now = _LONG
     blobs, model = first_table()
     cleaning.forget_looks(SimStorage(world, blobs, NO_FAULTS))  # type: ignore[arg-type]
+    # What an earlier schedule has found out about files of the same names.
+    reader._WHOLE_BASES.clear()
+    reader._NOT_WRITTEN.clear()
     try:
         with living_in(world):
             is_cleaned = _play(world, blobs, model)

@@ -123,7 +123,7 @@ class SimStorage:
         for info in self.list_recursive(prefix):
             self.delete(info.path)
 
-    def remove_leftovers(self, prefix: str = "") -> None:
+    def remove_leftovers(self, *prefixes: str) -> None:
         """There are none."""
 
     def open_parquet_input(self, path: str, size: int | None = None) -> Any:

@@ -32,16 +32,16 @@ WORKER_MODULES = [
     "lakedex.write.build_survey",
     "lakedex.write.handles",
     "lakedex.write.intake",
-    "lakedex.write.layout.sampling",
-    "lakedex.write.layout.spreading",
+    "lakedex.write.layout.arranging",
+    "lakedex.write.layout.arranging",
     "lakedex.write.matching_rows",
-    "lakedex.write.replaced_keys",
-    "lakedex.write.replaced_pairs",
+    "lakedex.write.index_notes",
+    "lakedex.write.index_notes",
     "lakedex.write.shared_keys",
     "lakedex.write.tag",
     "lakedex.write.tag.windowed_places",
     "lakedex.write.tag_stage",
-    "lakedex.write.windowed.slice_keys",
+    "lakedex.write.windowed.committing",
 ]
 
 
@@ -98,7 +98,7 @@ def test_a_late_attempt_can_ask_whether_its_file_is_in_the_table(on_executor, tm
     (path,) = (tmp_path / "t" / "p=x").glob("*.parquet")
     told = on_executor(
         "from lakedex.storage.address import StorageAddress\n"
-        "from lakedex.write.handles.late_file import is_in_table\n"
+        "from lakedex.write.handles.publishing import is_in_table\n"
         "from lakedex.write.handles.work import GroupWork\n"
         f"storage = StorageAddress.of({str(tmp_path / 't')!r}).open()\n"
         f"for instant in ({written.instant!r}, '99990101000000000'):\n"

@@ -48,8 +48,16 @@ class StopAt(killing.Watch):
                 os.kill(os.getpid(), signal.SIGSTOP)
 
 
+class RepeatingEngine(LocalEngine):
+    """An engine of this process whose tasks may go on when nobody waits for them, as Spark's do."""
+
+    @property
+    def repeats_tasks(self) -> bool:
+        return True
+
+
 @dataclass
-class LateEngine(LocalEngine):
+class LateEngine(RepeatingEngine):
     """An engine of this process that lets one more attempt at a task begin, and stop."""
 
     label: str

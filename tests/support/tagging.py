@@ -24,12 +24,12 @@ from lakedex.keys import escape_path_value
 from lakedex.storage.address import StorageAddress
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION
 from lakedex.write.tag.bucket import tag_bucket
-from lakedex.write.tag.duplicates import deduplicate
 from lakedex.write.tag.plan import plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
+from lakedex.write.tag_stage import deduplicate
 from tests.support.metadata_records import record_index_change
 from tests.support.table_builder import TableBuilder
 
@@ -92,11 +92,11 @@ def incoming(
     )
 
 
-def facts_of(path: str | Path) -> tuple[Snapshot, TableFacts]:
+def facts_of(path: str | Path) -> tuple[Snapshot, WriteContext]:
     """A table's snapshot and the facts of a write on it."""
     address = StorageAddress.of(str(path))
     snapshot = Snapshot.open(address.open())
-    facts = TableFacts(
+    facts = WriteContext(
         address=address,
         config=snapshot.config,
         schema=pa.schema([*(pa.field(name, pa.string()) for name in META_COLUMNS), *SCHEMA]),
@@ -108,7 +108,7 @@ def facts_of(path: str | Path) -> tuple[Snapshot, TableFacts]:
     return snapshot, facts
 
 
-def spilled(facts: TableFacts, rows: pa.Table, shards: int, buckets: int) -> list[list[Segment]]:
+def spilled(facts: WriteContext, rows: pa.Table, shards: int, buckets: int) -> list[list[Segment]]:
     """The rows in buckets, each in two segments."""
     writer = SpillWriter(facts.address.open(), f"{facts.scratch}/in-{uuid.uuid4().hex}")
     owners = shards_of(rows[KEY].combine_chunks(), shards) % buckets
@@ -215,7 +215,7 @@ def make_partitioned_record_index(builder: TableBuilder, shards: int = 2) -> Non
     path.write_text(json.dumps(document))
 
 
-def _tagged(facts: TableFacts, plan: TagPlan, bucket: int, segments: list[Segment]) -> pa.Table:
+def _tagged(facts: WriteContext, plan: TagPlan, bucket: int, segments: list[Segment]) -> pa.Table:
     rows = read_segments(facts.address.open(), segments)
     assert rows is not None
     ordering = facts.read_context().ordering_fields

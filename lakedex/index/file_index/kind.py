@@ -477,8 +477,39 @@ class FileIndex:
             LakedexError: the index cannot be computed of these rows.
         """
         columns = rows.select(list(self.sources))
-        entries: pa.Table = self.kind._guarded(lambda: self.kind.entries(self.definition, columns))
-        return entries
+        return self.kind._guarded(lambda: self.kind.entries(self.definition, columns))
+
+    def encoded(self, entries: pa.Table, files: int) -> EncodedEntries:
+        """Entries (with the column `file`) of so many files as a run stores them.
+
+        Raises:
+            LakedexError: the kind cannot encode them.
+        """
+        return self.kind._guarded(lambda: self.kind.encode(self.definition, entries, files))
+
+    def entry_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of the entries, without `file`, in a table with these columns.
+
+        Raises:
+            LakedexError: the index cannot be computed of these columns.
+        """
+        return self.kind._guarded(lambda: self.kind.entry_schema(self.definition, schema))
+
+    def readable_heads(self, context: ReadContext, heads: Iterable[RunHead]) -> list[RunHead]:
+        """The runs of this version of the kind, and of the types that the columns have now.
+
+        Raises:
+            LakedexError: the index cannot be computed of these columns.
+        """
+        return self.kind._guarded(lambda: self.kind.readable_heads(self.definition, context, heads))
+
+    def read_entries(self, storage: Storage, head: RunHead) -> pa.Table:
+        """The entries of a run, with the column `file`.
+
+        Raises:
+            LakedexError: they cannot be decoded.
+        """
+        return self.kind._guarded(lambda: self.kind.read_entries(storage, head))
 
 
 def _received(data: bytes, definition: IndexDefinition) -> FileIndex:

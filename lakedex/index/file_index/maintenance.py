@@ -75,7 +75,12 @@ class FileIndexCollector:
                 columns = zip(*(file for file, _ in parts), strict=True)
                 files = pa.table([list(column) for column in columns], schema=FILES)
                 entries = with_file_numbers([entries for _, entries in parts])
-                write_run(self._storage, index.definition, _encoded(index, entries, files))
+                try:
+                    data = _encoded(index, entries, files)
+                except LakedexError as error:
+                    log.warning("%s does not describe %d files: %s", index.name, len(files), error)
+                else:
+                    write_run(self._storage, index.definition, data)
         self._bytes = 0
 
 
@@ -102,7 +107,7 @@ def merge_runs(context: ReadContext, index: FileIndex, is_kept: Callable[[str, s
         if total <= _MOST_MERGED_BYTES and head.version <= index.kind.version:
             chosen.append(head)
     if len(chosen) >= _LEAST_RUNS:
-        fitting = index.kind.readable_heads(index.definition, context, chosen)
+        fitting = index.readable_heads(context, chosen)
         data = _merged(context, index, fitting, is_kept, [head.name for head in chosen])
         write_run(storage, index.definition, data)
     for run in runs:
@@ -123,25 +128,16 @@ def forget_files(
         try:
             head = read_head(storage, run.path, run.size_bytes)
             if head.version == index.kind.version:
-                entries_of(storage, index, head)
+                index.read_entries(storage, head)
         except CorruptFile:
             storage.delete(run.path)
         else:
             heads.append(head)
     replaced = {name for head in heads for name in head.replaces}
-    for head in index.kind.readable_heads(index.definition, context, heads):
+    for head in index.readable_heads(context, heads):
         if head.name not in replaced and not _kept(head, is_kept).all():
             data = _merged(context, index, [head], is_kept, [head.name])
             write_run(storage, index.definition, data)
-
-
-def entries_of(storage: Storage, index: FileIndex, head: RunHead) -> pa.Table:
-    """The entries of a run, with the column `file`.
-
-    Raises:
-        CorruptFile: they cannot be read.
-    """
-    return index.kind.read_entries(storage, head)
 
 
 def _merged(
@@ -152,13 +148,13 @@ def _merged(
     replaces: Sequence[str],
 ) -> bytes:
     """One run with what others have of the files that stay, each file once."""
-    schema = index.kind.entry_schema(index.definition, context.schema)
+    schema = index.entry_schema(context.schema)
     all_files, all_entries = [FILES.empty_table()], [with_file_numbers([schema.empty_table()])]
     seen, before = pa.array([], pa.string()), 0
     for head in heads:
         keys = keys_of(head.files)
         kept = _kept(head, is_kept) & ~_mask(pc.is_in(keys, value_set=seen)) & _first(keys)
-        entries = entries_of(context.storage, index, head)
+        entries = index.read_entries(context.storage, head)
         numbers = entries[FILE].to_numpy()
         renumbered = (before + np.cumsum(kept)[numbers] - 1).astype(np.int32)
         entries = entries.set_column(0, FILE, pa.array(renumbered)).filter(pa.array(kept[numbers]))
@@ -173,14 +169,9 @@ def _merged(
 def _encoded(
     index: FileIndex, entries: pa.Table, files: pa.Table, replaces: Sequence[str] = ()
 ) -> bytes:
+    encoded = index.encoded(entries.combine_chunks(), files.num_rows)
     kind = index.kind
-    return encode_run(
-        kind.encode(index.definition, entries.combine_chunks(), files.num_rows),
-        files,
-        kind=kind.kind,
-        version=kind.version,
-        replaces=replaces,
-    )
+    return encode_run(encoded, files, kind=kind.kind, version=kind.version, replaces=replaces)
 
 
 def _kept(head: RunHead, is_kept: Callable[[str, str], bool]) -> npt.NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from lakedex.index.metadata_table.instants import (
     MetadataStore,
     NextTime,
     base_stat,
+    is_ahead,
     planned_operation,
     require_version,
     shares_of_groups,
@@ -88,8 +89,10 @@ def compact_if_due(
     finished = _finish_pending(address, engine, store, data, next_time)
     if finished is not None:
         return finished
-    due = max(1, max_delta_commits) * (_PATIENCE if has_pending else 1)
-    if _delta_commits(store.timeline, with_first=not has_pending) < due or store.is_ahead(data):
+    is_due = is_compaction_due(
+        store.timeline, data, max_delta_commits=max_delta_commits, has_pending=has_pending
+    )
+    if not is_due:
         return None
     slices = _slices(store, config, data)
     if not slices:
@@ -98,6 +101,15 @@ def compact_if_due(
     plan = CompactionPlan(tuple(planned_operation(group) for group in slices))
     pending = store.begin(time, Action.COMPACTION, plan.encode())
     return _execute(address, engine, store, data, time, pending, slices, next_time)
+
+
+def is_compaction_due(
+    metadata: Timeline, data: Timeline, *, max_delta_commits: int, has_pending: bool
+) -> bool:
+    """Whether enough deltacommits have gathered; the arguments are those of `compact_if_due`."""
+    due = max(1, max_delta_commits) * (_PATIENCE if has_pending else 1)
+    gathered = _delta_commits(metadata, with_first=not has_pending)
+    return gathered >= due and not is_ahead(metadata, data)
 
 
 def _delta_commits(timeline: Timeline, *, with_first: bool) -> int:

@@ -61,7 +61,25 @@ class ExactRule:
     """From those that had it before, and the number of entries that each gets, to those after."""
 
 
-def commit_changes(
+@dataclass(frozen=True)
+class LoadedTable:
+    """A table as the holder of its lock has read it."""
+
+    config: TableConfig
+    definitions: Mapping[str, IndexDefinition]
+    store: MetadataStore
+
+    @classmethod
+    def load(cls, address: StorageAddress) -> LoadedTable:
+        """The table at an address, as it is now."""
+        table = address.open()
+        config = load_table_config(table)
+        definitions = load_definitions(table, config)
+        _check(config, definitions)
+        return cls(config, definitions, MetadataStore.at(table))
+
+
+def commit_changes(  # noqa: PLR0913 - most have a default
     address: StorageAddress,
     engine: Engine,
     instant: str,
@@ -71,7 +89,8 @@ def commit_changes(
     new_partition_groups: int = 1,
     building: Mapping[str, IndexDefinition | None] | None = None,
     exact: ExactRule | None = None,
-) -> None:
+    loaded: LoadedTable | None = None,
+) -> Instant:
     """Bring every index that the table has up to date with one commit.
 
     The caller holds the table's lock, and the instant pends in the data table. What an earlier
@@ -87,6 +106,10 @@ def commit_changes(
             data partition; later partitions get as many as the smallest one has.
         building: Partitions in the making that get the changes too, with their definitions.
         exact: Which indexes have the entry of every row; readers count where nothing is said.
+        loaded: The table, where the caller has read it since it took the lock.
+
+    Returns:
+        The completed instant of the metadata table.
 
     Raises:
         UnsupportedFeature: the table has an index that is not kept up to date; nothing is written.
@@ -94,13 +117,12 @@ def commit_changes(
         AlreadyExists: the metadata table has this instant as completed.
         CommitConflict: the record index was resharded, and the write is too large to be moved.
     """
-    table = address.open()
-    config = load_table_config(table)
-    definitions = load_definitions(table, config)
-    _check(config, definitions)
-    definitions |= {name: known for name, known in (building or {}).items() if known is not None}
+    loaded = loaded or LoadedTable.load(address)
+    config, store = loaded.config, loaded.store
+    _check(config, loaded.definitions)
+    made = {name: known for name, known in (building or {}).items() if known is not None}
+    definitions = {**loaded.definitions, **made}
     names = list(dict.fromkeys((*config.metadata_partitions, *(building or ()))))
-    store = MetadataStore.open(address)
     _make_way(store, instant)
     before = store.exact(exact.data, config.metadata_partitions) if exact else frozenset()
     groups = _groups(store, names, definitions)
@@ -146,8 +168,9 @@ def commit_changes(
             change = changes.made[name] if name in changes.made else maker.change_of(name)
             files += write_change(store.storage, name, groups[name][""], instant, change)
     completed = Instant(instant, Action.DELTACOMMIT, State.COMPLETED, next_time())
-    said = _said_of_exact(store, completed, exact, before, files)
+    said = _said_of_exact(store.with_files(files), completed, exact, before, files)
     store.complete(completed, (log_stat(file, instant) for file in files), _OPERATION, said)
+    return completed
 
 
 def _notes_of_groups(
@@ -201,6 +224,7 @@ def _written(
     """The files that workers write from notes; few notes are not worth a job."""
     noted = sum(note.segment.rows for note in notes)
     run = engine.map_small if noted <= few else engine.map
+    job = replace(job, may_outlive=engine.repeats_tasks)
     answers = run(f"write the index {job.partition}", partial(work, job), note_tasks(notes))
     return [file for answer in answers for file in answer]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakedex.config import TableConfig
 from lakedex.config import keys as names
@@ -21,7 +21,7 @@ from lakedex.index.metadata_table.partitions import metadata_partition, no_group
 from lakedex.keys import unescape_path_value
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.paths import split
-from lakedex.storage.protocol import Storage
+from lakedex.storage.protocol import FileInfo, FileList, Storage
 from lakedex.timeline import (
     Action,
     CommitMetadata,
@@ -52,6 +52,8 @@ class MetadataStore:
     storage: Storage
     config: TableConfig
     timeline: Timeline
+    listed: Mapping[str, FileList] | None = None
+    """The files of all partitions, where they were listed and nobody else adds any."""
 
     @classmethod
     def open(cls, address: StorageAddress) -> MetadataStore:
@@ -112,13 +114,28 @@ class MetadataStore:
         for state in (State.INFLIGHT, State.REQUESTED):
             self.storage.delete(self.path_of(Instant(time, action, state)))
 
+    def with_files(self, files: Iterable[GroupFile]) -> MetadataStore:
+        """The same with the files that its writer has added."""
+        if self.listed is None:
+            return self
+        listed = {name: list(found) for name, found in self.listed.items()}
+        for file in files:
+            info = FileInfo(f"{file.partition}/{file.name}", file.size, 0)
+            listed.setdefault(file.partition, []).append(info)
+        return replace(self, listed=listed)
+
+    def _list(self, partition: str) -> FileList:
+        if self.listed is not None:
+            return self.listed.get(partition, [])
+        return self.storage.list(partition)
+
     def partitions(self) -> list[str]:
         """The folders of partitions, registered or not."""
         return [name for name in self.storage.folders("") if name != names.META_FOLDER]
 
     def files_of(self, partition: str) -> list[str]:
         """The names of all files of a partition."""
-        return [split(info.path)[1] for info in self.storage.list(partition)]
+        return [split(info.path)[1] for info in self._list(partition)]
 
     def group_ids(self, partition: str) -> list[str]:
         """The file ids of a partition's committed file groups, in order of their numbers."""
@@ -151,7 +168,7 @@ class MetadataStore:
             logs_name_own_instant=True,
         )
         prefix = metadata_partition(partition).file_id_prefix
-        files = [(split(info.path)[1], info.size_bytes) for info in self.storage.list(partition)]
+        files = [(split(info.path)[1], info.size_bytes) for info in self._list(partition)]
         found = latest_slices(partition, files, visibility)
         return [group for group in found if group.file_id.startswith(prefix)]
 
@@ -168,15 +185,6 @@ class MetadataStore:
     def exact_note(self, data: Timeline, names: Iterable[str], after: Instant) -> dict[str, str]:
         """What an instant that is about to complete says of indexes that have every row."""
         return exact_note({name: self.slices(name, data, after) for name in names})
-
-    def is_ahead(self, data: Timeline) -> bool:
-        """Whether log files are there that do not count yet, but may come to.
-
-        What is merged meanwhile would leave them out, and they would be passed over for ever.
-        """
-        if self.timeline.pending_of(Action.LOGCOMPACTION):
-            return True
-        return any(data.is_pending(each.requested_time) for each in self.timeline.write_instants())
 
     def shared_groups(self, partition: str) -> list[str]:
         """The file ids of a partition whose groups hold the keys of all data.
@@ -197,6 +205,26 @@ class MetadataStore:
             if len(parts) == _OWN_PARTS:
                 found[unescape_path_value(parts[2])].append(file_id)
         return {path: tuple(ids) for path, ids in found.items()}
+
+
+def files_by_partition(listed: Iterable[FileInfo]) -> dict[str, FileList]:
+    """The files of all partitions, of a listing of a whole metadata table."""
+    found: dict[str, FileList] = defaultdict(list)
+    for info in listed:
+        folder, _, rest = info.path.partition("/")
+        if folder != names.META_FOLDER and "/" not in rest:
+            found[folder].append(info)
+    return dict(found)
+
+
+def is_ahead(metadata: Timeline, data: Timeline) -> bool:
+    """Whether log files are there that do not count yet, but may come to.
+
+    What is merged meanwhile would leave them out, and they would be passed over for ever.
+    """
+    if metadata.pending_of(Action.LOGCOMPACTION):
+        return True
+    return any(data.is_pending(each.requested_time) for each in metadata.write_instants())
 
 
 def may_be_of_data(instant: Instant, metadata: Timeline) -> bool:

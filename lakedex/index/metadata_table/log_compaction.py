@@ -29,6 +29,7 @@ from lakedex.index.metadata_table.group_reader import GroupReader
 from lakedex.index.metadata_table.instants import (
     MetadataStore,
     NextTime,
+    is_ahead,
     log_stat,
     planned_operation,
     require_version,
@@ -76,7 +77,7 @@ def log_compact_if_due(
     store = MetadataStore.open(address)
     drop_pending(store)
     data = Timeline.load(table, config)
-    if store.is_ahead(data):
+    if is_ahead(store.timeline, data):
         return None
     slices = [
         group

@@ -7,7 +7,7 @@ or newer than the snapshot of the data table that is being read, stays invisible
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lakedex.config import TableConfig
 from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
 from lakedex.filegroup.names import BaseFile, LogFile
@@ -23,10 +24,10 @@ from lakedex.format.hfile import KeyRange
 from lakedex.format.logfile import LogBlock
 from lakedex.index.metadata_table.cell_file import CellFile, RawCells, Selection
 from lakedex.index.metadata_table.exactness import NotedFiles
-from lakedex.index.metadata_table.file_cache import KEPT_FILES
+from lakedex.index.metadata_table.file_cache import KEPT_FILES, MOST_FILE_BYTES
 from lakedex.index.metadata_table.group_reader import GroupReader, decode_cells, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.instants import may_be_of_data
+from lakedex.index.metadata_table.instants import files_by_partition, may_be_of_data
 from lakedex.index.metadata_table.merging import merge_batches
 from lakedex.index.metadata_table.partitions import (
     FILES_PAYLOAD,
@@ -37,9 +38,11 @@ from lakedex.index.metadata_table.partitions import (
     metadata_partition,
     no_groups,
 )
-from lakedex.storage import Storage
+from lakedex.storage import Storage, split
+from lakedex.storage.protocol import FileList
 from lakedex.timeline import Action, Timeline, instant_key, load_table_config
 from lakedex.timeline.container import HAS_FASTAVRO
+from lakedex.timeline.properties_file import PROPERTIES_PATH
 
 FOLDER = ".hoodie/metadata"
 _FEW_CELLS = 4_096
@@ -47,6 +50,10 @@ _FEW_CELLS = 4_096
 _OF_EVERY_COMMIT = (Kind.FILES, Kind.PARTITION_STATS)
 """A lost entry of these hides files; of other indexes a file without an entry is read."""
 _MOST_NOT_WRITTEN = 4_096
+_MOST_STAMPS = 256
+_MOST_CONFIGS = 256
+_CONFIGS: dict[tuple[str, str], TableConfig] = {}
+"""By root of a metadata table and version of the file: its properties."""
 _NOT_WRITTEN: set[tuple[str, str, str]] = set()
 """Root of a metadata table, partition and instant: commits that had nothing to say there."""
 _WHOLE_BASES: set[tuple[str, str, int]] = set()
@@ -62,17 +69,29 @@ class MetadataTable:
     """The metadata table as one snapshot of its data table sees it."""
 
     def __init__(
-        self, table: Storage, data_timeline: Timeline, place: PlaceKeys = lambda *_: None
+        self,
+        table: Storage,
+        data_timeline: Timeline,
+        place: PlaceKeys = lambda *_: None,
+        *,
+        timeline: Timeline | None = None,
+        listed: Mapping[str, FileList] | None = None,
     ) -> None:
         """Open the metadata table of the table at `table`; raises if there is none.
 
-        With `place` base files are checked for keys of their own file group.
+        With `place` base files are checked for keys of their own file group. `timeline` is the
+        metadata table's own timeline and `listed` the files of its partitions, where the caller has
+        loaded them.
         """
         self._table = table
-        self._storage = table.sub(FOLDER)
-        self._timeline = Timeline.load(self._storage, load_table_config(self._storage))
+        if timeline is None:
+            storage = table.sub(FOLDER)
+            timeline = Timeline.load(storage, load_table_config(storage))
+        self._storage = timeline.storage
+        self._timeline = timeline
         self._data_timeline = data_timeline
         self._pin = _newest_time(data_timeline)
+        self._listed = listed
         self._groups: dict[str, list[FileSlice]] = {}
         self._stamps: dict[str, str] = {}
         self._exact: dict[str, bool] = {}
@@ -80,6 +99,19 @@ class MetadataTable:
         self._readers: dict[tuple[str, str], GroupReader] = {}
         self._place = place
         self._own: set[tuple[str, str]] = set()
+
+    @classmethod
+    def list_whole(
+        cls, table: Storage, data_timeline: Timeline, place: PlaceKeys = lambda *_: None
+    ) -> MetadataTable:
+        """The metadata table with the files of all partitions: one listing, timeline included."""
+        storage = table.sub(FOLDER)
+        files = storage.list_recursive()
+        config = _config_of(storage, files)
+        own = (info for info in files if split(info.path)[0] == config.timeline_folder)
+        timeline = Timeline.of_listing(storage, config, own)
+        listed = files_by_partition(files)
+        return cls(table, data_timeline, place, timeline=timeline, listed=listed)
 
     @property
     def storage(self) -> Storage:
@@ -91,6 +123,16 @@ class MetadataTable:
         """The metadata table's own timeline."""
         return self._timeline
 
+    @property
+    def listed(self) -> Mapping[str, FileList] | None:
+        """The files of all partitions, where they were listed together."""
+        return self._listed
+
+    def list_all(self) -> None:
+        """List all partitions with one request: a write needs the file groups of each."""
+        if self._listed is None:
+            self._listed = files_by_partition(self._storage.list_recursive())
+
     def groups(self, partition: str) -> list[FileSlice]:
         """The file groups of a partition, ordered by file id.
 
@@ -99,7 +141,10 @@ class MetadataTable:
         """
         if partition not in self._groups:
             described = metadata_partition(partition)
-            listed = self._storage.list(partition)
+            if self._listed is None:
+                listed = self._storage.list(partition)
+            else:
+                listed = self._listed.get(partition, [])
             self._stamps.update((info.path, info.stamp) for info in listed)
             files = [(info.path.rpartition("/")[2], info.size_bytes) for info in listed]
             if files and PARTITION_METAFILE not in dict(files):
@@ -227,6 +272,17 @@ class MetadataTable:
         path = group.path_of(file.name)
         stamp = self._stamps.get(path, "")
         return KEPT_FILES.has(self._storage.root, path, file.size_bytes, stamp)
+
+    def small_stamps(self, partition: str) -> dict[str, str]:
+        """What tells the versions of small files of a partition apart, by path; of the first."""
+        found: dict[str, str] = {}
+        for group in self.groups(partition):
+            files = (*((group.base,) if group.base else ()), *group.logs)
+            for file in files:
+                path = group.path_of(file.name)
+                if file.size_bytes <= MOST_FILE_BYTES and len(found) < _MOST_STAMPS:
+                    found[path] = self._stamps.get(path, "")
+        return found
 
     def read_anew(self) -> None:
         """Read from the store from now on, for those who want to know what is there."""
@@ -376,6 +432,19 @@ class MetadataTable:
                 waiting = []
         merged += _merged(described, schema, waiting)
         return pa.concat_tables(merged) if merged else merge_batches(described, schema, [])
+
+
+def _config_of(storage: Storage, files: FileList) -> TableConfig:
+    """The properties of a metadata table, which are read once for each version of their file."""
+    stamps = (info.stamp for info in files if info.path == PROPERTIES_PATH)
+    version = (storage.root, next(stamps, ""))
+    if not version[1]:
+        return load_table_config(storage)
+    if version not in _CONFIGS:
+        if len(_CONFIGS) >= _MOST_CONFIGS:
+            _CONFIGS.clear()
+        _CONFIGS[version] = load_table_config(storage)
+    return _CONFIGS[version]
 
 
 def _block_times(blocks: Iterable[LogBlock]) -> Iterator[str]:

@@ -23,7 +23,12 @@ from lakedex.index.definition_files import load_definitions
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.index.metadata_table.deltacommit import RECORD_INDEX
 from lakedex.index.metadata_table.entry_spilling import SpillJob, spill_entries
-from lakedex.index.metadata_table.instants import MetadataStore, NextTime, shares_of_groups
+from lakedex.index.metadata_table.instants import (
+    MetadataStore,
+    NextTime,
+    is_ahead,
+    shares_of_groups,
+)
 from lakedex.index.written import KeyNote
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
@@ -148,7 +153,7 @@ def _spill(address: StorageAddress, engine: Engine, config: TableConfig, new_cou
     table = address.open()
     data = Timeline.load(table, config)
     store = MetadataStore.open(address)
-    if store.is_ahead(data):
+    if is_ahead(store.timeline, data):
         raise IndexUnusable("a write that did not complete has to be taken back first")
     definition = load_definitions(table, config).get(RECORD_INDEX)
     is_partitioned = definition is not None and definition.is_partitioned

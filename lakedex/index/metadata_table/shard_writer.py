@@ -66,6 +66,8 @@ class ShardJob:
     """The time that entries made of notes say they are from."""
     is_late: bool = False
     """Whether the instant is complete already; only `pending_path` tells who waits for files."""
+    may_outlive: bool = True
+    """Whether an attempt at a task may go on after the instant has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,9 @@ def write_groups(job: ShardJob, bucket: int, changes: Iterable[GroupChange]) -> 
         if job.as_base and not len(change.keys):
             continue
         publish = partial(_publish, storage, job, bucket, change)
+        if not job.may_outlive:
+            written.append(publish())
+            continue
         written.append(
             write_while_pending(
                 storage, job.instant, job.pending_path, publish, is_late=job.is_late

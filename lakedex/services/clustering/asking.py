@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from lakedex.errors import InvalidInput
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
+from lakedex.write.context import Target
 from lakedex.write.layout.order import RowOrder, Strategy, column_names
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 
 

@@ -18,7 +18,7 @@ from lakedex.filegroup import FileSlice
 from lakedex.format.spill import Segment, SpillWriter, read_segments
 from lakedex.index.written import KeyNote
 from lakedex.table import Snapshot
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import FILE_ID, KEY
 from lakedex.write.tag.plan import global_record_index
 from lakedex.write.tag.record_places import RecordIndexAccess, record_places
@@ -26,7 +26,7 @@ from lakedex.write.tag.record_places import RecordIndexAccess, record_places
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     index: RecordIndexAccess
     bucket: int
     segments: tuple[Segment, ...]
@@ -35,7 +35,7 @@ class _Task:
 
 def moved_keys(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     replaced: Sequence[FileSlice],
     notes: Sequence[KeyNote],

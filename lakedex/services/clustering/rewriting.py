@@ -16,6 +16,7 @@ from lakedex.table import Snapshot
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import arranged_groups, share_out
 from lakedex.write.commit import Outcome
+from lakedex.write.context import Target, write_context
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.layout.arranging import Unarranged, arrange
@@ -25,8 +26,6 @@ from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_size import stored_rows
-from lakedex.write.table_facts import table_facts
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 
 log = logging.getLogger("lakedex")
@@ -50,7 +49,7 @@ def rewrite_groups(
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
-    facts = table_facts(
+    facts = write_context(
         target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
     )
     # Values and keys stay as they are, and so do the secondary indexes.

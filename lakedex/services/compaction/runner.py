@@ -27,16 +27,15 @@ from lakedex.timeline import Action
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import is_being_run
+from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import Group, share_out
 from lakedex.write.commit import Outcome
+from lakedex.write.context import Target, write_context
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.operation import COMPACT
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.scratch import Scratch
-from lakedex.write.table_facts import table_facts
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
 
@@ -131,7 +130,7 @@ def _run(target: Target, transaction: Transaction, scratch: str, clock: StepCloc
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
-    facts = table_facts(target, snapshot, schema, plan, instant=instant, scratch=scratch, rows=0)
+    facts = write_context(target, snapshot, schema, plan, instant=instant, scratch=scratch, rows=0)
     groups = [Group(each.partition, each.file_id, each, is_log=False) for each in slices]
     # A task of a run that died may still be at work: its files must not be taken for ours.
     shares = share_out(groups, instant, target.engine.parallelism, run=secrets.randbelow(_RUNS))

@@ -18,10 +18,10 @@ from lakedex.txn.heartbeat import Heartbeat, SignsOfLife
 from lakedex.txn.index_builds import discard_build, end_runs, is_run, name_run
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable, forget
+from lakedex.write.context import Target
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import index_definitions
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, check_writable
 from lakedex.write.verbs import TableWriter
 

@@ -12,7 +12,7 @@ from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice
 from lakedex.table import Snapshot
 from lakedex.write.build_survey import Survey, SurveyWants, shares_of_slices, survey_shares
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 
 _SHARES_A_CORE = 16
 Tell = Callable[[int, int], None]
@@ -28,7 +28,7 @@ class Reading:
         self._read_as: object = None
 
     def survey(
-        self, facts: TableFacts, snapshot: Snapshot, wants: SurveyWants, tell: Tell
+        self, facts: WriteContext, snapshot: Snapshot, wants: SurveyWants, tell: Tell
     ) -> Survey:
         """What the data of a snapshot holds for the new indexes.
 

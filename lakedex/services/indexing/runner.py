@@ -31,10 +31,10 @@ from lakedex.txn.index_builds import add_definitions, publish_build, run_path
 from lakedex.txn.places import spill_folder
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
+from lakedex.write.context import write_context
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import partition_plans, survey_wants
 from lakedex.write.metadata_plan import plan_metadata, plan_of_build
-from lakedex.write.table_facts import table_facts
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
 
@@ -153,7 +153,7 @@ class _Runner:
         known = plan_metadata(snapshot, self._target.options.metadata, schema.columns, rows=0)
         plan = plan_of_build(known, self._build)
         instant = self._build.instant
-        facts = table_facts(
+        facts = write_context(
             self._target,
             snapshot,
             schema,

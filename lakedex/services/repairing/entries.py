@@ -26,10 +26,10 @@ from lakedex.services.repairing.file_records import is_by_file, right_records
 from lakedex.services.verifying.report import Problem, ProblemKind
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
-from lakedex.timeline import CommitMetadata
+from lakedex.timeline import CommitMetadata, load_table_config
 from lakedex.txn.begin import write_action
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.taking import Target
+from lakedex.write.context import Target
 
 FILES = Kind.FILES.value
 RECORD_INDEX = Kind.RECORD_INDEX.value
@@ -79,7 +79,7 @@ def repair_entries(target: Target, problems: Sequence[Problem], *, seen: str | N
         CommitConflict: the table has changed since; nothing was changed.
     """
     address = target.address
-    action = write_action(address.open())
+    action = write_action(load_table_config(address.open()))
     with Transaction.begin(
         address, action=action, operation=_OPERATION, options=target.patience
     ) as transaction:

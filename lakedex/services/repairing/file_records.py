@@ -21,9 +21,8 @@ from lakedex.index.written import CommitChanges
 from lakedex.services.verifying.report import Problem
 from lakedex.table import Snapshot
 from lakedex.write.build_survey import SurveyWants, survey
+from lakedex.write.context import Target, write_context
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.table_facts import table_facts
-from lakedex.write.taking import Target
 from lakedex.write.target import StoredSchema, WriteSchema
 
 BY_FILE = (
@@ -56,7 +55,7 @@ def right_records(
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
-    facts = table_facts(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
+    facts = write_context(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
     wants = SurveyWants(
         stat_columns=plan.stat_columns if {*names}.intersection(_RANGES) else (),
         blooms=Kind.BLOOM_FILTERS.value in names,

@@ -37,7 +37,7 @@ from lakedex.timeline import (
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.markers import MarkerKind, create_marker
 from lakedex.txn.places import marker_folder
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
 from lakedex.write.target import StoredSchema, WriteSchema
@@ -47,7 +47,7 @@ _PLAN_VERSION = 2
 
 @dataclass(frozen=True)
 class _Task:
-    facts: TableFacts
+    facts: WriteContext
     instant: str
     file_slice: FileSlice
     token: str
@@ -86,7 +86,7 @@ def run_compaction(
         write_instant(storage, config, Instant(instant, Action.COMPACTION, State.INFLIGHT), b"")
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
-    facts = TableFacts(
+    facts = WriteContext(
         address=address,
         config=config,
         schema=snapshot.schema,

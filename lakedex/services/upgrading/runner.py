@@ -37,14 +37,14 @@ from lakedex.services.upgrading.timeline_move import Moved, remove_old, stage_ti
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.timeline import CompactionPlan, load_table_config, update_properties
+from lakedex.timeline import CompactionPlan, Timeline, load_table_config, update_properties
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.heartbeat import HeartbeatOptions
 from lakedex.txn.lock import LockOptions, TableLock, open_lock
 from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.txn.times import InstantClock
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
@@ -201,7 +201,7 @@ class _Upgrade:
             has_partitioned_record_index=state.has_partitioned_record_index,
             lookup_shards=0,
         )
-        facts = TableFacts(
+        facts = WriteContext(
             address=self.address,
             config=snapshot.config,
             schema=snapshot.schema,
@@ -224,6 +224,7 @@ class _Upgrade:
             InstantClock.load(self.storage, config),
             self.lock.check,
             HeartbeatOptions(),
+            Timeline.load(self.storage, config),
         )
 
 

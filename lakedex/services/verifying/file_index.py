@@ -24,7 +24,6 @@ from lakedex.index.file_index import FileIndex
 from lakedex.index.file_index.coverage import file_keys, keys_of
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.file_index.kind import with_file_numbers
-from lakedex.index.file_index.maintenance import entries_of
 from lakedex.index.file_index.run import FILE, list_runs, read_heads
 from lakedex.index.registry import file_index_kinds, missing_kind
 from lakedex.services.verifying.check import Check, FileRows, Subject
@@ -125,7 +124,7 @@ class FileIndexCheck(Check):
 
     def _computed(self) -> pa.Table:
         """The entries that the rows of each file give, by file number."""
-        schema = self.index.kind.entry_schema(self.index.definition, self.subject.snapshot.schema)
+        schema = self.index.entry_schema(self.subject.snapshot.schema)
         shown = {number for number, _ in self._seen}
         # Of a file that only deletes no rows are shown.
         without_rows = self.index.entries(self._no_rows())
@@ -151,15 +150,15 @@ class FileIndexCheck(Check):
         context, index = self.subject.snapshot.read_context, self.index
         keys = file_keys(self.subject.slices)
         described = np.zeros(len(keys), dtype=np.bool_)
-        schema = index.kind.entry_schema(index.definition, context.schema)
+        schema = index.entry_schema(context.schema)
         parts = [
             with_file_numbers([schema.empty_table()]).cast(pa.schema([(FILE, pa.int64()), *schema]))
         ]
         heads = read_heads(context.storage, list_runs(context.storage, index.definition))
-        for head in index.kind.readable_heads(index.definition, context, heads):
+        for head in index.readable_heads(context, heads):
             at = pc.index_in(keys_of(head.files), value_set=keys).fill_null(-1).to_numpy()
             described[at[at >= 0]] = True
-            entries = entries_of(context.storage, index, head)
+            entries = index.read_entries(context.storage, head)
             owners = at[entries[FILE].to_numpy()].astype(np.int64)
             entries = entries.set_column(0, FILE, pa.array(owners))
             parts.append(entries.filter(pa.array(owners >= 0)))

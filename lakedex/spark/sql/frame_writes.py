@@ -20,11 +20,11 @@ _OPERATION = "hoodie.datasource.write.operation"
 _CLUSTERED = "clusteringColumns"
 """Where Spark puts the columns of `DataFrameWriter.clusterBy`."""
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
-Taken = Callable[[Context, Node], Prepared | None]
+IngestedRows = Callable[[Context, Node], Prepared | None]
 Handler = Callable[[Context, Statement], Prepared | None]
 
 
-def _as_statement(handler: Handler) -> Taken:
+def _as_statement(handler: Handler) -> IngestedRows:
     def take(context: Context, plan: Node) -> Prepared | None:
         # A DataFrame's plan has no text, a statement of a script has that of the script.
         text = optional(plan.origin().sqlText())
@@ -121,7 +121,7 @@ def _save(
     context.refresh(named)
 
 
-WRITES: Mapping[str, Taken] = {
+WRITES: Mapping[str, IngestedRows] = {
     f"{_LOGICAL}.InsertIntoStatement": _as_statement(inserting.insert),
     f"{_LOGICAL}.AppendData": _append,
     f"{_LOGICAL}.OverwritePartitionsDynamic": _overwrite_partitions,

@@ -33,6 +33,8 @@ class FileLock(LeasedLock):
         """Take nothing yet."""
         super().__init__(storage, options)
         self._process = ProcessId.current()
+        # pyarrow cannot create exclusively on HDFS: there the winner reads what it wrote.
+        self.is_free_when_absent = storage.root.startswith("/")
 
     def _claim(self, token: str, valid_until_ms: int) -> bytes:
         record = {
@@ -76,7 +78,8 @@ class FileLock(LeasedLock):
         since = record.get("lockCreateTime")
         return "another engine" + (f" since {since}" if isinstance(since, str) else "")
 
-    def _give_back(self, version: str) -> None:
+    def _give_back(self, data: bytes, version: str) -> None:
+        del data  # the file goes
         self._storage.delete(self.path, if_version=version)
 
 

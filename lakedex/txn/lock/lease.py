@@ -82,10 +82,12 @@ class Watch:
 
 @dataclass(slots=True)
 class _Lease:
-    """A lock that is held: the version of its file, and the clocks at its last renewal."""
+    """A lock that is held: the file and its version, and the clocks at its last renewal."""
 
     token: str
-    version: str
+    data: bytes
+    version: str | None
+    """None until the file that this process created is looked at for the first time."""
     taken_ms: int
     taken_monotonic: float
 
@@ -94,12 +96,16 @@ class LeasedLock(ABC):
     """What lock files have in common; children say where the file lies and how it looks."""
 
     path: str
+    is_free_when_absent = False
+    """Whether no file is there while nobody holds the lock, and only one creator can win."""
 
     def __init__(self, storage: Storage, options: LockOptions) -> None:
         """Take nothing yet."""
         self._storage = storage
         self._options = options
         self._lease: _Lease | None = None
+        self._freed: str | None = None
+        """The version of the file as this lock gave it back, where it stays."""
         self._guard = threading.Lock()
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
@@ -129,8 +135,8 @@ class LeasedLock(ABC):
         """The holder, for people."""
 
     @abstractmethod
-    def _give_back(self, version: str) -> None:
-        """Free the file of that version."""
+    def _give_back(self, data: bytes, version: str) -> str | None:
+        """Free the file of that version, which holds `data`; returns its new version, if any."""
 
     def acquire(self) -> None:
         """Take the lock, waiting for it."""
@@ -167,8 +173,8 @@ class LeasedLock(ABC):
             renewer.join()
         self._lease, self._renewer = None, None
         try:
-            self._give_back(lease.version)
-        except VersionMismatch:
+            self._freed = self._give_back(lease.data, self._version_of(lease))
+        except (CommitConflict, VersionMismatch):
             _log.warning("the lock %s/%s was lost while held", self._storage.root, self.path)
         except StorageError as error:
             # Its lease runs out by itself; what was done under it stands.
@@ -182,8 +188,16 @@ class LeasedLock(ABC):
         with self._guard:
             if self._left_seconds(lease) < self._options.lease_seconds / 2:
                 self._renew(lease)
+            elif lease.version is None:
+                self._version_of(lease)
             elif self._read()[1] != lease.version:
                 self._lost(lease)
+
+    def check_lease(self) -> None:
+        """Make sure by the own clocks that half a lease is left; it is renewed where not."""
+        lease = self._lease
+        if lease is None or self._left_seconds(lease) < self._options.lease_seconds / 2:
+            self.check()
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -202,6 +216,9 @@ class LeasedLock(ABC):
 
     def _try(self, token: str, watch: Watch, *, is_last: bool) -> tuple[_Lease | None, bytes]:
         """The lease if the lock could be taken, else the content that stands in the way."""
+        lease = self._try_at_once(token)
+        if lease is not None:
+            return lease, b""
         found, version = self._read()
         begun_ms, begun_monotonic = _now_ms(), time.monotonic()
         data = self._claim(token, begun_ms + self._lease_ms)
@@ -211,7 +228,7 @@ class LeasedLock(ABC):
                 found, version = self._read()
             elif self._token_of(found) == token:
                 # The answer to our own write was lost, and the write repeated.
-                return _Lease(token, version, begun_ms, begun_monotonic), b""
+                return _Lease(token, found, version, begun_ms, begun_monotonic), b""
             elif self._may_be_taken(found, version, watch, is_last=is_last):
                 begun_ms, begun_monotonic = _now_ms(), time.monotonic()
                 data = self._claim(token, begun_ms + self._lease_ms)
@@ -223,7 +240,33 @@ class LeasedLock(ABC):
             return None, found
         if version is None or self._token_of(found) != token:
             return None, found
-        return _Lease(token, version, begun_ms, begun_monotonic), b""
+        return _Lease(token, found, version, begun_ms, begun_monotonic), b""
+
+    def _try_at_once(self, token: str) -> _Lease | None:
+        """The lease of a lock that is free, without a look at its file before."""
+        begun_ms, begun_monotonic = _now_ms(), time.monotonic()
+        data = self._claim(token, begun_ms + self._lease_ms)
+        freed, self._freed = self._freed, None
+        version = None
+        try:
+            if self.is_free_when_absent:
+                self._storage.create(self.path, data)
+            elif freed is not None:
+                # Nobody has held it since this process gave it back, unless its version changed.
+                version = self._storage.replace(self.path, data, if_version=freed)
+            else:
+                return None
+        except (AlreadyExists, VersionMismatch):
+            return None
+        return _Lease(token, data, version, begun_ms, begun_monotonic)
+
+    def _version_of(self, lease: _Lease) -> str:
+        """The version of the file, which is read where it is not known yet."""
+        if lease.version is None:
+            found, lease.version = self._read()
+            if lease.version is None or self._token_of(found) != lease.token:
+                self._lost(lease)
+        return lease.version
 
     def _may_be_taken(self, found: bytes, version: str, watch: Watch, *, is_last: bool) -> bool:
         """Whether a lock was given back, or its lease ran out by a clock that can be trusted."""
@@ -264,13 +307,14 @@ class LeasedLock(ABC):
         begun_ms, begun_monotonic = _now_ms(), time.monotonic()
         data = self._claim(lease.token, begun_ms + self._lease_ms)
         try:
-            lease.version = self._storage.replace(self.path, data, if_version=lease.version)
+            known = self._version_of(lease)
+            lease.version = self._storage.replace(self.path, data, if_version=known)
         except VersionMismatch:
             found, version = self._read()
             if version is None or found != data:
                 self._lost(lease)
             lease.version = version
-        lease.taken_ms, lease.taken_monotonic = begun_ms, begun_monotonic
+        lease.data, lease.taken_ms, lease.taken_monotonic = data, begun_ms, begun_monotonic
 
     def _lost(self, lease: _Lease) -> NoReturn:
         lease.taken_monotonic = float("-inf")

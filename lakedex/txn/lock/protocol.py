@@ -64,6 +64,16 @@ class TableLock(Protocol):
             CommitConflict: it was lost: the holder was stopped for too long.
         """
 
+    def check_lease(self) -> None:
+        """Make sure by the own clocks alone that half a lease is left; it is renewed where not.
+
+        Nobody takes over a lock whose lease has not run out, so this is enough for steps that
+        another `check` follows before anybody sees them.
+
+        Raises:
+            CommitConflict: it was lost.
+        """
+
     def __enter__(self) -> Self:
         """Acquire."""
 

@@ -79,11 +79,10 @@ class StorageLock(LeasedLock):
             return str(process)
         return f"the writer {str(_parse(data).get('owner', 'without a name'))[:80]}"
 
-    def _give_back(self, version: str) -> None:
-        data, _ = self._read()
+    def _give_back(self, data: bytes, version: str) -> str:
         until = self._valid_until(data) or 0
         freed = _record(self._token_of(data) or "", until, expired=True)
-        self._storage.replace(self.path, freed, if_version=version)
+        return self._storage.replace(self.path, freed, if_version=version)
 
 
 def _record(token: str, valid_until_ms: int, *, expired: bool) -> bytes:

@@ -18,7 +18,7 @@ from lakedex.filegroup.ordering import ordering_of
 from lakedex.index.written import BloomText
 from lakedex.merge import ChangeSet, newest_per_key
 from lakedex.schema.field_paths import flat
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import Incoming, Mask, Positions, with_file_name
 from lakedex.write.handles.outcome import ChangedRows, Outcome
@@ -46,7 +46,7 @@ class _Merged:
 
 
 def write_base(
-    facts: TableFacts,
+    facts: WriteContext,
     context: ReadContext,
     publisher: Publisher,
     group: GroupWork,

@@ -23,7 +23,7 @@ from lakedex.format.logfile import (
 )
 from lakedex.schema import AvroRecord
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import Incoming, Mask, with_file_name, without_meta_values
 from lakedex.write.handles.outcome import ChangedRows, Outcome
 from lakedex.write.handles.publishing import Publisher
@@ -42,7 +42,7 @@ class _Effect:
 
 
 def write_log(
-    facts: TableFacts,
+    facts: WriteContext,
     avro: AvroRecord,
     context: ReadContext,
     publisher: Publisher,
@@ -86,7 +86,7 @@ def write_log(
 
 
 def _encode(
-    facts: TableFacts, avro: AvroRecord, group: GroupWork, rows: pa.Table, deletes: pa.Array
+    facts: WriteContext, avro: AvroRecord, group: GroupWork, rows: pa.Table, deletes: pa.Array
 ) -> bytes:
     header = {HeaderKey.INSTANT_TIME: facts.instant, HeaderKey.SCHEMA: facts.schema_text}
     blocks = []
@@ -103,7 +103,7 @@ def _encode(
 
 
 def _read_effect(
-    facts: TableFacts, context: ReadContext, group: GroupWork, incoming: Incoming, size: int
+    facts: WriteContext, context: ReadContext, group: GroupWork, incoming: Incoming, size: int
 ) -> _Effect:
     """What a reader sees of the incoming keys without the new log file and with it."""
     keys = incoming.keys
@@ -120,7 +120,7 @@ def _read_effect(
 
 
 def rows_after_log(
-    facts: TableFacts, context: ReadContext, group: GroupWork, size: int, keys: pa.Array
+    facts: WriteContext, context: ReadContext, group: GroupWork, size: int, keys: pa.Array
 ) -> pa.Table:
     """The rows of some keys as a reader finds them once the write is committed."""
     log = parse_data_file(group.file_name, size)
@@ -134,13 +134,13 @@ def rows_after_log(
     return rows_of(reading, replace(old, logs=(*old.logs, log)), keys, told_columns(facts))
 
 
-def _current(facts: TableFacts, group: GroupWork) -> FileSlice:
+def _current(facts: WriteContext, group: GroupWork) -> FileSlice:
     if group.current is not None:
         return group.current
     return FileSlice(group.partition, group.file_id, facts.instant, None)
 
 
-def told_columns(facts: TableFacts) -> list[str]:
+def told_columns(facts: WriteContext) -> list[str]:
     """The columns that indexes are told of."""
     return list(dict.fromkeys([KEY, *facts.indexed_columns]))
 

@@ -13,7 +13,7 @@ from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_changes, p
 from lakedex.index.metadata_table.hashing import shard_numbers, shards_of
 from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import GroupWork, WriteTask
 
@@ -42,7 +42,7 @@ class NoteTaker:
         shards = shards_of(notes["key"].combine_chunks(), facts.note_shards)
         # Attempts of one task may differ in where they put their notes: only one is listened to.
         prefix = f"{facts.scratch}/notes-{self._task.number}-{uuid.uuid4().hex}"
-        writer = SpillWriter(storage, prefix)
+        writer = SpillWriter(storage, prefix, holds_small=True)
         put = writer.add_by_number(notes, shards % facts.note_buckets)
         writer.finish()
         return tuple(KeyNote(bucket, segment) for bucket, segment in put)
@@ -51,10 +51,12 @@ class NoteTaker:
 class PairTaker:
     """Gathers what secondary indexes get, and puts it out by bucket whenever it is much."""
 
-    def __init__(self, facts: TableFacts, storage: Storage) -> None:
+    def __init__(self, facts: WriteContext, storage: Storage) -> None:
         """Start without pairs."""
         self._targets = facts.secondary
-        self._writer = SpillWriter(storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}")
+        self._writer = SpillWriter(
+            storage, f"{facts.scratch}/pairs-{uuid.uuid4().hex}", holds_small=True
+        )
         self._changed: list[ChangedRows] = []
         self._rows = 0
         self._notes: dict[str, list[KeyNote]] = {each.name: [] for each in self._targets}

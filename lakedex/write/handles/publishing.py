@@ -5,6 +5,10 @@ so who comes second finds the file there and is done. An attempt that outlives i
 nothing, and take nothing away: of a write that was rolled back nobody would ever remove the file;
 of one that is committed the file may be the table's, or may have been cleaned away since. So every
 attempt looks whether its write goes on, after its file is there.
+
+Where each task runs once, in the process of the writer, no attempt outlives its write. Then one
+look is enough, after the file is there: at the inflight file, which goes when others roll the write
+back because this process stood still.
 """
 
 from __future__ import annotations
@@ -13,11 +17,11 @@ from lakedex.config import format_properties
 from lakedex.config.keys import PARTITION_METAFILE
 from lakedex.errors import AlreadyExists, CommitConflict
 from lakedex.storage.protocol import Storage
+from lakedex.table import Snapshot
 from lakedex.timeline.instant import Action, Instant, State, file_name
 from lakedex.txn.markers import MarkerKind, marker_path
 from lakedex.txn.places import writer_path
-from lakedex.write.facts import TableFacts
-from lakedex.write.handles.late_file import is_in_table
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import GroupWork
 
 _ACTIONS = (
@@ -33,8 +37,12 @@ _ACTIONS = (
 class Publisher:
     """Publishes the files of one task."""
 
-    def __init__(self, facts: TableFacts, storage: Storage) -> None:
-        """Refuse to start for a write that is no longer pending."""
+    def __init__(self, facts: WriteContext, storage: Storage, *, files: int = 0) -> None:
+        """Refuse to start for a write that is no longer pending.
+
+        Several files are forced to the disk together, in the end; one by itself.
+        """
+        self._is_one = files == 1
         self._facts = facts
         self._storage = storage
         config = facts.config
@@ -46,8 +54,9 @@ class Publisher:
         self._known_partitions: set[str] = set()
         self._published: list[str] = []
         self._reserved: set[str] = set()
-        self._require_pending()
-        self._require_writer()
+        if facts.repeats_tasks:
+            self._require_pending()
+            self._require_writer()
 
     def reserve(self, group: GroupWork) -> None:
         """Mark a group before any work on it, unless another writer has; where options say so.
@@ -72,21 +81,24 @@ class Publisher:
         Raises:
             CommitConflict: the write has ended; the file is in the table only if it belongs there.
         """
-        self._require_writer()
+        if self._facts.repeats_tasks:
+            self._require_writer()
         marker = self._marker(group)
         is_own = self._create(marker, b"", durable=False) or marker in self._reserved
         try:
             if group.current is None:
                 self._mark_partition(group)
-            self._require_pending()
+            if self._facts.repeats_tasks:
+                self._require_pending()
             path = group.path_of(group.file_name)
-            is_first = self._create(path, data, durable=False)
+            is_first = self._create(path, data, durable=self._is_one)
             self._require_going_on(group)
         except CommitConflict:
             if is_own:
                 self._storage.delete(marker)
             raise
-        self._published.append(path)
+        if not (is_first and self._is_one):
+            self._published.append(path)
         return len(data) if is_first else self._storage.size(path)
 
     def finish(self) -> None:
@@ -95,8 +107,10 @@ class Publisher:
         Raises:
             CommitConflict: the write has ended, and nobody waits for this attempt.
         """
-        self._require_writer()
-        self._storage.make_durable(self._published)
+        if self._facts.repeats_tasks:
+            self._require_writer()
+        if self._published:
+            self._storage.make_durable(self._published)
 
     def _marker(self, group: GroupWork) -> str:
         is_first = group.is_log or group.current is None
@@ -119,7 +133,8 @@ class Publisher:
         """Look once more, now that the file is there: its write may have ended just before."""
         try:
             self._require_pending()
-            self._require_writer()
+            if self._facts.repeats_tasks:
+                self._require_writer()
         except CommitConflict:
             if not is_in_table(self._storage, self._facts.instant, group):
                 self._storage.delete(group.path_of(group.file_name))
@@ -152,3 +167,19 @@ class Publisher:
         except AlreadyExists:
             return False
         return True
+
+
+def is_in_table(storage: Storage, instant: str, group: GroupWork) -> bool:
+    """Whether a group's file of an instant that has ended belongs to the table.
+
+    It does when the instant completed, and was perhaps archived since, unless the table's own list
+    of files no longer has it: then it was cleaned away, and is there again by mistake. A table
+    without such a list is asked no further: there the folder is the list.
+    """
+    snapshot = Snapshot.open(storage)
+    if not snapshot.timeline.has_completed(instant):
+        return False
+    if snapshot.metadata is None:
+        return True
+    files = snapshot.listing.files.get(group.partition, [])
+    return any(name == group.file_name for name, _ in files)

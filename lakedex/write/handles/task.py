@@ -13,12 +13,12 @@ from lakedex.index.file_index.maintenance import FileIndexCollector
 from lakedex.index.kinds.expression.collect import ExpressionCollector
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles.base_group import write_base
+from lakedex.write.handles.before_images import OldValues
+from lakedex.write.handles.duplicate_keys import StayingKeys
 from lakedex.write.handles.incoming import IncomingReader
 from lakedex.write.handles.log_group import write_log
 from lakedex.write.handles.notes import NoteTaker, PairTaker
-from lakedex.write.handles.old_values import OldValues
 from lakedex.write.handles.publishing import Publisher
-from lakedex.write.handles.staying import StayingKeys
 from lakedex.write.handles.work import TaskResult, WriteTask
 
 
@@ -32,7 +32,7 @@ def write_groups(task: WriteTask) -> TaskResult:
     facts = task.facts
     context = facts.read_context()
     storage = context.storage
-    publisher = Publisher(facts, storage)
+    publisher = Publisher(facts, storage, files=len(task.groups))
     reader = IncomingReader(task, storage)
     avro = parse_avro_record(facts.schema_text)
     ranges = ColumnRanges(facts.stat_columns, facts.schema)

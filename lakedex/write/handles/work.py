@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
 from lakedex.index.written import BloomText, ExpressionNotes, FileStatistics, KeyNote
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.layout.order import RowOrder
 
 NO_COMMIT = "null"
@@ -46,7 +46,7 @@ class GroupWork:
 class WriteTask:
     """Some file groups that are written one after the other."""
 
-    facts: TableFacts
+    facts: WriteContext
     number: int
     """Stands in the sequence numbers of rows, so no two tasks of a write share one."""
     groups: tuple[GroupWork, ...]

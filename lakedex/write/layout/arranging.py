@@ -8,19 +8,25 @@ are: their keys divide rows that are equal in the order.
 
 from __future__ import annotations
 
+import uuid
+import zlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+
+import numpy as np
+import pyarrow as pa
 
 from lakedex.engine import Engine
-from lakedex.format.spill import Segment
-from lakedex.write.facts import TableFacts
+from lakedex.filegroup import ReadContext
+from lakedex.format.spill import Segment, SpillWriter, read_segments
+from lakedex.write.context import WriteContext
 from lakedex.write.layout.boxes import Boxes
 from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.parts import Part
-from lakedex.write.layout.sampling import SampleTask, take_sample
-from lakedex.write.layout.spreading import Cut, SpreadRows, SpreadTask, spread_rows
+from lakedex.write.layout.parts import Part, read_part
+from lakedex.write.layout.ranges import Ranges
+from lakedex.write.layout.ranks import Ints
 
 _SAMPLED_A_FILE = 300
 _LEAST_SAMPLE = 5_000
@@ -57,7 +63,7 @@ class Arranged:
 
 
 def arrange(
-    engine: Engine, facts: TableFacts, order: RowOrder, partitions: Mapping[str, Unarranged]
+    engine: Engine, facts: WriteContext, order: RowOrder, partitions: Mapping[str, Unarranged]
 ) -> list[Arranged]:
     """The rows of partitions by file, in the order of the ranges."""
     cuts = {path: Cut(unarranged.files) for path, unarranged in partitions.items()}
@@ -79,7 +85,7 @@ def arrange(
 
 def fit(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     order: RowOrder,
     parts: Sequence[Part],
     boxes: Mapping[str, Boxes],
@@ -96,7 +102,7 @@ def fit(
 
 
 def _samples(
-    engine: Engine, facts: TableFacts, order: RowOrder, partitions: Mapping[str, Unarranged]
+    engine: Engine, facts: WriteContext, order: RowOrder, partitions: Mapping[str, Unarranged]
 ) -> dict[str, tuple[Segment, ...]]:
     divided = [unarranged for unarranged in partitions.values() if unarranged.files > 1]
     shares = {part: each.sampled_share for each in divided for part in each.parts}
@@ -126,3 +132,105 @@ def _shares(engine: Engine, parts: Sequence[Part]) -> list[tuple[Part, ...]]:
         shares[min(tasks - 1, before * tasks // max(total, 1))].append(part)
         before += part.size_bytes
     return [tuple(share) for share in shares if share]
+
+
+@dataclass(frozen=True)
+class SampleTask:
+    """Parts to take rows from, each with the share of its rows that is taken."""
+
+    facts: WriteContext
+    order: RowOrder
+    parts: tuple[tuple[Part, float], ...]
+
+
+def take_sample(task: SampleTask) -> dict[str, Segment]:
+    """The sampled rows of each partition, with the columns of the order; a worker."""
+    context = task.facts.read_context()
+    taken: dict[str, list[pa.Table]] = defaultdict(list)
+    for part, share in task.parts:
+        # One part gives one sample, whoever takes it and however often.
+        draw = np.random.default_rng(zlib.crc32(part.name.encode()))
+        for rows in read_part(context, part, task.order.needed):
+            is_taken = draw.random(len(rows)) < share
+            taken[part.partition].append(rows.filter(pa.array(is_taken)))
+    writer = SpillWriter(context.storage, f"{task.facts.scratch}/sample-{uuid.uuid4().hex}")
+    found = {partition: writer.add(pa.concat_tables(tables)) for partition, tables in taken.items()}
+    writer.finish()
+    return found
+
+
+_PIECE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How a partition is cut: into how many ranges, by which sample."""
+
+    ranges: int
+    sample: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True)
+class SpreadTask:
+    """Parts to spread, and how their partitions are cut: into ranges, or by boxes."""
+
+    facts: WriteContext
+    order: RowOrder
+    parts: tuple[Part, ...]
+    cuts: Mapping[str, Cut | Boxes]
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadRows:
+    """Rows of one range of a partition."""
+
+    partition: str
+    number: int
+    segment: Segment
+
+
+def spread_rows(task: SpreadTask) -> tuple[SpreadRows, ...]:
+    """Spill the rows of some parts by range; a worker."""
+    context = task.facts.read_context()
+    writer = SpillWriter(context.storage, f"{task.facts.scratch}/spread-{uuid.uuid4().hex}")
+    found: list[SpreadRows] = []
+    for partition, parts in groupby(task.parts, lambda part: part.partition):
+        ranges = _ranges(context, task.order, task.cuts[partition])
+        for piece in _pieces(context, parts):
+            numbers = np.zeros(len(piece), np.int64) if ranges is None else ranges.numbers(piece)
+            found += (
+                SpreadRows(partition, number, writer.add(rows))
+                for number, rows in _by_number(piece, numbers)
+            )
+    writer.finish()
+    return tuple(found)
+
+
+def _ranges(context: ReadContext, order: RowOrder, cut: Cut | Boxes) -> Ranges | Boxes | None:
+    if isinstance(cut, Boxes):
+        return cut
+    sample = read_segments(context.storage, cut.sample) if cut.ranges > 1 else None
+    return None if sample is None else Ranges.of(order, sample, cut.ranges)
+
+
+def _pieces(context: ReadContext, parts: Iterator[Part]) -> Iterator[pa.Table]:
+    """The rows of parts put together, so that the ranges of each piece are worth a segment."""
+    kept: list[pa.Table] = []
+    size = 0
+    for part in parts:
+        for rows in read_part(context, part):
+            kept.append(rows)
+            size += rows.nbytes
+            if size >= _PIECE_BYTES:
+                yield pa.concat_tables(kept)
+                kept, size = [], 0
+    if kept:
+        yield pa.concat_tables(kept)
+
+
+def _by_number(rows: pa.Table, numbers: Ints) -> Iterator[tuple[int, pa.Table]]:
+    order = np.argsort(numbers, kind="stable")
+    sorted_rows = rows.take(pa.array(order)).combine_chunks()
+    found, starts, counts = np.unique(numbers[order], return_index=True, return_counts=True)
+    for number, start, count in zip(found.tolist(), starts.tolist(), counts.tolist(), strict=True):
+        yield number, sorted_rows.slice(start, count)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakedex.write.layout.cuts import cut_sorted
 from lakedex.write.layout.order import RowOrder
-from lakedex.write.layout.ranks import Ints, joined, joint_ranks
+from lakedex.write.layout.ranks import Ints, joined, joint_ranks, ranks
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,76 @@ class Ranges:
             is_equal = first != last
             left, of_rows = left[is_equal], of_rows[is_equal]
         return found
+
+
+_LEEWAY = 0.2
+"""How far a cut may move, in lengths of a range."""
+
+
+def cut_sorted(columns: Sequence[pa.ChunkedArray], count: int) -> tuple[pa.ChunkedArray, ...]:
+    """The least values that rows of all ranges but the first have, of sorted columns.
+
+    What a cut leaves open is null, which comes first: with the first column alone given, all rows
+    that have its value belong to the range.
+
+    Example:
+        >>> x = pa.chunked_array([[1, 1, 1, 1, 1, 1, 2, 2, 3, 4]])
+        >>> key = pa.chunked_array([list("abcdefghij")])
+        >>> [column.to_pylist() for column in cut_sorted([x, key], 2)]
+        [[2], [None]]
+    """
+    is_curve = pa.types.is_uint64(columns[0].type)
+    changed = _first_changes([ranks(column) for column in columns])
+    steps = len(columns) - changed
+    if is_curve:
+        places = columns[0].to_numpy()
+        # The first two columns are the place and the key, which makes the least step.
+        steps = np.where(changed == 0, _differing_bits(places) + 1, steps)
+    at = _cuts(steps, count)
+    bounds = [column.take(pa.array(at)) for column in columns]
+    if is_curve:
+        # The part of the grid that begins here, whichever of its points are in the sample.
+        kept = _differing_bits(places)[at]
+        top = np.where(kept > 0, (places[at] >> (kept - 1)) << (kept - 1), places[at])
+        bounds[0] = pa.chunked_array([pa.array(top.astype(np.uint64))])
+    return tuple(
+        pc.if_else(pa.array(changed[at] < number), pa.nulls(len(at), bound.type), bound)
+        for number, bound in enumerate(bounds)
+    )
+
+
+def _first_changes(columns: Sequence[Ints]) -> Ints:
+    """For each row the number of the first column that differs from the row before."""
+    count = len(columns[0])
+    found = np.full(count, len(columns), dtype=np.int64)
+    for number in reversed(range(len(columns))):
+        differs = np.diff(columns[number], prepend=-1) != 0
+        found[differs] = number
+    return found
+
+
+def _differing_bits(places: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """How many low bits of each place hold all in which it differs from the one before."""
+    rest = np.zeros(len(places), dtype=np.uint64)
+    rest[1:] = places[1:] ^ places[:-1]
+    bits = np.zeros(len(places), dtype=np.uint64)
+    for step in (32, 16, 8, 4, 2, 1):
+        is_above = rest >= np.uint64(1 << step)
+        bits[is_above] += np.uint64(step)
+        rest = np.where(is_above, rest >> np.uint64(step), rest)
+    return bits + (rest > 0)
+
+
+def _cuts(steps: npt.NDArray[np.generic], count: int) -> Ints:
+    """The rows that ranges begin with, but for the first range."""
+    rows = len(steps)
+    leeway = int(_LEEWAY * rows / count)
+    found = []
+    for number in range(1, count):
+        even = number * rows // count
+        low, high = max(1, even - leeway), min(rows, even + leeway + 1)
+        if low < high:
+            window = steps[low:high]
+            largest = low + np.flatnonzero(window == window.max())
+            found.append(int(largest[np.abs(largest - even).argmin()]))
+    return np.unique(np.array(found, dtype=np.int64))

@@ -16,7 +16,7 @@ from lakedex.filegroup.log_changes import marked_deleted
 from lakedex.format.spill import read_segments
 from lakedex.keys.generator import values_of, with_values
 from lakedex.schema.field_paths import flat
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS
 from lakedex.write.tag.catalog import SliceCatalog
 from lakedex.write.tag.places import (
@@ -61,7 +61,7 @@ class _Elsewhere:
     stored: pa.Table | None = None
 
 
-def tag_bucket(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
+def tag_bucket(facts: WriteContext, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
     """The rows of a bucket with file group and liveness of their keys.
 
     Args:
@@ -91,7 +91,7 @@ def tag_bucket(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) ->
     return _assembled(rows, places, targets, elsewhere, partition_columns)
 
 
-def _find(facts: TableFacts, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
+def _find(facts: WriteContext, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
     storage = facts.address.open()
     if not plan.index.uses_record_index:
         segments = plan.matches[bucket] if plan.matches else ()
@@ -117,13 +117,13 @@ def _without_closed(places: pa.Table, closed: frozenset[str]) -> pa.Table:
     return places.filter(pa.array(mask_of(places[LIVE]) | ~is_closed))
 
 
-def _partition_columns(facts: TableFacts, rows: pa.Table) -> list[str]:
+def _partition_columns(facts: WriteContext, rows: pa.Table) -> list[str]:
     fields = facts.config.partition_fields
     return [name for name in fields if name.partition(".")[0] in rows.column_names]
 
 
 def _look_elsewhere(
-    facts: TableFacts,
+    facts: WriteContext,
     plan: TagPlan,
     rows: pa.Table,
     places: pa.Table,

@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
 
 def spill_slices(storage: Storage, scratch: str, slices: Sequence[FileSlice]) -> Segment:
     """Put slices into the write's scratch folder."""
-    writer = SpillWriter(storage, f"{scratch}/slices-{uuid.uuid4().hex}")
+    writer = SpillWriter(storage, f"{scratch}/slices-{uuid.uuid4().hex}", holds_small=True)
     columns = [
         [file_slice.partition for file_slice in slices],
         [file_slice.file_id for file_slice in slices],

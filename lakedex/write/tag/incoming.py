@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakedex.format.spill import Segment
+from lakedex.format.spill import Segment, segment_bytes
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.rows import KEY, LEADING, PARTITION
@@ -53,7 +53,7 @@ def _read(
     tables, owners = [], []
     for number in chosen:
         for segment in buckets[number]:
-            data = storage.source(segment.path).read(segment.offset, segment.length)
+            data = segment_bytes(storage, segment)
             # The other columns are not even decompressed.
             stream = pa.ipc.open_stream(pa.py_buffer(data), options=_ONLY_KEYS)
             tables.append(stream.read_all())

@@ -18,9 +18,9 @@ from lakedex.keys import escape_path_value
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.conflicts import pending_groups
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.tag.catalog import spill_slices
-from lakedex.write.tag.hint_reading import with_hints
+from lakedex.write.tag.hints import with_hints
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 from lakedex.write.tag.record_places import RECORD_INDEX, RecordIndexAccess, VisibleInstants
 from lakedex.write.tag.tag_plan import TagPlan
@@ -33,7 +33,7 @@ _DASHES_IN_PARTITION_GROUP = 4
 
 def plan_tagging(  # noqa: PLR0913 (keywords)
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     index: WriteIndex,
     *,
@@ -102,7 +102,7 @@ def plan_tagging(  # noqa: PLR0913 (keywords)
 
 def _without_found(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     window: WindowAccess,
     buckets: Sequence[Sequence[Segment]],
     matches: list[list[Segment]],
@@ -144,7 +144,7 @@ def _record_index(
         raise IndexUnusable(f"table {snapshot.config.name}: {no_groups(RECORD_INDEX)}")
     visible = _visible(metadata, snapshot, groups)
     if index.is_global:
-        return RecordIndexAccess(visible, groups=groups)
+        return RecordIndexAccess(visible, groups=groups, stamps=metadata.small_stamps(RECORD_INDEX))
     by_name: dict[str, list[FileSlice]] = {}
     for group in groups:
         if group.file_id.count("-") == _DASHES_IN_PARTITION_GROUP:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice
-from lakedex.index.metadata_table.cell_file import Selection
+from lakedex.index.metadata_table.cell_file import CellFile, Selection
+from lakedex.index.metadata_table.file_cache import KEPT_FILES
 from lakedex.index.metadata_table.group_reader import GroupReader, record_schema
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import file_ids
@@ -56,6 +57,8 @@ class RecordIndexAccess:
     """The groups of an index over the whole table."""
     by_partition: Mapping[str, tuple[FileSlice, ...]] = field(default_factory=dict)
     """The groups of an index per partition; only of partitions that the write touches."""
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    """What tells the version of a small file, by path: such files stay in memory."""
 
     @property
     def size_bytes(self) -> int:
@@ -71,11 +74,18 @@ def record_places(storage: Storage, access: RecordIndexAccess, rows: pa.Table) -
     folder = storage.sub(FOLDER)
     found = [PLACES.empty_table()]
     for groups, shard, keys in _asked(access, rows):
-        reader = GroupReader(folder, described, groups[shard], access.visible)
+        reader = GroupReader(
+            folder, described, groups[shard], access.visible, partial(_whole, folder, access)
+        )
         reader.check_shard(shard, partial(shards_of, shard_count=len(groups)))
         batches = reader.batches(Selection(keys=keys))
         found.append(_places(merge_batches(described, schema, batches)))
     return pa.concat_tables(found)
+
+
+def _whole(folder: Storage, access: RecordIndexAccess, path: str, size: int) -> CellFile | None:
+    """A small file, read with one request; None for a larger one, of which parts are read."""
+    return KEPT_FILES.open(folder, path, size, access.stamps.get(path, ""))
 
 
 def _asked(

@@ -13,7 +13,7 @@ from lakedex.format.spill import Segment, SpillWriter
 from lakedex.index.kinds.windowed.lookup import Found, WindowAccess, find_keys, read_groups
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.rows import KEY, PARTITION
 from lakedex.write.tag.incoming import incoming_keys
 from lakedex.write.tag.places import PLACES
@@ -34,7 +34,9 @@ def windowed_places(storage: Storage, access: WindowAccess, keys: pa.Array) -> p
     return _as_places(keys, groups, find_keys(storage, access.runs, groups, keys))
 
 
-def ask_first(facts: TableFacts, access: WindowAccess, segments: Sequence[Segment]) -> BucketPlaces:
+def ask_first(
+    facts: WriteContext, access: WindowAccess, segments: Sequence[Segment]
+) -> BucketPlaces:
     """Ask the index for the keys of one bucket before any file is looked through.
 
     A key is unique in the table here, so that one which the index finds is nowhere else.

@@ -8,13 +8,18 @@ what has left the window.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+import pyarrow as pa
+
 from lakedex.config.write_index import RecordIndexWindow
 from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.format.spill import SpillWriter
 from lakedex.index.kinds.windowed.run_writer import (
     NoteSource,
     RunJob,
@@ -24,15 +29,16 @@ from lakedex.index.kinds.windowed.run_writer import (
 )
 from lakedex.index.kinds.windowed.state import CoveredGroup, Run, WindowState, digest_of
 from lakedex.index.kinds.windowed.store import FOLDER, STATE_FILE, open_window, remove_unused
-from lakedex.index.written import KeyNote
+from lakedex.index.metadata_table.hashing import shards_of
+from lakedex.index.written import NOTE_SCHEMA, KeyNote
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.work import WrittenFile
 from lakedex.write.row_size import stored_rows
+from lakedex.write.tag.lookup import stored_keys
 from lakedex.write.windowed.day_window import DayWindow
-from lakedex.write.windowed.slice_keys import note_slices
 from lakedex.write.windowed.tagging import spill_groups
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
@@ -67,7 +73,7 @@ class _Cover:
 
 def commit_window(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     scope: CommitScope,
     plan: WindowPlan,
     change: WindowChange,
@@ -93,7 +99,7 @@ def commit_window(
 
 def _job(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     scope: CommitScope,
     change: WindowChange,
     cover: _Cover,
@@ -168,3 +174,46 @@ def _known(
 def _others_write(timeline: Timeline, instant: str) -> bool:
     """Whether another write goes on, which may read files of an older state."""
     return any(each.requested_time != instant for each in timeline.pending_of(*_WRITES))
+
+
+_TASKS_A_CORE = 4
+
+
+@dataclass(frozen=True)
+class _Task:
+    facts: WriteContext
+    shards: int
+    slices: tuple[FileSlice, ...]
+
+
+def note_slices(
+    engine: Engine, facts: WriteContext, slices: Sequence[FileSlice], shards: int
+) -> tuple[KeyNote, ...]:
+    """Notes of all keys of the slices, by shard; keys that logs deleted are noted as deletes."""
+    count = max(1, min(len(slices), engine.parallelism * _TASKS_A_CORE))
+    by_size = sorted(slices, key=lambda each: each.size_bytes, reverse=True)
+    tasks = [_Task(facts, shards, tuple(by_size[at::count])) for at in range(count)]
+    answers = engine.map("read keys for the index", _note_keys, [t for t in tasks if t.slices])
+    return tuple(note for answer in answers for note in answer)
+
+
+def _note_keys(task: _Task) -> list[KeyNote]:
+    context = task.facts.read_context()
+    writer = SpillWriter(context.storage, f"{task.facts.scratch}/window-{uuid.uuid4().hex}")
+    notes: list[KeyNote] = []
+    for current in task.slices:
+        stored = stored_keys(context, current)
+        keys = stored.keys.cast(pa.string())
+        shards = shards_of(keys, task.shards)
+        for shard in np.unique(shards).tolist():
+            chosen = np.flatnonzero(shards == shard)
+            columns = [
+                keys.take(pa.array(chosen)),
+                pa.repeat(pa.scalar(current.partition, pa.string()), len(chosen)),
+                pa.repeat(pa.scalar(current.file_id, pa.string()), len(chosen)),
+                pa.array(~stored.live[chosen]),
+            ]
+            table = pa.Table.from_arrays(columns, schema=NOTE_SCHEMA)
+            notes.append(KeyNote(shard, writer.add(table)))
+    writer.finish()
+    return notes

@@ -17,7 +17,7 @@ from lakedex.index.kinds.windowed.store import open_window
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.windowed.day_window import DayWindow
 
 
@@ -30,7 +30,7 @@ class WindowedLookup:
 
 
 def plan_windowed_lookup(
-    facts: TableFacts,
+    facts: WriteContext,
     snapshot: Snapshot,
     window: RecordIndexWindow,
     slices: Sequence[FileSlice],

@@ -11,7 +11,7 @@ from lakedex.config.metadata_options import without_drops
 from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
-from lakedex.write.patience import transaction_options
+from lakedex.write.context import transaction_options
 
 TYPE = "hoodie.index.type"
 KEYGEN = "org.apache.hudi.keygen."

@@ -15,6 +15,7 @@ from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.written import CommitChanges
 from lakedex.timeline import Action, to_epoch_ms
+from tests.support.late_attempts import RepeatingEngine
 from tests.support.metadata_lab import Lab, file_id, stats_table
 from tests.support.timeline_files import write_pending
 
@@ -237,6 +238,7 @@ def test_notes_for_another_number_of_shards_are_refused(tmp_path):
 
 def test_a_worker_that_comes_too_late_writes_nothing(lab, monkeypatch):
     lab.create()
+    lab.engine = RepeatingEngine(2)
     seen = []
 
     def keep(job, task):

@@ -25,7 +25,7 @@ from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.verifying import verify
 from lakedex.timeline import load_table_config
 from lakedex.write.operation import INDEX
-from lakedex.write.walk import run_write
+from lakedex.write.pipeline import run_write
 from tests.support.secondary import RECORD_INDEX, Trips
 
 SCHEMA = pa.schema(

@@ -266,3 +266,30 @@ def test_a_kind_that_raises_or_is_not_there_keeps_every_file(tmp_path, monkeypat
             create_index(table.writer, "other", "email", using="email_domain")
         table.drop()
     assert not [each for each in lakedex.open(table.path).indexes() if each.kind == case.kind]
+
+
+def test_commits_go_on_where_runs_cannot_be_merged_or_encoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("lakedex.write.file_indexes._MOST_RUNS", 3)
+    case = CASES[0]
+    table = Users(tmp_path, case, "cow")
+    table.create()
+    for each in table.index_files()[:1]:
+        each.write_bytes(each.read_bytes()[:-40])
+    for ver in range(2, 8):
+        table.upsert(row(1, ver, f"u{ver}@d7.org"))
+    assert "could not be read" in table.steps(case.predicates[0])[0][2]
+    refresh_index(table.writer, case.name)
+    table.check()
+    kind = type(user_kind())
+
+    def fail(*_: object) -> object:
+        raise ZeroDivisionError("on purpose")
+
+    for method in ("encode", "decode"):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, method, fail)
+            for ver in range(10, 15):
+                table.upsert(row(1, ver, f"u{ver}@d7.org"))
+            table.steps(case.predicates[0])
+        refresh_index(table.writer, case.name)
+        table.check()

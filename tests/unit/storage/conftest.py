@@ -30,6 +30,8 @@ class Moto:
 
     endpoint: str
     client: Any
+    requests: list[str]
+    """Method and address of each request, in order."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -48,7 +50,8 @@ class Moto:
 def moto() -> Iterator[Moto]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
-    _serve_one_at_a_time(server)
+    requests: list[str] = []
+    _serve_one_at_a_time(server, requests)
     host, port = server.get_host_and_port()
     endpoint = f"http://{host}:{port}"
     client = boto3.client(
@@ -59,17 +62,19 @@ def moto() -> Iterator[Moto]:
         region_name="us-east-1",
     )
     client.create_bucket(Bucket=BUCKET)
-    yield Moto(endpoint, client)
+    yield Moto(endpoint, client, requests)
     client.close()
     server.stop()
 
 
-def _serve_one_at_a_time(server: ThreadedMotoServer) -> None:
+def _serve_one_at_a_time(server: ThreadedMotoServer, requests: list[str]) -> None:
     """Make conditional writes of moto atomic, as they are on S3: it checks, then writes."""
     application, lock = server._server.app, Lock()
 
     def serve(environ: Any, start_response: Any) -> Any:
         with lock:
+            query = environ["QUERY_STRING"]
+            requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{query}")
             return application(environ, start_response)
 
     server._server.app = serve

@@ -16,7 +16,7 @@ from lakedex.storage import split
 from lakedex.timeline import Action
 from lakedex.txn.conflicts import group_conflict, pending_groups
 from lakedex.txn.places import HEARTBEATS, WRITERS
-from lakedex.txn.times import newest_claim
+from lakedex.txn.times import claimed_times
 from lakedex.txn.transaction import Transaction
 from lakedex.write.verbs import TableWriter
 from tests.support.killing_storage import Fuse, KillingAddress, KillingStorage
@@ -66,7 +66,8 @@ class _Watched(KillingStorage):
 
     def create(self, path: str, data: bytes, **named: Any) -> None:
         if path.endswith(".requested"):
-            self._claimed.append((split(path)[1].partition(".")[0], newest_claim(self._inner)))
+            newest = max(claimed_times(self._inner), default="")
+            self._claimed.append((split(path)[1].partition(".")[0], newest))
         self._inner.create(path, data, **named)
 
 

@@ -17,7 +17,7 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Action, CommitMetadata, WriteStat, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.places import writer_path
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles import GroupWork, TaskResult, WriteTask
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LEADING, LIVE, PARTITION, TAGS
 from tests.support.timeline_files import (
@@ -82,7 +82,7 @@ class HandTable:
         self.storage.create(writer_path(instant), b"{}")
         return instant
 
-    def facts(self, instant, **changes) -> TableFacts:
+    def facts(self, instant, **changes) -> WriteContext:
         snapshot = Snapshot.open(self.storage)
         given = {
             "stat_columns": (KEY, *(f.name for f in self.user if not pa.types.is_nested(f.type))),
@@ -90,7 +90,7 @@ class HandTable:
             "note_buckets": 3,
             "note_shards": 7,
         }
-        return TableFacts(
+        return WriteContext(
             self.address,
             load_table_config(self.storage),
             self.schema,

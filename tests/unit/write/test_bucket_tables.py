@@ -372,7 +372,9 @@ def test_an_ordinary_write_lists_one_folder_for_it(kind, tmp_path, monkeypatch):
 
     monkeypatch.setattr(LocalStorage, "folders", folders)
     TableWriter(lab.address).upsert(source([row("1", "a", 2)]))
-    assert listed.count(".hoodie/.bucket_index") == 1
+    # What `.hoodie` does not have is not listed itself.
+    assert listed.count(".hoodie/.bucket_index") == 0
+    assert listed.count(".hoodie") == 1
     lab.holds([row("1", "a", 2)])
 
 

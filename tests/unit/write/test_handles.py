@@ -20,7 +20,7 @@ from lakedex.format.parquet import read_footer, write_base_file
 from lakedex.index.column_ranges import ColumnRanges
 from lakedex.schema import parse_avro_record
 from lakedex.write.handles import write_groups
-from lakedex.write.handles.key_bounds import key_bounds
+from lakedex.write.handles.base_file import key_bounds
 from lakedex.write.handles.publishing import Publisher
 from tests.unit.write.handle_tables import HandTable, Job, Row
 

@@ -9,8 +9,8 @@ from lakedex.config.metadata_options import zone_setting
 from lakedex.services.index_creating import create_index
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.write import operation as kinds
+from lakedex.write.pipeline import run_write
 from lakedex.write.row_source import ArrowRowSource
-from lakedex.write.walk import run_write
 from tests.support.write_lab import Lab, row, source
 
 RETAINED = "hoodie.clean.commits.retained"

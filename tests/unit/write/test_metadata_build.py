@@ -26,7 +26,7 @@ from lakedex.timeline import Action, Instant, State, update_properties, write_in
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.times import InstantClock
 from lakedex.write import metadata_plan
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
 from lakedex.write.metadata_plan import MetadataPlan
 from tests.support.killing_storage import Fuse, Killed, KillingAddress
@@ -71,7 +71,7 @@ def plan_for(snapshot, groups=ALL, *, columns=None, partitioned=False):
 def ensure(path, address=None, engine=ENGINE, **options):
     address = address or StorageAddress.of(str(path))
     snapshot = Snapshot.open(address.open())
-    facts = TableFacts(
+    facts = WriteContext(
         address=address,
         config=snapshot.config,
         schema=snapshot.schema,
@@ -210,7 +210,7 @@ def test_an_empty_table_gets_empty_groups(tmp_path, partitioned):
     columns = ("_hoodie_commit_time", "_hoodie_partition_path", "_hoodie_record_key", "id", "n")
     address = StorageAddress.of(str(builder.path))
     snapshot = Snapshot.open(address.open())
-    facts = TableFacts(
+    facts = WriteContext(
         address, snapshot.config, builder._files.full_schema, "", "20990101000000000",
         CommittedInstants.of(snapshot.timeline), ".hoodie/.lakedex/spill/test",
     )  # fmt: skip

@@ -20,7 +20,7 @@ from lakedex.services.inline import writer_with_services
 from lakedex.spark.pins import Pins
 from lakedex.spark.read_spec import ReadSpec
 from lakedex.txn.lock import open_lock
-from lakedex.write.patience import transaction_options
+from lakedex.write.context import transaction_options
 from tests.support.write_lab import SCHEMA, Lab, row, source
 
 META = "hoodie.metadata."

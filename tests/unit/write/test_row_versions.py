@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakedex.errors import InvalidInput
-from lakedex.write.row_versions import unversioned_deletes
+from lakedex.write.intake import unversioned_deletes
 from tests.support.write_lab import SCHEMA, Lab, row, source
 
 MARKED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))

@@ -11,8 +11,7 @@ import pytest
 
 from lakedex.write import tag_stage
 from lakedex.write.rows import DELETE, KEY, PARTITION
-from lakedex.write.tag import portions
-from lakedex.write.tag.duplicates import deduplicate
+from lakedex.write.tag_stage import deduplicate
 from tests.support.write_lab import Lab, row, source
 
 
@@ -106,8 +105,7 @@ def test_no_more_rows_are_held_at_a_time_than_fit(
         held.append(rows.nbytes)
         return deduplicate(rows, ordering, per_partition=per_partition)
 
-    for module in (tag_stage, portions):
-        monkeypatch.setattr(module, "PORTION_BYTES", most)
+    monkeypatch.setattr(tag_stage, "PORTION_BYTES", most)
     monkeypatch.setattr(tag_stage, "deduplicate", watched)
     lab = Lab(tmp_path, kind, index)
     first = [row(f"k{n}", f"p{n % 3}", 1, float(n)) for n in range(2000)]

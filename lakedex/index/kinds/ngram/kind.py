@@ -48,8 +48,7 @@ _GRAMS_A_GROUP = 1 << 10
 _LOOKUP_GROUPS = 8
 _LENGTH, _BITS, _COMMON = "n", "bits", "common"
 _LENGTHS = range(2, 9)
-_MOST_BITS = 1 << 24
-_FEWEST_BITS = 1 << 8
+_BITS_ALLOWED = range(1 << 8, (1 << 24) + 1)
 _PROBED_CHARACTERS = 12
 
 
@@ -83,7 +82,7 @@ class NgramKind(FileIndexKind):
         """The options of a new index, with defaults for those that the request leaves out."""
         options = super().checked_options(request)
         _whole(options, _LENGTH, _LENGTHS)
-        _whole(options, _BITS, range(_FEWEST_BITS, _MOST_BITS + 1))
+        _whole(options, _BITS, _BITS_ALLOWED)
         try:
             is_share = 0 < float(options[_COMMON]) <= 1
         except ValueError:
@@ -162,7 +161,7 @@ class NgramKind(FileIndexKind):
 
 
 def _whole(options: Mapping[str, str], name: str, allowed: range) -> None:
-    text = options[name]
+    text = options.get(name, "")
     if not (text.isascii() and text.isdigit() and int(text) in allowed):
         raise InvalidInput(
             f"{name}={text!r}: it is a whole number from {allowed[0]} to {allowed[-1]}"
@@ -170,7 +169,13 @@ def _whole(options: Mapping[str, str], name: str, allowed: range) -> None:
 
 
 def _sizes(definition: IndexDefinition) -> tuple[int, int]:
-    """The length of grams in bytes, and the number of bits."""
+    """The length of grams in bytes, and the number of bits.
+
+    Raises:
+        InvalidInput: the definition, which the table has, has others than CREATE INDEX accepts.
+    """
+    _whole(definition.options, _LENGTH, _LENGTHS)
+    _whole(definition.options, _BITS, _BITS_ALLOWED)
     return int(definition.options[_LENGTH]), int(definition.options[_BITS])
 
 

@@ -1,20 +1,21 @@
-"""The write walk: rows in, files, index records and a commit out.
+"""The pipeline of a write: rows in; files, index records and a commit out.
 
     intake -> begin -> tag -> assign -> write -> commit -> services
 
-Intake comes before the timeline hears of the write: rows that are wrong leave no trace. A write
+Intake comes before the write is on the timeline: rows that are wrong leave no trace. A write
 that loses a conflict may be tried again from `begin` on, without reading its input again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from lakedex.config import keys
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
 from lakedex.config.write_options import InsertDuplicates
+from lakedex.engine import Engine
 from lakedex.errors import (
     CommitConflict,
     FileMissing,
@@ -25,33 +26,34 @@ from lakedex.errors import (
 )
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table.creation import built_at
+from lakedex.index.written import ExpressionNotes, PairNotes
 from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
+from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline import Action, Timeline, load_table_config
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.begin import write_action
+from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
+from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
-from lakedex.write.due import tend
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import Target, WriteContext, write_context
 from lakedex.write.grouping import assigned_groups
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
 from lakedex.write.index_notes import gather_notes
-from lakedex.write.index_refresh import read_newer_slices
-from lakedex.write.metadata_plan import RECORD_INDEX, plan_metadata
+from lakedex.write.intake import IngestedRows, take_change, take_rows
+from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
+from lakedex.write.post_commit import tend
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
-from lakedex.write.scratch import Scratch
-from lakedex.write.table_facts import table_facts
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.taking import Taken, Target, take_change, take_rows
 from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
@@ -90,7 +92,7 @@ def run_write(
         CommitConflict: another writer was first; the table is as it was.
     """
     clock = StepClock()
-    with Scratch(target.address) as scratch:
+    with Scratch(target.address, is_local=not target.engine.repeats_tasks) as scratch:
         with clock.step("intake"):
             if change is not None:
                 taken = take_change(target, change)
@@ -116,7 +118,7 @@ def run_write(
 def _write(
     target: Target,
     operation: Operation,
-    taken: Taken,
+    taken: IngestedRows,
     scratch: str,
     clock: StepClock,
     partitions: Sequence[str],
@@ -128,6 +130,7 @@ def _write(
             action=_action(target, operation),
             operation=operation.name,
             options=target.patience,
+            before=target.snapshot,
         )
     with transaction:
         if seen is not None and seen != CommittedInstants.of(transaction.snapshot.timeline):
@@ -138,7 +141,7 @@ def _write(
 def _action(target: Target, operation: Operation) -> Action:
     if operation.replaces is not Replaces.NOTHING:
         return Action.REPLACECOMMIT
-    return write_action(target.address.open())
+    return write_action(target.snapshot.config)
 
 
 def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
@@ -153,7 +156,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         new_indexes=target.new_indexes,
         refreshed=target.refreshed,
     )
-    facts = table_facts(
+    facts = write_context(
         target,
         snapshot,
         taken.schema,
@@ -169,8 +172,6 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         except (FileMissing, IndexUnusable) as error:
             _check_same_index(snapshot, error)
             raise
-        if answers and _looks_up(write) and plan.has_record_index:
-            _check_same_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
@@ -219,7 +220,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     if not any(answer.files for answer in done) and not replaces:
         return result
     with clock.step("commit"):
-        commit_outcome(
+        committed = commit_outcome(
             target.engine,
             write.operation,
             write.transaction,
@@ -228,7 +229,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
-        tend(target)
+        tend(target, committed)
     result = _told(result, outcome, facts.instant)
     log.info("%s", result)
     return result
@@ -275,11 +276,11 @@ def _check_nesting(write: Attempt, snapshot: Snapshot) -> None:
                 )
 
 
-def _check_same_index(snapshot: Snapshot, error: LakedexError | None = None) -> None:
-    """See to it that the record index was not replaced by another one while it was read.
+def _check_same_index(snapshot: Snapshot, error: LakedexError) -> None:
+    """Explain why a file of the record index was missing: another index took its place.
 
-    A listing of its file groups may then have shown some of the old ones, and a key that is there
-    would seem to be new.
+    Its file groups were listed under the lock, so that all of them are of one index. As long as
+    their files are there, they hold the keys as of the beginning of the write.
 
     Raises:
         CommitConflict: it was resharded, or built again, after the snapshot.
@@ -334,7 +335,7 @@ def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     )
 
 
-def _are_keys_unique(write: Attempt, facts: TableFacts) -> bool:
+def _are_keys_unique(write: Attempt, facts: WriteContext) -> bool:
     """Whether the index knows all places of the keys; only deletes want to know that."""
     snapshot = write.transaction.snapshot
     if not (_takes_away(write) and write.target.options.index_type.uses_record_index):
@@ -379,7 +380,7 @@ def _looks_up(write: Attempt) -> bool:
     return write.operation.looks_up or (adds and drops)
 
 
-def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnswer]:
+def _tag(write: Attempt, facts: WriteContext, *, every_copy: bool) -> list[TagAnswer]:
     target, taken, options = write.target, write.taken, write.target.options
     if not taken.rows:
         return []
@@ -421,7 +422,7 @@ def _tag(write: Attempt, facts: TableFacts, *, every_copy: bool) -> list[TagAnsw
     )
 
 
-def _is_small(taken: Taken, plan: TagPlan | None) -> bool:
+def _is_small(taken: IngestedRows, plan: TagPlan | None) -> bool:
     if taken.rows > _ROWS_A_TAG_TASK or taken.spilled_bytes > _SMALL_BYTES:
         return False
     access = None if plan is None else plan.record_index
@@ -439,3 +440,30 @@ def _replaced(
         return snapshot.slices
     named = {*partitions, *write.taken.partitions}
     return tuple(current for current in snapshot.slices if current.partition in named)
+
+
+@dataclass(frozen=True)
+class NewerEntries:
+    """What refreshed indexes get of the file slices that they did not cover."""
+
+    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
+    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
+
+
+def read_newer_slices(
+    engine: Engine, facts: WriteContext, snapshot: Snapshot, plan: MetadataPlan
+) -> NewerEntries:
+    """Read what the refreshed indexes of a plan do not cover."""
+    pairs: dict[str, PairNotes] = {}
+    expressions: dict[str, ExpressionNotes] = {}
+    seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
+    for target in plan.async_secondary:
+        slices = newer_slices(snapshot, snapshot.definitions[target.name])
+        found = survey(engine, seen, snapshot.history, slices, SurveyWants(secondary=(target,)))
+        if target.name in found.pairs:
+            pairs[target.name] = PairNotes(target.buckets, found.pairs[target.name])
+    for computed in plan.async_expressions:
+        slices = newer_slices(snapshot, computed.definition)
+        wants = SurveyWants(expressions=(computed,))
+        expressions |= survey(engine, seen, snapshot.history, slices, wants).expressions
+    return NewerEntries(pairs, expressions)

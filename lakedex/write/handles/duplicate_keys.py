@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice, ReadContext
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.log_group import rows_after_log, rows_of, told_columns
 from lakedex.write.handles.notes import NoteTaker, PairTaker
@@ -24,7 +24,7 @@ class StayingKeys:
     """Tells the indexes of keys that stay, group by group."""
 
     def __init__(
-        self, facts: TableFacts, context: ReadContext, notes: NoteTaker, pairs: PairTaker
+        self, facts: WriteContext, context: ReadContext, notes: NoteTaker, pairs: PairTaker
     ) -> None:
         """Tell by these notes and pairs."""
         self._facts = facts

@@ -22,7 +22,7 @@ from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_bounds import slice_bounds
 from lakedex.table import Snapshot
 from lakedex.write.assign import FileSizes, Group, Placing, add_segment, small_groups, takes
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.layout.arranging import fit
 from lakedex.write.layout.boxes import Boxes
 from lakedex.write.layout.order import RowOrder
@@ -46,7 +46,7 @@ class Stock:
 
 def fill_in_order(
     engine: Engine,
-    facts: TableFacts,
+    facts: WriteContext,
     order: RowOrder,
     stock: Stock,
     groups: list[Group],
@@ -99,7 +99,7 @@ def _filled(
 
 
 def _boxes(
-    facts: TableFacts, snapshot: Snapshot, order: RowOrder, takers: Mapping[str, Sequence[Group]]
+    facts: WriteContext, snapshot: Snapshot, order: RowOrder, takers: Mapping[str, Sequence[Group]]
 ) -> dict[str, Boxes]:
     """What the indexes tell of some groups by partition; nothing unless of all names."""
     table = snapshot.indexed_table()
@@ -123,7 +123,7 @@ def _boxes(
 
 
 def _place(
-    facts: TableFacts, table: IndexedTable, order: RowOrder, name: str
+    facts: WriteContext, table: IndexedTable, order: RowOrder, name: str
 ) -> tuple[str, str, pa.DataType] | None:
     """Where ranges of a name stand: the metadata partition, the column there, and their type."""
     expression = order.expression(name)

@@ -8,26 +8,34 @@ from __future__ import annotations
 import logging
 
 from lakedex.errors import LakedexError
-from lakedex.index.metadata_table.compaction import compact_if_due
+from lakedex.index.metadata_table.compaction import compact_if_due, is_compaction_due
 from lakedex.index.metadata_table.log_compaction import log_compact_if_due
 from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.lock import open_lock
 from lakedex.upkeep import archiving, cleaning
 from lakedex.upkeep.metadata_cleaning import clean_metadata_table
-from lakedex.write.taking import Target
+from lakedex.write.commit import CommittedTable
+from lakedex.write.context import Target
 
 log = logging.getLogger("lakedex")
 
 
-def tend(target: Target) -> None:
+def tend(target: Target, committed: CommittedTable | None = None) -> None:
     """Do what is due after a commit, as Hudi's options say, and in Hudi's order.
+
+    Args:
+        target: The table.
+        committed: Its timelines as the commit left them. When they show that nothing is due, the
+            lock is not taken; without them they are loaded under the lock.
 
     The metadata table is compacted, then the table is cleaned, then its timeline is archived: an
     instant may go only when the two before it no longer need it. The write is committed by now:
     what goes wrong here is logged and left to the next write.
     """
     options = target.options
+    if committed is not None and not _is_due(target, committed):
+        return
     try:
         timeline = _compact_metadata(target)
         storage = target.address.open()
@@ -41,6 +49,24 @@ def tend(target: Target) -> None:
                 archiving.archive(table, options.archiving, options.cleaning)
     except LakedexError as error:
         log.warning("the table was not tended after its commit: %s", error)
+
+
+def _is_due(target: Target, committed: CommittedTable) -> bool:
+    """Whether timelines show that a service is due, or that one was cut short."""
+    options, storage = target.options, target.address.open()
+    data, metadata = committed.data, committed.metadata
+    return (
+        options.metadata.log_compact_after is not None  # the number of blocks is not on a timeline
+        or bool(metadata.pending())
+        or is_compaction_due(
+            metadata,
+            data,
+            max_delta_commits=options.metadata.compact_after,
+            has_pending=any(map(_may_be_taken_back, data.pending())),
+        )
+        or (options.cleaning.automatic and cleaning.is_due(target.address, data, options.cleaning))
+        or (options.archiving.automatic and archiving.is_due(storage, data, options.archiving))
+    )
 
 
 def _compact_metadata(target: Target) -> Timeline:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lakedex.filegroup import ReadContext
 from lakedex.filegroup.many_slices import WANTED, KeyTags, WantedRows, read_wanted
-from lakedex.write.facts import TableFacts
+from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_group import merged_numbers
 from lakedex.write.handles.incoming import Incoming
 from lakedex.write.handles.outcome import ChangedRows
@@ -30,7 +30,7 @@ _ROWS_AT_ONCE = 200_000
 class OldValues:
     """Gathers groups whose rows are all live in them or new to them, and tells what changed."""
 
-    def __init__(self, facts: TableFacts, context: ReadContext) -> None:
+    def __init__(self, facts: WriteContext, context: ReadContext) -> None:
         """Start without groups."""
         self._context = context
         self._told = list(dict.fromkeys([KEY, *facts.indexed_columns]))

@@ -1,0 +1,207 @@
+"""The table that a write is about, for the driver (`Target`) and for its workers (`WriteContext`).
+
+A `WriteContext` travels with each task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakedex.config import TableConfig
+from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_option_names import BLOOM_ERROR_RATE
+from lakedex.config.write_options import LockOptions as LockSettings
+from lakedex.config.write_options import WriteOptions
+from lakedex.engine import Engine
+from lakedex.filegroup import ReadContext
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.file_index import FileIndex
+from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.secondary.pairs import SecondaryTarget
+from lakedex.index.kinds.windowed.run_writer import shards_for
+from lakedex.index.registry import file_indexes
+from lakedex.schema import SchemaHistory
+from lakedex.schema.field_paths import column_at
+from lakedex.storage.address import StorageAddress
+from lakedex.table import Snapshot
+from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.early_conflicts import EarlyLook
+from lakedex.txn.heartbeat import HeartbeatOptions
+from lakedex.txn.lock import LockOptions
+from lakedex.txn.transaction import TransactionOptions
+from lakedex.write.metadata_plan import MetadataPlan
+from lakedex.write.stream_batches import StreamBatch
+from lakedex.write.target import WriteSchema
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table to write, with what runs the work and how."""
+
+    address: StorageAddress
+    engine: Engine
+    options: WriteOptions
+    snapshot: Snapshot
+    """The table when the options were resolved, which allow to write it."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """What the table kept before."""
+    conflict_retries: int = 0
+    batch: StreamBatch | None = None
+    """The batch of a stream that the rows are."""
+    new_indexes: tuple[IndexDefinition, ...] = ()
+    """Secondary indexes that the write is to make."""
+    refreshed: tuple[str, ...] = ()
+    """Indexes with `maintenance=async` that the write is to bring up to date."""
+    keeping: Mapping[str, str] = field(default_factory=dict)
+    """What the table is to keep beside the options of the write."""
+
+    @property
+    def kept_then(self) -> dict[str, str]:
+        """What the table is to keep for its next writers."""
+        return {**self.kept, **self.options.kept(), **self.keeping}
+
+    @property
+    def patience(self) -> TransactionOptions:
+        """How long to wait for other writers."""
+        return transaction_options(self.options.lock)
+
+
+def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
+    """The file indexes that a write maintains: not those with `maintenance=async`."""
+    return tuple(each for each in file_indexes(config).values() if not each.definition.is_async)
+
+
+@dataclass(frozen=True)
+class WriteContext:
+    """A table as one write sees it."""
+
+    address: StorageAddress
+    config: TableConfig
+    schema: pa.Schema
+    """Meta columns first, then the columns as this write commits them."""
+    schema_text: str
+    """The Avro schema of the columns that files have, for footers and log blocks."""
+    instant: str
+    """The time of this write."""
+    committed: CommittedInstants
+    """What was committed when the write began."""
+    scratch: str
+    """The folder of the write's spill files, relative to the table."""
+    compression: str = "snappy"
+    """The codec of base files."""
+    stat_columns: tuple[str, ...] = ()
+    """The columns whose ranges are kept; none without column_stats."""
+    has_bloom_index: bool = False
+    """Whether the metadata table has bloom_filters, so that filters are handed on."""
+    bloom_entries: int | None = None
+    """How many keys a footer's filter is made for; None fits it to the file."""
+    bloom_error_rate: float = 1e-9
+    note_buckets: int = 1
+    """Into how many buckets key notes are put."""
+    history: SchemaHistory | None = None
+    """How columns were renamed and retyped before this write."""
+    repeats_tasks: bool = True
+    """Whether an attempt at a task may go on after the write has ended."""
+    note_shards: int = 1
+    """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
+
+    early_look: EarlyLook | None = None
+    """How to look for other writers before a file group is written; None does not look."""
+    secondary: tuple[SecondaryTarget, ...] = ()
+    """The secondary indexes that are told of changed rows."""
+    expressions: tuple[ExpressionTarget, ...] = ()
+    """The expression indexes that are told of new files."""
+    file_indexes: tuple[FileIndex, ...] = ()
+    """The file indexes that describe new files."""
+
+    @property
+    def indexed_columns(self) -> list[str]:
+        """The columns of secondary indexes, each once; of a struct's field the whole column."""
+        named = (column_at(path) for each in self.secondary for path in each.columns)
+        return list(dict.fromkeys(named))
+
+    def in_file(self, rows: pa.Table) -> pa.Table:
+        """Rows as a file holds them: without the columns that the partition path tells."""
+        dropped = [name for name in self.config.dropped_columns if name in rows.column_names]
+        return rows.drop_columns(dropped) if dropped else rows
+
+    def read_context(self) -> ReadContext:
+        """What reading slices needs, opened in this process."""
+        return ReadContext(
+            storage=self.address.open(),
+            config=self.config,
+            schema=self.schema,
+            history=self.history,
+            is_committed=self.committed,
+        )
+
+
+_LOOSE_ERROR_RATE = 1e-4
+"""For filters that no writer of the table asks."""
+
+
+def write_context(
+    target: Target,
+    snapshot: Snapshot,
+    schema: WriteSchema,
+    plan: MetadataPlan,
+    *,
+    instant: str,
+    scratch: str,
+    rows: int,
+) -> WriteContext:
+    """The facts of the write of an instant that began with a snapshot."""
+    options = target.options
+    is_bloom = options.lookup_index in (WriteIndex.BLOOM, WriteIndex.GLOBAL_BLOOM)
+    usual_rate = float(BLOOM_ERROR_RATE.default) if is_bloom else _LOOSE_ERROR_RATE
+    shards, buckets = plan.record_shards or 1, plan.note_buckets
+    if options.window is not None and not plan.has_record_index:
+        shards = buckets = shards_for(rows)
+    return WriteContext(
+        address=target.address,
+        config=snapshot.config,
+        schema=schema.full,
+        schema_text=schema.file_text,
+        instant=instant,
+        committed=CommittedInstants.of(snapshot.timeline),
+        scratch=scratch,
+        compression=options.compression,
+        stat_columns=plan.stat_columns,
+        has_bloom_index=plan.has("bloom_filters"),
+        bloom_entries=options.bloom.entries,
+        bloom_error_rate=options.bloom.error_rate or usual_rate,
+        history=snapshot.history,
+        repeats_tasks=target.engine.repeats_tasks,
+        note_buckets=buckets,
+        note_shards=shards,
+        early_look=(
+            EarlyLook(instant, target.patience.heartbeat) if options.lock.looks_early else None
+        ),
+        secondary=plan.secondary,
+        expressions=plan.expressions,
+        file_indexes=maintained_file_indexes(snapshot.config),
+    )
+
+
+_LEAST_RENEWALS = 2
+
+
+def transaction_options(settings: LockSettings) -> TransactionOptions:
+    """How patient a writer is, by the options of a write."""
+    lease = float(settings.validity_s)
+    pause = settings.retry_wait_ms
+    return TransactionOptions(
+        lock=LockOptions(
+            wait_seconds=settings.wait_ms / 1000,
+            lease_seconds=lease,
+            renew_seconds=min(float(settings.renewal_s), lease / _LEAST_RENEWALS),
+            poll_seconds=LockOptions().poll_seconds if pause is None else pause / 1000,
+        ),
+        heartbeat=HeartbeatOptions(
+            interval_seconds=settings.heartbeat_ms / 1000,
+            tolerable_misses=settings.heartbeat_misses,
+        ),
+    )
