@@ -61,8 +61,9 @@ interop-hudi:
 # What differs between versions of Spark: plans, parsers, statements, sources and jobs. The rest of
 # tests/spark asks the same of 3.5 as of 4.x: `make interop-spark OLD_SPARK=tests/spark` runs all.
 OLD_SPARK ?= $(addprefix tests/spark/test_,$(addsuffix .py,attach_api catalyst_shapes \
-	catalyst_surroundings data_source_writes frame_writes java_compiler query_walk row_source \
-	spark_engine spark_writes sql_explain sql_grammar sql_statements sql_tables streaming to_df))
+	catalyst_surroundings data_source_writes frame_writes jvm_classes jvm_contract query_walk \
+	row_source spark_engine spark_writes sql_explain sql_grammar sql_statements sql_tables streaming \
+	to_df))
 .PHONY: interop-spark
 interop-spark:
 	@$(INTEROP_VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile -m spark $(OLD_SPARK) \

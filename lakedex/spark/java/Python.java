@@ -18,7 +18,7 @@ public final class Python {
     callback = newCallback;
   }
 
-  static Object call(String name, Object message) {
+  public static Object call(String name, Object message) {
     BiFunction present = callback;
     if (present == null) {
       throw new IllegalStateException(Contract.NOT_ATTACHED);
