@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakedex.config.metadata_options import IndexRoom, record_index_bounds
 from lakedex.config.option_check import did_you_mean
-from lakedex.engine import Engine
+from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
 from lakedex.index.file_index import FileIndex, IndexRequest
@@ -23,6 +23,7 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
 from lakedex.write.build_ranges import StoredRanges
+from lakedex.write.file_indexes import BUILD_TASKS_A_CORE
 from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
@@ -101,7 +102,10 @@ def estimate_index(
     _check_growth(growth)
     table = sampled_table(snapshot, growth)
     if using:
-        estimate = _estimate_of_kind(snapshot, table, columns, using, options or {})
+        tasks = BUILD_TASKS_A_CORE * (engine or LocalEngine()).parallelism
+        estimate = _estimate_of_kind(
+            table, _request(snapshot, columns, options or {}), using, tasks
+        )
     else:
         estimate = default_kind().estimate_size(table, columns)
     if estimate is None:
@@ -124,29 +128,30 @@ def estimate_index(
     )
 
 
-def _estimate_of_kind(
-    snapshot: Snapshot,
-    table: SampledTable,
-    columns: tuple[str, ...],
-    using: str,
-    options: Mapping[str, str],
-) -> SizeEstimate | None:
-    kinds = file_index_kinds()
-    kind = kinds.get(using.lower())
-    if kind is None:
-        if kind_name(using) == default_kind().kind:
-            return default_kind().estimate_size(table, columns)
-        known = ", ".join((default_kind().kind, *kinds))
-        hint = did_you_mean(using, kinds)
-        raise UnsupportedFeature(f"estimating an index of kind {using!r} (only {known}{hint})")
-    request = IndexRequest(
+def _request(
+    snapshot: Snapshot, columns: tuple[str, ...], options: Mapping[str, str]
+) -> IndexRequest:
+    return IndexRequest(
         name="estimated",
         table=snapshot.config.name,
         columns=columns,
         schema=snapshot.schema,
         options=options,
     )
-    return estimate_file_index(FileIndex(kind, kind.define(request)), table)
+
+
+def _estimate_of_kind(
+    table: SampledTable, request: IndexRequest, using: str, tasks: int
+) -> SizeEstimate | None:
+    kinds = file_index_kinds()
+    kind = kinds.get(using.lower())
+    if kind is None:
+        if kind_name(using) == default_kind().kind:
+            return default_kind().estimate_size(table, request.columns)
+        known = ", ".join((default_kind().kind, *kinds))
+        hint = did_you_mean(using, kinds)
+        raise UnsupportedFeature(f"estimating an index of kind {using!r} (only {known}{hint})")
+    return estimate_file_index(FileIndex(kind, kind.define(request)), table, tasks)
 
 
 def sampled_table(snapshot: Snapshot, growth: float = 1.0) -> SampledTable:

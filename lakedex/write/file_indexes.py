@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -24,7 +25,7 @@ from lakedex.write.build_survey import shares_of_slices
 from lakedex.write.context import WriteContext
 
 _MOST_RUNS = 16
-_TASKS_A_CORE = 4
+BUILD_TASKS_A_CORE: Final = 4
 log = logging.getLogger("lakedex")
 
 
@@ -103,7 +104,7 @@ def fill_file_index(
         history=snapshot.history,
         file_indexes=(index,),
     )
-    shares = shares_of_slices(unknown, engine.parallelism * _TASKS_A_CORE) if unknown else []
+    shares = shares_of_slices(unknown, engine.parallelism * BUILD_TASKS_A_CORE) if unknown else []
     engine.map("read the data for new indexes", _fill, [_Fill(facts, share) for share in shares])
     return len(unknown)
 

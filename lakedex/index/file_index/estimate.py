@@ -1,7 +1,8 @@
 """What a file index that does not exist would take, from the entries of some file slices.
 
 The entries of the sample are encoded twice, those of half of it and of all: the difference is what
-one more file takes. Of a table of up to 24 file slices with few rows everything is read.
+one more file takes, the rest is what a run takes by itself. Of a table of up to 24 file slices with
+few rows everything is read.
 """
 
 from __future__ import annotations
@@ -20,10 +21,15 @@ _MOST_SLICES = 24
 _MOST_ROWS = 400_000
 
 
-def estimate_file_index(index: FileIndex, table: SampledTable) -> SizeEstimate | None:
+def estimate_file_index(index: FileIndex, table: SampledTable, tasks: int) -> SizeEstimate | None:
     """What an index would take; None where the table has no rows.
 
     How many files a lookup reads is not estimated: it is NaN.
+
+    Args:
+        index: The index.
+        table: The table.
+        tasks: How many tasks would build the index, each of which writes a run.
 
     Raises:
         LakedexError: the index cannot be computed.
@@ -38,14 +44,15 @@ def estimate_file_index(index: FileIndex, table: SampledTable) -> SizeEstimate |
             break
     if not rows:
         return None
-    files = len(table.slices) * table.growth
-    whole, half = _run_bytes(index, parts), _run_bytes(index, parts[: len(parts) // 2])
-    a_file = max(0.0, (whole - half) / (len(parts) - len(parts) // 2))
+    files, count = len(table.slices) * table.growth, len(parts)
+    whole, half = _run_bytes(index, parts), _run_bytes(index, parts[: count // 2])
+    a_file = max(0.0, (whole - half) / (count - count // 2))
+    a_run = max(0.0, whole - a_file * count)
     return SizeEstimate(
-        rows=round(sum(part.num_rows for part in parts) / len(parts) * files),
-        size_bytes=round(whole + max(0.0, files - len(parts)) * a_file),
-        bytes_per_change=a_file * len(parts) / rows,
-        seconds=(time.perf_counter() - started) / len(parts) * files,
+        rows=round(sum(part.num_rows for part in parts) / count * files),
+        size_bytes=round(min(tasks, files) * a_run + files * a_file),
+        bytes_per_change=a_file * count / rows,
+        seconds=(time.perf_counter() - started) / count * files,
         files_per_value=math.nan,
         bytes_per_write=_run_bytes(index, parts[:1]),
         sampled_rows=rows,
