@@ -59,6 +59,7 @@ def test_what_a_dead_writer_left_is_removed_by_the_next(tmp_path, left):
         "-?",
         "",
     ],
+    ids=["this process", "another host", "another boot", "no token", "no owner"],
 )
 def test_what_may_be_in_use_stays(tmp_path: Path, owner: str) -> None:
     file = tmp_path / SPILL / f"write-{ID}{owner}/files/a"
