@@ -15,8 +15,9 @@ CASES ?= 100000
 DAMAGES ?= 10000
 SEED ?= 1
 SCHEDULES ?= 20000
-# Of the shapes of table that Hudi judges: few, pairs (any two options meet) or all.
-JUDGES ?= $(or $(LAKEDEX_JUDGES),pairs)
+# Of the shapes of table that Hudi judges: few, pairs (any two options meet), rotating (a third of
+# the pairs, another one with every commit) or all.
+JUDGES ?= $(or $(LAKEDEX_JUDGES),rotating)
 
 # A stamp is older than its lock exactly when something has to be installed again.
 LOCKED := $(VENV)/.locked
@@ -39,6 +40,11 @@ test: java $(READY) $(EXECUTOR_READY) ## Run the whole suite and the doctests
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not interop"
 
 # Apart from `test`: watching every line nearly doubles the time of what is not waiting for Spark.
+.PHONY: all
+all: check ## Everything in full, for a night: all shapes, kill points, schedules and Spark 3.5
+	@LAKEDEX_JUDGES=all LAKEDEX_KILLS=all LAKEDEX_SCHEDULES=$(SCHEDULES) $(MAKE) test
+	@$(MAKE) interop JUDGES=all OLD_SPARK=tests/spark
+
 .PHONY: coverage
 coverage: java $(READY) $(EXECUTOR_READY) ## The same suite with the coverage floor
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not interop" --cov --cov-report=term:skip-covered

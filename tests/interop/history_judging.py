@@ -2,8 +2,9 @@
 
 The same histories as in the conformance tests, with 5,000 rows: every shape lives through commits
 of every kind. LAKEDEX_JUDGES says which shapes: `few` (each option once with either kind of table),
-`pairs` (any two options together), `all` (what is left out: `LEFT_OUT`). Each kind of table has a
-file of tests: files are what is shared out to processes, and these are the longest.
+`pairs` (any two options together), `rotating` (a third of the pairs), `all` (what is left out:
+`LEFT_OUT`). Each kind of table has a file of tests: files are what is shared out to processes, and
+these are the longest.
 """
 
 from __future__ import annotations

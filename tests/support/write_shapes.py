@@ -10,6 +10,8 @@ from itertools import product
 
 import pyarrow as pa
 
+from tests.support.turns import turn
+
 TABLE_TYPES = ("cow", "mor")
 INDEXES = (
     "SIMPLE",
@@ -233,9 +235,20 @@ def paired_shapes() -> tuple[Shape, ...]:
     )
 
 
-SETS = {"few": covering_shapes, "pairs": paired_shapes, "all": lambda: ALL_SHAPES}
+def rotating_shapes() -> tuple[Shape, ...]:
+    """A third of the pairs, another one with every commit."""
+    return paired_shapes()[turn(_THIRDS) :: _THIRDS]
+
+
+_THIRDS = 3
+SETS = {
+    "few": covering_shapes,
+    "rotating": rotating_shapes,
+    "pairs": paired_shapes,
+    "all": lambda: ALL_SHAPES,
+}
 
 
 def judged_shapes() -> tuple[Shape, ...]:
-    """The shapes of this run: LAKEDEX_JUDGES is `few`, `pairs` or `all`."""
+    """The shapes of this run: LAKEDEX_JUDGES is `few`, `rotating`, `pairs` or `all`."""
     return SETS[os.environ.get("LAKEDEX_JUDGES", "few")]()
