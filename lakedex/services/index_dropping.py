@@ -77,7 +77,7 @@ def _drop_partitions(
         if build is not None:
             discard_build(locked_table(storage, lock, patience.heartbeat), build)
             return
-        kept = read_own_properties(storage)
+        kept: dict[str, str] = read_own_properties(storage)
         if found is None and (_went_along(kept, name) or _had_gone(snapshot, name)):
             return
         if found is None or found not in config.metadata_partitions:

@@ -87,7 +87,7 @@ def estimate_index(
     Args:
         snapshot: The table.
         column: The column, or the columns.
-        using: A kind whose indexes describe single files, such as `ngram`.
+        using: A kind whose indexes describe single files.
         options: The options of such an index.
         growth: How many times as many rows the table will have; values grow in number with them.
         engine: Who would build it; how long a job of it takes to start is tried out.

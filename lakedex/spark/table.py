@@ -420,7 +420,7 @@ class SparkTable(TableViews):
         Args:
             column: The column.
             growth: How many times as many rows the table will have.
-            using: A kind whose indexes describe single files, such as `ngram`; by default a
+            using: A kind whose indexes describe single files; by default a
                 secondary index is estimated.
             options: The options of such an index.
         """

@@ -31,7 +31,13 @@ _MOST_BYTES = 1 << 20
 _log = logging.getLogger("lakedex")
 
 
-def read_own_properties(storage: Storage) -> dict[str, str]:
+class OwnProperties(dict[str, str]):
+    """The kept settings of a table, and whether the file itself could be read."""
+
+    is_from_copy: bool = False
+
+
+def read_own_properties(storage: Storage) -> OwnProperties:
     """The kept settings of the table; none for a table that lakedex did not write yet.
 
     Raises:
@@ -45,9 +51,10 @@ def read_own_properties(storage: Storage) -> dict[str, str]:
         kept = _read(storage, OWN_COPY_PATH)
     except (CorruptFile, FileMissing):
         if isinstance(problem, FileMissing):
-            return {}
+            return OwnProperties()
         raise problem from None
     _log.warning("the copy of %s counts: %s", OWN_PROPERTIES_PATH, problem)
+    kept.is_from_copy = True
     return kept
 
 
@@ -82,10 +89,11 @@ def change_own_properties(
 ) -> None:
     """Let a writer change the settings that it found; what others changed meanwhile stays.
 
-    The caller holds the table's lock, and did not when it read what was `before`.
+    The caller holds the table's lock, and did not when it read what was `before`. A file that
+    could not be read then is written again.
     """
     changed = {name: value for name, value in after.items() if before.get(name) != value}
-    if changed:
+    if changed or (isinstance(before, OwnProperties) and before.is_from_copy):
         write_own_properties(storage, {**read_own_properties(storage), **changed})
 
 
@@ -126,7 +134,7 @@ def _put(storage: Storage, settings: Mapping[str, str]) -> None:
     storage.replace(OWN_COPY_PATH, data)
 
 
-def _read(storage: Storage, path: str) -> dict[str, str]:
+def _read(storage: Storage, path: str) -> OwnProperties:
     data = storage.read(path)
     if len(data) > _MOST_BYTES:
         raise CorruptFile(path, 0, expected=f"at most {_MOST_BYTES} bytes", actual=len(data))
@@ -137,7 +145,7 @@ def _read(storage: Storage, path: str) -> dict[str, str]:
     actual = zlib.crc32(data[first.end() :])
     if first[1] is not None and int(first[1]) != actual:
         raise CorruptFile(path, 0, expected=f"the checksum {first[1].decode()}", actual=actual)
-    return parse_properties(decode_properties(data), path=path)
+    return OwnProperties(parse_properties(decode_properties(data), path=path))
 
 
 def _encode(settings: Mapping[str, str]) -> bytes:
