@@ -31,9 +31,9 @@ _READING = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 _filled: set[str] = set()
-"""The folders that this process has put spill files into, as far as nobody has asked for them."""
+"""The folders that this process has written spill files to and `is_filled` did not name yet."""
 _MOST_FILLED = 10_000
-"""Workers of other processes never ask; from so many on every folder may be one of them."""
+"""Workers of other processes do not call `is_filled`; beyond so many any folder may be filled."""
 
 
 def is_filled(folder: str) -> bool:

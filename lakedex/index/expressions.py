@@ -287,7 +287,7 @@ def check_function(index: str, name: str) -> None:
 
 
 def source_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """The columns of a table that some columns and fields of columns lie in, each once."""
+    """The columns of a table that contain some columns and fields of columns, each once."""
     return tuple(dict.fromkeys(column.path[0] for column in columns))
 
 

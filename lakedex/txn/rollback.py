@@ -102,7 +102,7 @@ class LockedTable:
         return self.clock.next()
 
     def next_hidden_time(self) -> str:
-        """The same for what nobody sees before the lock is checked once more."""
+        """The same for steps that are not visible before the lock is checked once more."""
         (self.check_lease or self.check)()
         return self.clock.next()
 

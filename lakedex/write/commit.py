@@ -466,7 +466,7 @@ def _write_stat(file: WrittenFile) -> WriteStat:
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """What a write that goes by the record index knows of its rows when it commits."""
+    """What a write that uses the record index knows of its rows when it commits."""
 
     keys: AddedKeys
     inserted: int
@@ -474,7 +474,7 @@ class AddedRows:
     is_alone: bool
     """Whether no other rows are in the table."""
     was_first: bool
-    """Whether nobody has committed since the write began."""
+    """Whether no other writer has committed since the write began."""
     were_compared: bool
     """Whether its keys were held against those that others inserted meanwhile."""
 

@@ -59,7 +59,7 @@ class GroupReader:
 
         Args:
             shard: The number of this group.
-            place: The numbers of the groups that keys lie in; None where that is not known.
+            place: The numbers of the groups that contain keys; None where that is not known.
 
         Raises:
             CorruptFile: it names the base file.

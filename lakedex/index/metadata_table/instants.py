@@ -53,7 +53,7 @@ class MetadataStore:
     config: TableConfig
     timeline: Timeline
     listed: Mapping[str, FileList] | None = None
-    """The files of all partitions, where they were listed and nobody else adds any."""
+    """The files of all partitions, if they were listed and no other process adds any."""
 
     @classmethod
     def open(cls, address: StorageAddress) -> MetadataStore:

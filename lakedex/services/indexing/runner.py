@@ -123,7 +123,7 @@ class _Runner:
                 if found is _Next.SNAPSHOT_AGAIN:
                     view = take_build_snapshot(table, self._claim, view.number + 1)
                     if view.number > _MOST_SNAPSHOTS:
-                        # Nobody commits now, so that this view is the last one.
+                        # No writer commits now, so that this view is the last one.
                         self._make_bases(view)
                         found = self._switch(table, view, is_there=True)
             if found is _Next.DONE:

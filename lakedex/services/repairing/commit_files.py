@@ -246,7 +246,7 @@ class _Files:
             footer = read_footer(self._storage.source(path, file.size_bytes))
             rows = self._keys_and_times(path)
         except CorruptFile:
-            return stat  # of what cannot be read nothing is told; verifying names the file
+            return stat  # a file that cannot be read has no counts; `verify` names it
         if footer.avro_schema_text:
             self._texts[footer.avro_schema_text] = None
         stat = replace(stat, num_writes=footer.row_count)

@@ -5,7 +5,7 @@ clean did stands in its plan too, and what a commit did, or a savepoint keeps, i
 time (`commit_files.py`). A savepoint that lost its completed file is completed again. Instants
 whose files are all gone are put back by what the metadata table has of them (`lost_commits.py`).
 The manifest of the archived timeline names files that are there, and is written again. What an
-archive said, and which rows an overwrite took away, is known to nobody else: that is named, and
+archive said, and which rows an overwrite took away, is recorded nowhere else: that is named, and
 stays.
 """
 

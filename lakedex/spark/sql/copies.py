@@ -1,8 +1,8 @@
 """Keys that occur in a table more than once, as plain INSERTs may leave them.
 
-An upsert or a delete goes by key, and could not change one copy and leave the other. So a statement
-that writes by key first checks whether its keys are unique. If one is not, the statement rewrites
-all rows of the partitions that it touches, or of the table.
+An upsert or a delete finds records by key, and could not change one copy and leave the other. So a
+statement that writes by key first checks whether its keys are unique. If one is not, the statement
+rewrites all rows of the partitions that it touches, or of the table.
 """
 
 from __future__ import annotations

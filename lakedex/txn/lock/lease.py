@@ -97,7 +97,7 @@ class LeasedLock(ABC):
 
     path: str
     is_free_when_absent = False
-    """Whether no file is there while nobody holds the lock, and only one creator can win."""
+    """Whether there is no file while the lock is free, and only one creator can win."""
 
     def __init__(self, storage: Storage, options: LockOptions) -> None:
         """Take nothing yet."""
@@ -252,7 +252,7 @@ class LeasedLock(ABC):
             if self.is_free_when_absent:
                 self._storage.create(self.path, data)
             elif freed is not None:
-                # Nobody has held it since this process gave it back, unless its version changed.
+                # Its version changes when another process takes it.
                 version = self._storage.replace(self.path, data, if_version=freed)
             else:
                 return None

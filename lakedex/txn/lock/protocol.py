@@ -67,7 +67,7 @@ class TableLock(Protocol):
     def check_lease(self) -> None:
         """Make sure by the own clocks alone that half a lease is left; it is renewed where not.
 
-        Nobody takes over a lock whose lease has not run out, so this is enough for steps that
+        No process takes over a lock whose lease has not expired, so this is enough for steps that
         another `check` follows before anybody sees them.
 
         Raises:

@@ -174,7 +174,7 @@ def is_in_table(storage: Storage, instant: str, group: GroupWork) -> bool:
 
     It does when the instant completed, and was perhaps archived since, unless the table's own list
     of files no longer has it: then it was cleaned away, and is there again by mistake. A table
-    without such a list is asked no further: there the folder is the list.
+    without such a list is not read further: there the folder is the list.
     """
     snapshot = Snapshot.open(storage)
     if not snapshot.timeline.has_completed(instant):

@@ -84,7 +84,7 @@ class TaskFilters:
 log = logging.getLogger("lakedex")
 
 _FEW_PARTITIONS = 64
-"""Up to so many partitions are asked for one by one; more are read with the whole column."""
+"""Up to so many partitions are looked up one by one; more are read with the whole column."""
 _FILTERS_AT_ONCE = 256
 """Hudi's default filter has 431 kB, so that these fit in memory."""
 _MOST_FILTER_BYTES = 64 << 20

@@ -91,7 +91,7 @@ def _whole(folder: Storage, access: RecordIndexAccess, path: str, size: int) -> 
 def _asked(
     access: RecordIndexAccess, rows: pa.Table
 ) -> Iterator[tuple[tuple[FileSlice, ...], int, pa.Array]]:
-    """The groups to ask, as numbers among their kind, each with the keys that lie in it."""
+    """The groups to look up, as numbers among their kind, each with its keys."""
     if access.groups:
         yield from _by_shard(access.groups, flat(rows[KEY]))
         return

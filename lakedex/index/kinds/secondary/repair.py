@@ -21,7 +21,7 @@ def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> Comm
     columns = len(definition.source_fields)
     placed = placed_values_of_secondary(keys, columns) if definition.is_placed_by_value else keys
     stale = [problem.kind is ProblemKind.STALE for problem in problems]
-    # What is no key of such an index at all lies in any group: it is not found, and left.
+    # An entry that is no key of such an index may be in any group: it is not found, and stays.
     hashes = java_hashes(placed.fill_null(""))
     rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
     return CommitChanges(pairs={name: PairNotes(1, (table.spilled(rows),))})
