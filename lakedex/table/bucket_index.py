@@ -20,10 +20,10 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from lakedex.config import keys
+from lakedex.config.bucket_options import BucketEngineType
 from lakedex.config.write_index import bucket_options
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.storage import split
@@ -44,18 +44,11 @@ _FILES_READ: Final = 2_000
 """Of a larger commit so many files are as good as all of them."""
 
 
-class BucketEngine(Enum):
-    """How keys become buckets; the values are Hudi's names."""
-
-    SIMPLE = "SIMPLE"
-    CONSISTENT_HASHING = "CONSISTENT_HASHING"
-
-
 @dataclass(frozen=True, slots=True)
 class BucketIndex:
     """The bucket index of a table, with what shows it."""
 
-    engine: BucketEngine
+    engine: BucketEngineType
     evidence: str
     resize: str | None = None
     """The instant of a pending plan that resizes the ring."""
@@ -72,15 +65,15 @@ def find_bucket_index(snapshot: Snapshot) -> BucketIndex | None:
     resize = pending_resize(snapshot.timeline)
     if _CONSISTENT_FOLDER in folders or resize is not None:
         evidence = f"the plan {resize}" if not folders else _folder_of(folders)
-        return BucketIndex(BucketEngine.CONSISTENT_HASHING, evidence, resize)
+        return BucketIndex(BucketEngineType.CONSISTENT_HASHING, evidence, resize)
     if folders:
-        return BucketIndex(BucketEngine.SIMPLE, _folder_of(folders))
+        return BucketIndex(BucketEngineType.SIMPLE, _folder_of(folders))
     for name in bucket_options(snapshot.config.raw):
-        return BucketIndex(BucketEngine.SIMPLE, f"the property {name}")
+        return BucketIndex(BucketEngineType.SIMPLE, f"the property {name}")
     bucket_id = _bucket_file_id(snapshot)
     if bucket_id is None:
         return None
-    return BucketIndex(BucketEngine.SIMPLE, f"file ids such as {bucket_id}")
+    return BucketIndex(BucketEngineType.SIMPLE, f"file ids such as {bucket_id}")
 
 
 def pending_resize(timeline: Timeline) -> str | None:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakedex
+from lakedex.config.bucket_options import BucketEngineType
 from lakedex.engine import LocalEngine
 from lakedex.errors import UnsupportedFeature
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
@@ -28,7 +29,7 @@ from lakedex.services.upgrading.runner import upgrade_table
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.local import LocalStorage
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import BucketEngine, are_bucket_ids, find_bucket_index
+from lakedex.table.bucket_index import are_bucket_ids, find_bucket_index
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
 from lakedex.txn.transaction import TransactionOptions
@@ -136,7 +137,9 @@ def test_recognised_by_file_ids_or_folder(name, golden):
     found = find_bucket_index(Snapshot.open(StorageAddress.of(golden(name).path).open()))
     assert found is not None
     is_simple = "simple" in name
-    assert found.engine is (BucketEngine.SIMPLE if is_simple else BucketEngine.CONSISTENT_HASHING)
+    assert found.engine is (
+        BucketEngineType.SIMPLE if is_simple else BucketEngineType.CONSISTENT_HASHING
+    )
     expected = "file ids such as 00000000-" if is_simple else "consistent_hashing_metadata"
     assert expected in found.evidence
     assert found.resize is None
@@ -162,7 +165,7 @@ def test_a_table_is_recognised_after_rollbacks(damage):
         rollback_instant(StorageAddress.of(path), instants(path)[-1])
         found = find_bucket_index(Snapshot.open(StorageAddress.of(path).open()))
         assert found is not None
-        assert found.engine is BucketEngine.SIMPLE
+        assert found.engine is BucketEngineType.SIMPLE
 
 
 def random_ids(chooser: random.Random, count: int) -> list[str]:

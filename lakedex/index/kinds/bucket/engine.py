@@ -1,0 +1,291 @@
+"""Engines of bucket indexes: from the hash of a key to its bucket and its file group.
+
+A file id is a function of the partition, the bucket and its generation, so that whoever makes a
+file group for a bucket, at whatever attempt, makes the same one. A generation ends when a write
+replaces the file group: its file id is not used again.
+
+    SIMPLE                 bucket = hash mod n; the file id begins with the bucket, in 8 digits
+    CONSISTENT_HASHING     a ring of ranges; the ring names the file groups
+    EXTENDIBLE_HASHING     the same, of ranges that are prefixes of the hash, found by a directory
+
+It imports only what executors need.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakedex.config.bucket_options import BucketEngineType, BucketOptions
+from lakedex.errors import IndexUnusable
+from lakedex.filegroup import FileSlice
+from lakedex.index.kinds.bucket.hashes import Hashes, HashKeys, list_hashes, ring_hashes
+from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
+from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, load_partition_counts
+from lakedex.index.kinds.bucket.ring import (
+    Directory,
+    HashRing,
+    even_ring,
+    name_uuid,
+    prefix_ring,
+)
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline
+
+Positions = npt.NDArray[np.int64]
+_DIGITS: Final = 8
+_FIRST_RINGS: Final[Mapping[BucketEngineType, Callable[[str, int], HashRing]]] = {
+    BucketEngineType.CONSISTENT_HASHING: even_ring,
+    BucketEngineType.EXTENDIBLE_HASHING: prefix_ring,
+}
+
+
+class PartitionBuckets(ABC):
+    """The buckets of one partition; it travels to workers."""
+
+    @abstractmethod
+    def hashes(self, keys: HashKeys) -> Hashes:
+        """The hash of each record, as the engine computes it."""
+
+    @abstractmethod
+    def numbers(self, hashes: Hashes) -> Positions:
+        """The bucket of each hash."""
+
+    @abstractmethod
+    def file_id(self, number: int) -> str:
+        """The file group of a bucket, whether it is there or not."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many buckets there are."""
+
+    def file_ids(self, keys: HashKeys) -> pa.Array:
+        """The file group of each record."""
+        numbers, places = np.unique(self.numbers(self.hashes(keys)), return_inverse=True)
+        names = pa.array([self.file_id(number) for number in numbers.tolist()], pa.string())
+        return names.take(pa.array(places))
+
+
+@dataclass(frozen=True)
+class SimpleBuckets(PartitionBuckets):
+    """Buckets of the engine SIMPLE.
+
+    Example:
+        >>> SimpleBuckets("p", 4, {1: "00000001-6ddb-4dff-83ee-36af5292a301-0"}).file_id(1)
+        '00000001-6ddb-4dff-83ee-36af5292a301-0'
+        >>> SimpleBuckets("p", 4).file_id(1) == SimpleBuckets("p", 4).file_id(1)
+        True
+    """
+
+    partition: str
+    total: int
+    present: Mapping[int, str] = field(default_factory=dict)
+    """The file groups that are there."""
+    generations: Mapping[int, str] = field(default_factory=dict)
+    """What replaced the first file group of a bucket, where something did."""
+    generation: str = ""
+    """The same for all buckets of a partition that a write replaces."""
+
+    @property
+    def count(self) -> int:
+        """How many buckets there are."""
+        return self.total
+
+    def hashes(self, keys: HashKeys) -> Hashes:
+        """Java's hash of the list of hash keys."""
+        return list_hashes(keys)
+
+    def numbers(self, hashes: Hashes) -> Positions:
+        """The remainders."""
+        return (hashes % np.uint32(self.total)).astype(np.int64)
+
+    def file_id(self, number: int) -> str:
+        """The file group of a bucket."""
+        generation = self.generation
+        if not generation:
+            if number in self.present:
+                return self.present[number]
+            generation = self.generations.get(number, "")
+        return simple_file_id(self.partition, number, generation)
+
+
+@dataclass(frozen=True)
+class RingBuckets(PartitionBuckets):
+    """Buckets of a ring."""
+
+    ring: HashRing
+    is_of_prefixes: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many buckets there are."""
+        return len(self.ring.nodes)
+
+    def hashes(self, keys: HashKeys) -> Hashes:
+        """xxHash32 of the hash keys."""
+        return ring_hashes(keys)
+
+    def numbers(self, hashes: Hashes) -> Positions:
+        """The nodes that own the hashes."""
+        if self._directory is not None:
+            return self._directory.positions(hashes)
+        return self.ring.positions(hashes)
+
+    def file_id(self, number: int) -> str:
+        """The file group of a node."""
+        return self.ring.nodes[number].file_id
+
+    @cached_property
+    def _directory(self) -> Directory | None:
+        return Directory.of(self.ring) if self.is_of_prefixes else None
+
+
+class BucketEngine(ABC):
+    """The buckets of a table, as the driver knows them."""
+
+    @abstractmethod
+    def buckets(self, partition: str, slices: Iterable[FileSlice]) -> PartitionBuckets:
+        """The buckets of a partition with these file slices.
+
+        Raises:
+            CorruptFile: its hashing metadata cannot be read.
+            IndexUnusable: its file groups are not those of its buckets.
+        """
+
+    @abstractmethod
+    def created(self, partition: str, slices: Iterable[FileSlice]) -> PartitionBuckets:
+        """The same for a write, which makes hashing metadata where a partition has none yet."""
+
+    @abstractmethod
+    def replaced(
+        self, partition: str, slices: Iterable[FileSlice], instant: str
+    ) -> PartitionBuckets:
+        """The buckets of a partition once the write of an instant has replaced its file groups."""
+
+
+@dataclass(frozen=True)
+class SimpleEngine(BucketEngine):
+    """The engine SIMPLE: a fixed number of buckets, which may differ by partition."""
+
+    options: BucketOptions
+    timeline: Timeline
+    counts: PartitionCounts
+
+    def buckets(self, partition: str, slices: Iterable[FileSlice]) -> SimpleBuckets:
+        """The buckets, with the file groups that are there."""
+        count = self.counts.count(partition)
+        present: dict[int, str] = {}
+        for each in slices:
+            number = bucket_number(each.file_id)
+            if number is None or number >= count:
+                raise IndexUnusable(
+                    f"the file group {each.file_id} of partition {partition!r} is none of its "
+                    f"{count} buckets"
+                )
+            if number in present:
+                raise IndexUnusable(
+                    f"bucket {number} of partition {partition!r} has two file groups, "
+                    f"{present[number]} and {each.file_id}"
+                )
+            present[number] = each.file_id
+        return SimpleBuckets(partition, count, present, self._generations.get(partition, {}))
+
+    def created(self, partition: str, slices: Iterable[FileSlice]) -> SimpleBuckets:
+        """The same, as there is nothing to make."""
+        return self.buckets(partition, slices)
+
+    def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> SimpleBuckets:
+        """The same buckets with other file groups."""
+        del slices
+        return SimpleBuckets(partition, self.counts.count(partition), generation=instant)
+
+    @cached_property
+    def _generations(self) -> Mapping[str, Mapping[int, str]]:
+        """The instants that last replaced the file group of a bucket, by partition and bucket."""
+        found: dict[str, dict[int, str]] = {}
+        for instant in self.timeline.write_instants():
+            replaced = self.timeline.commit_summary(instant).replaced_file_ids
+            for partition, file_ids in replaced.items():
+                for file_id in file_ids:
+                    number = bucket_number(file_id)
+                    if number is not None:
+                        found.setdefault(partition, {})[number] = instant.requested_time
+        return found
+
+
+@dataclass(frozen=True)
+class RingEngine(BucketEngine):
+    """The engines CONSISTENT_HASHING and EXTENDIBLE_HASHING: a ring for each partition."""
+
+    options: BucketOptions
+    metadata: HashingMetadata
+
+    def buckets(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
+        """The present ring; the first one where there is none."""
+        own = list(slices)
+        ring = self.metadata.load(partition, own)
+        if ring is None and own:
+            raise IndexUnusable(
+                f"partition {partition!r} has file groups and no hashing metadata; the next write "
+                "makes them again, if they are those of the first ring"
+            )
+        return self._of(ring or self._first(partition))
+
+    def created(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
+        """The present ring; the first one is stored where there is none."""
+        return self._of(self.metadata.load_or_create(self._first(partition), slices))
+
+    def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> RingBuckets:
+        """The same ranges with other file groups; stored by the commit, as `ring` has it."""
+        ring = self.metadata.load_or_create(self._first(partition), slices)
+        return self._of(ring.with_new_groups(instant))
+
+    def _first(self, partition: str) -> HashRing:
+        return _FIRST_RINGS[self.options.engine](partition, self.options.count)
+
+    def _of(self, ring: HashRing) -> RingBuckets:
+        return RingBuckets(ring, self.options.engine is BucketEngineType.EXTENDIBLE_HASHING)
+
+
+def bucket_engine(options: BucketOptions, storage: Storage, timeline: Timeline) -> BucketEngine:
+    """The engine of a table.
+
+    Raises:
+        CorruptFile: the numbers of buckets by partition cannot be read.
+    """
+    if options.engine is BucketEngineType.SIMPLE:
+        stored = load_partition_counts(storage, timeline)
+        own = PartitionCounts(options.expressions, options.count, options.rule)
+        return SimpleEngine(options, timeline, stored or own)
+    return RingEngine(options, HashingMetadata(storage, timeline))
+
+
+def simple_file_id(partition: str, number: int, generation: str = "") -> str:
+    """The file id of a bucket of the engine SIMPLE.
+
+    Example:
+        >>> simple_file_id("p", 3)[:9], simple_file_id("p", 3, "2026") == simple_file_id("p", 3)
+        ('00000003-', False)
+    """
+    name = f"bucket {number} {generation} {partition}".encode()
+    return f"{number:0{_DIGITS}d}{name_uuid(name)[_DIGITS:]}-0"
+
+
+def bucket_number(file_id: str) -> int | None:
+    """The bucket that a file id of the engine SIMPLE names; None for other file ids.
+
+    Example:
+        >>> bucket_number("00000003-6ddb-4dff-83ee-36af5292a301-0"), bucket_number("3f-0")
+        (3, None)
+    """
+    digits = file_id[:_DIGITS]
+    is_number = len(digits) == _DIGITS and digits.isascii() and digits.isdigit()
+    return int(digits) if is_number else None

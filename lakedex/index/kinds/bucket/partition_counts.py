@@ -1,0 +1,140 @@
+"""Numbers of buckets by partition: Hudi's hashing config, a JSON file for each version of it.
+
+    .hoodie/.bucket_index/partition_bucket_index_meta/configs/<instant>.hashing_config
+    {"expressions": "2024.*,8;2025.*,16", "defaultBucketNumber": 4, "rule": "regex", "version": 1,
+     "instant": "00000000000000000"}
+
+The first pattern that is found in a partition path says its number. A version whose instant pends
+does not count yet.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakedex.config import keys
+from lakedex.errors import AlreadyExists, CorruptFile, InvalidInput, UnsupportedFeature
+from lakedex.expr.java_regex import to_re2
+from lakedex.storage import split
+from lakedex.storage.protocol import Storage
+from lakedex.timeline import Timeline
+
+FOLDER: Final = f"{keys.BUCKET_INDEX_FOLDER}/partition_bucket_index_meta"
+_CONFIGS: Final = f"{FOLDER}/configs"
+_SUFFIX: Final = ".hashing_config"
+_FIRST: Final = "00000000000000"
+_VERSION: Final = 1
+_MOST: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """How many buckets each partition of a table has.
+
+    Example:
+        >>> counts = PartitionCounts("2024.*,8;2025.*,16", 4)
+        >>> counts.count("day=2024-01-01"), counts.count("day=1999-01-01")
+        (8, 4)
+    """
+
+    expressions: str
+    default: int
+    rule: str = "REGEX"
+    instant: str = _FIRST
+
+    def __post_init__(self) -> None:
+        """Check the patterns and numbers.
+
+        Raises:
+            InvalidInput: a rule is no pattern with a number.
+            UnsupportedFeature: a pattern may have another meaning here than in Java.
+        """
+        self.rules()
+
+    def rules(self) -> list[tuple[str, int]]:
+        """The patterns, in the form of RE2, with their numbers."""
+        if not self.expressions:
+            return []
+        if self.rule.upper() != "REGEX":
+            raise UnsupportedFeature(f"numbers of buckets by the rule {self.rule[:80]!r}")
+        found = []
+        for text in self.expressions.split(";"):
+            pattern, comma, number = text.strip().partition(",")
+            number = number.strip()
+            is_number = number.isascii() and number.isdigit() and len(number) < len(str(_MOST)) + 1
+            if not comma or not is_number or not 1 <= int(number) <= _MOST:
+                raise InvalidInput(
+                    f"{text[:80]!r} is not a pattern and a number of 1 to {_MOST}, with a comma "
+                    "between them"
+                )
+            found.append((to_re2(pattern.strip()).text, int(number)))
+        return found
+
+    def count(self, partition: str) -> int:
+        """The number of buckets of a partition."""
+        path = pa.scalar(partition, pa.string())
+        for pattern, number in self.rules():
+            if pc.match_substring_regex(path, pattern).as_py():
+                return number
+        return self.default
+
+    def to_json(self) -> bytes:
+        """The file that Hudi reads."""
+        record = {
+            "expressions": self.expressions,
+            "defaultBucketNumber": self.default,
+            "rule": self.rule,
+            "version": _VERSION,
+            "instant": self.instant,
+        }
+        return json.dumps(record, indent=2).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, path: str) -> PartitionCounts:
+        """The numbers that a file says.
+
+        Raises:
+            CorruptFile: the file does not hold them.
+        """
+        try:
+            record: Any = json.loads(data)
+            default = record["defaultBucketNumber"]
+            if record["version"] != _VERSION or type(default) is not int or default < 1:
+                raise CorruptFile(path, 0, expected="a hashing config", actual=str(record)[:200])
+            texts = (record["expressions"], record["rule"], record["instant"])
+            if not all(isinstance(text, str) for text in texts):
+                raise CorruptFile(path, 0, expected="a hashing config", actual=str(record)[:200])
+            return cls(texts[0], default, texts[1], texts[2])
+        except (ValueError, KeyError, TypeError, InvalidInput) as error:
+            raise CorruptFile(path, 0, expected="a hashing config", actual=error) from error
+
+
+def load_partition_counts(storage: Storage, timeline: Timeline) -> PartitionCounts | None:
+    """The newest numbers of a table that count; None where all partitions have one number.
+
+    Raises:
+        CorruptFile: they cannot be read.
+    """
+    versions = {
+        name.removesuffix(_SUFFIX): info.path
+        for info in storage.list(_CONFIGS)
+        if (name := split(info.path)[1]).endswith(_SUFFIX)
+    }
+    valid = [instant for instant in versions if not timeline.is_pending(instant)]
+    if not valid:
+        return None
+    path = versions[max(valid)]
+    return PartitionCounts.from_json(storage.read(path), path=path)
+
+
+def store_partition_counts(storage: Storage, counts: PartitionCounts) -> None:
+    """Write the numbers of a new table, unless they are there."""
+    try:
+        storage.create(f"{_CONFIGS}/{counts.instant}{_SUFFIX}", counts.to_json())
+    except AlreadyExists:
+        return
