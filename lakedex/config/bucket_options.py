@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+REGEX_RULE: Final = "REGEX"
+"""Numbers of buckets by partition are said by regular expressions."""
 
 
 class BucketEngineType(Enum):
@@ -25,4 +29,4 @@ class BucketOptions:
     """The hash fields."""
     expressions: str = ""
     """Numbers of buckets by partition: `pattern,number;pattern,number`."""
-    rule: str = "REGEX"
+    rule: str = REGEX_RULE
