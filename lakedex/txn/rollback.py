@@ -31,6 +31,7 @@ from lakedex.filegroup.names import parse_data_file
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
+from lakedex.txn.bucket_rings import discard_rings
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import is_file_of, marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata, open_metadata_table
@@ -259,6 +260,7 @@ def take_back(
     storage, config = table.storage, table.config
     table.check()
     unpublish(storage, table.timeline(), plan.instant)
+    discard_rings(storage, table.timeline(), plan.instant, plan.action)
     delete_files(storage, plan.files)
     _undo_metadata(table, rollback, plan.instant)
     table.check()

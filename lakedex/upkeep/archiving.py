@@ -40,6 +40,7 @@ from lakedex.timeline.history_writer import (
     remove_old_versions,
 )
 from lakedex.txn.begin import locked_table
+from lakedex.txn.bucket_rings import mark_rings
 from lakedex.txn.lock import open_lock
 from lakedex.txn.metadata_rollback import open_metadata_table
 from lakedex.txn.recovery import recover
@@ -263,6 +264,9 @@ def archive(
     snapshot = Snapshot.open(storage)
     now_ms = time.time_ns() // 1_000_000
     found = data_instants_to_archive(snapshot, archiving, cleaning, now_ms)
+    made = {each.requested_time for each in found if each.action is Action.REPLACECOMMIT}
+    if made:
+        mark_rings(storage, snapshot.timeline, made)
     moved = _move(table, storage, snapshot.timeline, found, archiving)
     if moved:
         _in_vain.pop(storage.root, None)

@@ -51,6 +51,7 @@ from lakedex.timeline.clean_plan import (
     read_clean_plan,
 )
 from lakedex.txn.begin import locked_table, put_plan
+from lakedex.txn.bucket_rings import remove_outdated_rings
 from lakedex.txn.file_index_builders import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover
@@ -389,6 +390,10 @@ def _complete(
     data = clean_metadata(plan, instant, removed, taken_ms, dropped)
     write_once(table.storage, table.config, done, data)
     earliest = plan.earliest.requested_time if plan.earliest else None
+    if earliest is not None:
+        timeline = table.timeline()
+        kept = min([earliest, *timeline.savepoints()], key=instant_key)
+        remove_outdated_rings(table.storage, timeline, kept)
     count = sum(len(names) for names in removed.values())
     log.info("cleaned %s at %s: %d files", table.storage.root, instant, count)
     return CleanResult((instant,), count, tuple(dropped), earliest)

@@ -13,6 +13,7 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
+from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
@@ -31,6 +32,7 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.bucket_rings import check_rings, store_rings
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
@@ -84,6 +86,8 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
+    rings: tuple[HashRing, ...] = ()
+    """The rings of partitions as the write leaves them."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -127,6 +131,7 @@ def commit_outcome(
     timelines: list[CommittedTable | None] = []
 
     def prepare(scope: CommitScope) -> CommitMetadata:
+        check_rings(scope.storage, scope.timeline, outcome.rings)
         building = _still_building(scope, outcome)
         check_stat_columns(
             scope.snapshot, outcome.plan, outcome.kept, is_alone=not scope.concurrent
@@ -175,6 +180,7 @@ def commit_outcome(
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
+        store_rings(scope.storage, scope.timeline, outcome.rings)
         return metadata
 
     then = None

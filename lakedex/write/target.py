@@ -168,10 +168,6 @@ def check_bucket_index(snapshot: Snapshot, *, keeps_file_groups: bool = False) -
             f"writing {name} whatever the options say (write it with Hudi, or copy it: "
             "CREATE TABLE ... AS SELECT)"
         )
-    if found.resize is not None:
-        raise UnsupportedFeature(
-            f"compacting {name} while {found.resize} resizes its buckets (let Hudi finish that)"
-        )
     return True
 
 

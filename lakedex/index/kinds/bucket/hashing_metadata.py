@@ -36,6 +36,16 @@ _META: Final = ".hashing_meta"
 _MARK: Final = ".commit"
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class RingVersion:
+    """One version of the ring of a partition, as its files say it."""
+
+    partition: str
+    instant: str
+    is_marked: bool
+    """Whether it is noted that its instant completed."""
+
+
 @dataclass(frozen=True)
 class HashingMetadata:
     """The hashing metadata of a table, by one state of its timeline."""
@@ -110,9 +120,31 @@ class HashingMetadata:
 
     def discard(self, instant: str) -> None:
         """Remove what a write that is rolled back made."""
-        for info in self.storage.list_recursive(FOLDER):
-            if split(info.path)[1] in (f"{instant}{_META}", f"{instant}{_MARK}"):
-                self.storage.delete(info.path)
+        found = {info.path for info in self.storage.list_recursive(FOLDER)}
+        # A mark without a version says nothing, but a version with its mark would count.
+        for suffix in (_MARK, _META):
+            for path in sorted(found):
+                if split(path)[1] == f"{instant}{suffix}":
+                    self.storage.delete(path)
+
+    def versions(self) -> list[RingVersion]:
+        """All versions of all partitions."""
+        paths = {info.path for info in self.storage.list_recursive(FOLDER)}
+        return sorted(
+            RingVersion(
+                split(path)[0].removeprefix(FOLDER).removeprefix("/"),
+                split(path)[1].removesuffix(_META),
+                is_marked=f"{path.removesuffix(_META)}{_MARK}" in paths,
+            )
+            for path in paths
+            if path.endswith(_META)
+        )
+
+    def remove(self, version: RingVersion) -> None:
+        """Remove a version that a later one has replaced for good."""
+        folder = join(FOLDER, version.partition)
+        for suffix in (_META, _MARK):
+            self.storage.delete(f"{folder}/{version.instant}{suffix}")
 
     def partitions(self) -> list[str]:
         """The partitions that have a ring."""
@@ -122,6 +154,10 @@ class HashingMetadata:
             if info.path.endswith(_META)
         }
         return sorted(found)
+
+    def counts(self, version: RingVersion) -> bool:
+        """Whether the instant of a version completed, as far as is known."""
+        return self._counts(version.instant, is_marked=version.is_marked)
 
     def _mark(self, folder: str, instant: str) -> None:
         if instant != FIRST_INSTANT and not self.timeline.is_completed(instant):

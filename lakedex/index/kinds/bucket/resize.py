@@ -36,6 +36,8 @@ _MOST_WAYS: Final = 256
 _MOST_BUCKETS: Final = 1_000_000
 _MOST_LEVELS: Final = 8
 """So many bits a split of extendible hashing adds to a prefix at once."""
+_LEAST_RECORDS: Final = 4
+"""Children of fewer records are not made: a file without any rows has a size of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +167,13 @@ class RecordsPolicy(ResizePolicy):
         found: list[BucketChange] = []
         room = limits.most - len(ring.nodes)
         for each in self.too_large(sizes, limits):
-            ways = min(_ways(each.size_bytes, limits.target_bytes), room + 1)
+            stored = hashes(each.number)
+            ways = _ways(each.size_bytes, limits.target_bytes)
+            ways = min(ways, room + 1, len(stored) // _LEAST_RECORDS)
             if ways < 2:
                 continue
             begin, value = ring.ranges()[each.number]
-            points = split_points(hashes(each.number), begin, value, ways)
+            points = split_points(stored, begin, value, ways)
             if points:
                 found.append(split_of(ring, each.number, points))
                 room -= len(points)
@@ -400,7 +404,7 @@ def _prefix_points(stored: Hashes, begin: int, value: int, wanted: int, room: in
         ]
         can = [each for each in counted if each[1] < each[2] and each[3] < _MOST_LEVELS]
         records, first, last, level = max(can, default=(0, 0, 0, 0))
-        if records <= max(1, wanted):
+        if records <= wanted or records < 2 * _LEAST_RECORDS:
             break
         middle = (first + last) // 2
         parts.remove((first, last, level))
