@@ -24,7 +24,6 @@ from lakedex.config.table_config import (
     parse_key_generator,
     payload_mode,
 )
-from lakedex.config.write_index import refuse_bucket_options
 from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -96,7 +95,6 @@ class TableSpec:
         for name in ordering:
             _check_ordering(schema, name)
         given, own = _split_properties(self.properties)
-        refuse_bucket_options(given)
         props = self._identity(schema)
         if record_key:
             props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)

@@ -32,6 +32,7 @@ from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.bucketing import WriteBuckets
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
@@ -84,6 +85,8 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
+    buckets: WriteBuckets | None = None
+    """Those of a bucket index, where rows went to them."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -161,6 +164,8 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        if outcome.buckets is not None:
+            outcome.buckets.prepare_commit(scope, outcome.touched())
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
@@ -177,9 +182,13 @@ def commit_outcome(
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         return metadata
 
-    then = None
-    if outcome.plan.new_stat_columns:
-        then = partial(name_columns, facts.address.open(), outcome.plan)
+    def then() -> None:
+        storage = facts.address.open()
+        if outcome.plan.new_stat_columns:
+            name_columns(storage, outcome.plan)
+        if outcome.buckets is not None:
+            outcome.buckets.mark_rings(storage)
+
     completion = transaction.commit(
         prepare,
         touched=outcome.touched(),
