@@ -30,6 +30,9 @@ RESIZING: Final[tuple[TextOption, ...]] = (
 )
 """When buckets are split and merged; a later write may say otherwise."""
 
+REGEX_RULE: Final = "REGEX"
+"""Numbers of buckets by partition are said by regular expressions."""
+
 
 class BucketEngineType(Enum):
     """How keys become buckets; the values are Hudi's names, but for the last one."""
@@ -80,7 +83,7 @@ class BucketOptions:
     """The hash fields."""
     expressions: str = ""
     """Numbers of buckets by partition: `pattern,number;pattern,number`."""
-    rule: str = "REGEX"
+    rule: str = REGEX_RULE
 
     @classmethod
     def resolve(
