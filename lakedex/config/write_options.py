@@ -220,11 +220,11 @@ class WriteOptions:
             fixed |= window.kept()
         elif options.INDEX_TYPE.given(kept) is None:
             _check_record_index(index, given)
-        settings = {**_by_newest_name(kept), **_by_newest_name(given), **fixed}
+        settings = {**by_newest_name(kept), **by_newest_name(given), **fixed}
         metadata = resolve_metadata(
             config,
             settings,
-            _by_newest_name(given),
+            by_newest_name(given),
             index,
             record_index_partitioned=record_index_partitioned,
             is_windowed=window is not None,
@@ -392,7 +392,8 @@ def _contradiction(config: TableConfig, name: str, wanted: str, stored: str) -> 
     )
 
 
-def _by_newest_name(given: Mapping[str, str]) -> dict[str, str]:
+def by_newest_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Options under the newest of their names."""
     renamed = {old: option.name for option in options.OBEYED for old in option.older_names}
     return {renamed.get(name, name): value for name, value in given.items()}
 

@@ -37,6 +37,7 @@ from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
+from lakedex.table.bucket_index import pending_resize
 from lakedex.timeline import Timeline, load_table_config
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.attempt import Attempt
@@ -76,6 +77,9 @@ class WriteBuckets:
         Raises:
             CommitConflict: a bucket has another file group now.
         """
+        resize = pending_resize(scope.timeline)
+        if resize is not None:
+            raise CommitConflict(f"{resize} resizes the buckets of the table; write again then")
         if scope.concurrent:
             self._check(scope, touched)
         metadata = HashingMetadata(scope.storage, scope.timeline)

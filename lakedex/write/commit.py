@@ -164,8 +164,7 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
-        if outcome.buckets is not None:
-            outcome.buckets.prepare_commit(scope, outcome.touched())
+        _prepare_buckets(scope, outcome)
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
@@ -182,18 +181,11 @@ def commit_outcome(
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         return metadata
 
-    def then() -> None:
-        storage = facts.address.open()
-        if outcome.plan.new_stat_columns:
-            name_columns(storage, outcome.plan)
-        if outcome.buckets is not None:
-            outcome.buckets.mark_rings(storage)
-
     completion = transaction.commit(
         prepare,
         touched=outcome.touched(),
         rewritten=outcome.rewritten(),
-        then=then,
+        then=partial(_after_commit, outcome),
         may_have_orphans=engine.repeats_tasks,
     )
     before = timelines[-1] if timelines else None
@@ -201,6 +193,20 @@ def commit_outcome(
         return None
     done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
     return replace(before, data=before.data.with_instants(done))
+
+
+def _prepare_buckets(scope: CommitScope, outcome: Outcome) -> None:
+    if outcome.buckets is not None:
+        outcome.buckets.prepare_commit(scope, outcome.touched())
+
+
+def _after_commit(outcome: Outcome) -> None:
+    """What the next writer can do without, with the lock still held."""
+    storage = outcome.facts.address.open()
+    if outcome.plan.new_stat_columns:
+        name_columns(storage, outcome.plan)
+    if outcome.buckets is not None:
+        outcome.buckets.mark_rings(storage)
 
 
 def _commit_indexes(

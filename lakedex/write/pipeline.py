@@ -60,7 +60,7 @@ from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
+from lakedex.write.target import StoredSchema, newest_write, shown_bucket_index
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
 from lakedex.write.write_target import Target, write_context
@@ -271,9 +271,12 @@ def _find_records(
 
 def _check_snapshot(write: Attempt, snapshot: Snapshot) -> None:
     """Refuse rows that do not suit the table as it is when the write begins."""
-    if newest_write(snapshot.timeline) != newest_write(write.target.snapshot.timeline):
-        # Another engine may have made it a table with a bucket index since.
-        check_bucket_index(snapshot)
+    # Another engine may have made it a table with a bucket index since, or plans to resize one.
+    has_buckets = write.target.options.buckets is not None
+    if has_buckets or newest_write(snapshot.timeline) != newest_write(
+        write.target.snapshot.timeline
+    ):
+        shown_bucket_index(snapshot, write.target.kept_then)
     if StoredSchema.of(snapshot).columns != write.taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     _check_nesting(write, snapshot)
