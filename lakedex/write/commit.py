@@ -32,6 +32,7 @@ from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.bucketing import WriteBuckets
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
@@ -84,6 +85,8 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
+    buckets: WriteBuckets | None = None
+    """Those of a bucket index, where rows went to them."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -161,6 +164,7 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        _prepare_buckets(scope, outcome)
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
@@ -177,14 +181,11 @@ def commit_outcome(
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         return metadata
 
-    then = None
-    if outcome.plan.new_stat_columns:
-        then = partial(name_columns, facts.address.open(), outcome.plan)
     completion = transaction.commit(
         prepare,
         touched=outcome.touched(),
         rewritten=outcome.rewritten(),
-        then=then,
+        then=partial(_after_commit, outcome),
         may_have_orphans=engine.repeats_tasks,
     )
     before = timelines[-1] if timelines else None
@@ -192,6 +193,20 @@ def commit_outcome(
         return None
     done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
     return replace(before, data=before.data.with_instants(done))
+
+
+def _prepare_buckets(scope: CommitScope, outcome: Outcome) -> None:
+    if outcome.buckets is not None:
+        outcome.buckets.prepare_commit(scope, outcome.touched())
+
+
+def _after_commit(outcome: Outcome) -> None:
+    """What the next writer can do without, with the lock still held."""
+    storage = outcome.facts.address.open()
+    if outcome.plan.new_stat_columns:
+        name_columns(storage, outcome.plan)
+    if outcome.buckets is not None:
+        outcome.buckets.mark_rings(storage)
 
 
 def _commit_indexes(

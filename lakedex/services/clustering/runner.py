@@ -21,6 +21,7 @@ from lakedex.txn.transaction import Transaction
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.target import refuse_bucket_index
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 
@@ -51,6 +52,7 @@ def cluster_table(
         CommitConflict: another writer was first; the table is as it was.
     """
     target = writer.target()
+    refuse_bucket_index(target.snapshot, target.kept, "clustering")
     clock = StepClock()
     snapshot = Snapshot.open(target.address.open())
     asked = Asked.of(target, snapshot, by, strategy, where, time_zone)

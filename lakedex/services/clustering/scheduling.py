@@ -34,6 +34,7 @@ from lakedex.txn.transaction import Transaction
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.rows import KEY
+from lakedex.write.target import refuse_bucket_index
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 
@@ -58,6 +59,7 @@ def schedule_clustering(
         CommitConflict: other writers held the lock all the time.
     """
     target = writer.target()
+    refuse_bucket_index(target.snapshot, target.kept, "clustering")
     storage, patience = target.address.open(), target.patience
     asked = Asked.of(target, Snapshot.open(storage), by, strategy, where, time_zone)
     with open_lock(storage, patience.lock) as lock:
@@ -81,6 +83,7 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
         CommitConflict: another process runs it, or a writer was first; the plan stays.
     """
     target = writer.target()
+    refuse_bucket_index(target.snapshot, target.kept, "clustering")
     _check_plan(target.snapshot, instant)
     clock = StepClock()
     with Scratch(target.address) as scratch:
@@ -105,7 +108,9 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
 
 def run_pending_clusterings(writer: TableWriter) -> list[WriteResult]:
     """Run every clustering that pends; those that another process runs are left to it."""
-    storage = writer.target().address.open()
+    target = writer.target()
+    refuse_bucket_index(target.snapshot, target.kept, "clustering")
+    storage = target.address.open()
     results = []
     for instant in pending_clusterings(Snapshot.open(storage).timeline):
         try:

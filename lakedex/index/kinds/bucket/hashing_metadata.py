@@ -36,6 +36,11 @@ _META: Final = ".hashing_meta"
 _MARK: Final = ".commit"
 
 
+def has_rings(storage: Storage) -> bool:
+    """Whether a table has hashing metadata."""
+    return split(FOLDER)[1] in storage.folders(keys.BUCKET_INDEX_FOLDER)
+
+
 @dataclass(frozen=True)
 class HashingMetadata:
     """The hashing metadata of a table, by one state of its timeline."""
