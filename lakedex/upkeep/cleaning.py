@@ -32,6 +32,7 @@ from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
 from lakedex.index.metadata_table.records import partition_key
 from lakedex.index.metadata_table.removal import commit_removal
+from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -51,7 +52,6 @@ from lakedex.timeline.clean_plan import (
     read_clean_plan,
 )
 from lakedex.txn.begin import locked_table, put_plan
-from lakedex.txn.bucket_rings import remove_outdated_rings
 from lakedex.txn.file_index_builders import remove_abandoned_indexes
 from lakedex.txn.lock import open_lock
 from lakedex.txn.recovery import recover

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,7 +14,6 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
-from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
 from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
@@ -28,11 +28,11 @@ from lakedex.index.written import (
     joined_expressions,
 )
 from lakedex.schema import parse_avro_record
+from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
-from lakedex.txn.bucket_rings import check_rings, store_rings
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
@@ -47,6 +47,20 @@ from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+
+
+class CommittedBuckets(Protocol):
+    """What a commit does about the buckets of a bucket index."""
+
+    def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+        """See that the buckets are what they were, and store the rings that the write makes.
+
+        Raises:
+            CommitConflict: a bucket is another one now.
+        """
+
+    def mark_rings(self, storage: Storage) -> None:
+        """Mark the rings that the write has made, once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +100,8 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
-    rings: tuple[HashRing, ...] = ()
-    """The rings of partitions as the write leaves them."""
+    buckets: CommittedBuckets | None = None
+    """Those of a bucket index, where rows went to them."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -131,7 +145,6 @@ def commit_outcome(
     timelines: list[CommittedTable | None] = []
 
     def prepare(scope: CommitScope) -> CommitMetadata:
-        check_rings(scope.storage, scope.timeline, outcome.rings)
         building = _still_building(scope, outcome)
         check_stat_columns(
             scope.snapshot, outcome.plan, outcome.kept, is_alone=not scope.concurrent
@@ -166,6 +179,7 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        _prepare_buckets(scope, outcome)
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
@@ -180,17 +194,13 @@ def commit_outcome(
         if history is not None:
             keep_history(scope.storage, facts.instant, scope.next_time(), history)
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
-        store_rings(scope.storage, scope.timeline, outcome.rings)
         return metadata
 
-    then = None
-    if outcome.plan.new_stat_columns:
-        then = partial(name_columns, facts.address.open(), outcome.plan)
     completion = transaction.commit(
         prepare,
         touched=outcome.touched(),
         rewritten=outcome.rewritten(),
-        then=then,
+        then=partial(_after_commit, outcome),
         may_have_orphans=engine.repeats_tasks,
     )
     before = timelines[-1] if timelines else None
@@ -198,6 +208,20 @@ def commit_outcome(
         return None
     done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
     return replace(before, data=before.data.with_instants(done))
+
+
+def _prepare_buckets(scope: CommitScope, outcome: Outcome) -> None:
+    if outcome.buckets is not None:
+        outcome.buckets.prepare_commit(scope, outcome.touched())
+
+
+def _after_commit(outcome: Outcome) -> None:
+    """What the next writer can do without, with the lock still held."""
+    storage = outcome.facts.address.open()
+    if outcome.plan.new_stat_columns:
+        name_columns(storage, outcome.plan)
+    if outcome.buckets is not None:
+        outcome.buckets.mark_rings(storage)
 
 
 def _commit_indexes(

@@ -6,16 +6,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.compute as pc
 
 import lakedex
-from lakedex.index.kinds.bucket.engine import RingBuckets, RingEngine
+from lakedex.index.kinds.bucket.engine import BucketEngine, RingBuckets, RingEngine, bucket_engine
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.table.own_properties import read_own_properties
-from lakedex.write.resizing.planning import bucket_table
+from lakedex.write.verbs import TableWriter
 from tests.support.golden import GOLDEN_FOLDER
 
 _PARTITION, _KEY, _FILE = "_hoodie_partition_path", "_hoodie_record_key", "_hoodie_file_name"
@@ -34,27 +33,34 @@ def content_of(path: str) -> list[dict[str, Any]]:
 
 def rings_of(path: str) -> dict[str, HashRing]:
     """The ring of each partition, checked against the file groups that are there."""
-    snapshot = snapshot_of(path)
-    buckets = bucket_table(snapshot, read_own_properties(snapshot.storage))
-    assert isinstance(buckets.engine, RingEngine)
+    snapshot, engine, _ = _opened(path)
+    assert isinstance(engine, RingEngine)
     found = {}
     for partition in snapshot.slices.partitions:
         own = [each for each in snapshot.slices if each.partition == partition]
-        found[partition] = buckets.engine.buckets(partition, own).ring
+        found[partition] = engine.buckets(partition, own).ring
     return found
+
+
+def _opened(path: str) -> tuple[Snapshot, BucketEngine, tuple[str, ...]]:
+    """The table with the engine of its bucket index and the hash fields."""
+    snapshot = snapshot_of(path)
+    options = TableWriter(StorageAddress.of(path)).target().options.buckets
+    assert options is not None
+    engine = bucket_engine(options, snapshot.storage, snapshot.timeline)
+    return snapshot, engine, options.fields
 
 
 def check_buckets(path: str) -> None:
     """Every record is in its bucket, no bucket has two file groups, and all indexes agree."""
-    snapshot = snapshot_of(path)
-    buckets = bucket_table(snapshot, read_own_properties(snapshot.storage))
+    snapshot, engine, fields = _opened(path)
     rows = lakedex.open(path).to_arrow(columns=[_PARTITION, _KEY, _FILE])
     for partition in snapshot.slices.partitions:
         slices = [each for each in snapshot.slices if each.partition == partition]
-        found = buckets.engine.buckets(partition, slices)
-        own = rows.filter(pa.compute.equal(rows[_PARTITION], partition))
+        found = engine.buckets(partition, slices)
+        own = rows.filter(pc.equal(rows[_PARTITION], partition))
         keys = own[_KEY].combine_chunks()
-        wanted = found.file_ids(hash_keys(keys, buckets.options.fields)).to_pylist()
+        wanted = found.file_ids(hash_keys(keys, fields)).to_pylist()
         stored = [name[:_UUID_LETTERS] for name in own[_FILE].to_pylist()]
         assert [each[:_UUID_LETTERS] for each in wanted] == stored
         assert len(set(keys.to_pylist())) == len(keys)

@@ -24,7 +24,7 @@ from lakedex.services.clustering.selection import Selection
 from lakedex.services.rewrite_commit import commit_rewrite
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import find_bucket_index, is_resize
+from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, RequestedReplace, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
@@ -41,7 +41,7 @@ from lakedex.write.resizing import ResizeLimits, ResizePolicy
 from lakedex.write.resizing.planning import (
     BucketResize,
     ResizeBounds,
-    bucket_table,
+    RingTable,
     find_resizes,
     resize_of_group,
     still_holds,
@@ -109,9 +109,9 @@ def schedule_resize(
         InvalidInput: the table has no buckets, or a fixed number of them.
         CommitConflict: other writers held the lock all the time.
     """
-    target = writer.target(keeps_file_groups=True)
+    target = writer.target()
     storage, patience = target.address.open(), target.patience
-    found = _find(target, writer, limits or _limits(target), policy, scope)
+    found = _find(target, limits or _limits(target), policy, scope)
     if not found:
         return None
     with open_lock(storage, patience.lock) as lock:
@@ -122,7 +122,7 @@ def schedule_resize(
         if others:
             log.warning("no resize is planned while another engine writes %s", others[0])
             return None
-        buckets = bucket_table(snapshot, _settings(target, writer))
+        buckets = RingTable.of(target.options.buckets, snapshot)
         now = [still_holds(snapshot, buckets, each) for each in found]
         kept = [each for each in now if each is not None]
         if not kept:
@@ -140,12 +140,12 @@ def run_resize(writer: TableWriter, instant: str) -> WriteResult:
         InvalidInput: no such resize pends.
         CommitConflict: another process runs it, or writers were first all the time; the plan stays.
     """
-    target = writer.target(keeps_file_groups=True)
+    target = writer.target()
     attempts = max(_LEAST_ATTEMPTS, target.conflict_retries + 1)
     clock = StepClock()
     for attempt in range(attempts):
         try:
-            return _run(target, writer, instant, clock)
+            return _run(target, instant, clock)
         except CommitConflict:
             if attempt == attempts - 1:
                 raise
@@ -153,7 +153,7 @@ def run_resize(writer: TableWriter, instant: str) -> WriteResult:
     raise AssertionError("unreachable")
 
 
-def _run(target: Target, writer: TableWriter, instant: str, clock: StepClock) -> WriteResult:
+def _run(target: Target, instant: str, clock: StepClock) -> WriteResult:
     with Scratch(target.address) as scratch:
         with clock.step("begin"):
             transaction = Transaction.resume(
@@ -167,7 +167,7 @@ def _run(target: Target, writer: TableWriter, instant: str, clock: StepClock) ->
             outcome = write_resizes(
                 target,
                 transaction,
-                bucket_table(snapshot, _settings(target, writer)),
+                RingTable.of(target.options.buckets, snapshot),
                 _resizes_of(snapshot, plan, instant),
                 _order(snapshot, plan, target),
                 scratch=scratch.path,
@@ -187,28 +187,26 @@ def pending_resizes(timeline: Timeline) -> tuple[str, ...]:
     return tuple(each.requested_time for each in pending if is_resize(timeline, each))
 
 
-def has_buckets(snapshot: Snapshot) -> bool:
+def has_ring(target: Target) -> bool:
     """Whether clusterings of a table are resizes, as its file groups are buckets of a ring.
 
     Raises:
         UnsupportedFeature: they are buckets of a fixed number.
     """
-    found = find_bucket_index(snapshot)
-    if found is None:
-        return False
-    if found.engine is BucketEngineType.SIMPLE:
+    options = target.options.buckets
+    if options is not None and options.engine is BucketEngineType.SIMPLE:
         raise UnsupportedFeature(
-            f"clustering table {snapshot.config.name}, which has a bucket index of a fixed number "
-            f"of buckets ({found.evidence}; a rescale changes it)"
+            f"clustering table {target.snapshot.config.name}, which has a bucket index of "
+            f"{options.count} buckets, a fixed number (a rescale changes it),"
         )
-    return True
+    return options is not None
 
 
 def schedule_buckets(
     writer: TableWriter, by: str | Sequence[str], where: str | None, time_zone: str
 ) -> str | None:
     """Plan a clustering of a table with buckets: a resize, with the rows of new ones in order."""
-    target = writer.target(keeps_file_groups=True)
+    target = writer.target()
     scope = Selection(target.options.layout.clustering_scope, where, time_zone)
     columns = [str(name) for name in column_names(by)]
     if columns:
@@ -226,14 +224,13 @@ def cluster_buckets(
 
 def _find(
     target: Target,
-    writer: TableWriter,
     limits: ResizeLimits,
     policy: ResizePolicy | None,
     scope: Selection | None,
 ) -> list[BucketResize]:
     """The changes that are due, found without the lock."""
     snapshot = Snapshot.open(target.address.open())
-    buckets = bucket_table(snapshot, _settings(target, writer))
+    buckets = RingTable.of(target.options.buckets, snapshot)
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
@@ -252,11 +249,11 @@ def _find(
 
 
 def _limits(target: Target) -> ResizeLimits:
-    return ResizeLimits.of(target.options.max_file_size, split=2.0, merge=0.2)
-
-
-def _settings(target: Target, writer: TableWriter) -> dict[str, str]:
-    return {**target.kept, **writer.options}
+    options = target.options.resizing
+    limits = ResizeLimits.of(
+        target.options.max_file_size, split=options.split_threshold, merge=options.merge_threshold
+    )
+    return replace(limits, least=options.least or limits.least, most=options.most or limits.most)
 
 
 def _writes_of_others(table: LockedTable, timeline: Timeline) -> list[str]:

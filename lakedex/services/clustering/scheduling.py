@@ -22,7 +22,7 @@ from lakedex.services.clustering.plan import (
 )
 from lakedex.services.clustering.request import Asked, table_order
 from lakedex.services.clustering.resizing import (
-    has_buckets,
+    has_ring,
     pending_resizes,
     run_resize,
     schedule_buckets,
@@ -62,9 +62,9 @@ def schedule_clustering(
         InvalidInput: a column, the strategy or the condition is wrong; nothing was changed.
         CommitConflict: other writers held the lock all the time.
     """
-    if has_buckets(writer.snapshot()):
-        return schedule_buckets(writer, by, where, time_zone)
     target = writer.target()
+    if has_ring(target):
+        return schedule_buckets(writer, by, where, time_zone)
     storage, patience = target.address.open(), target.patience
     asked = Asked.of(target, Snapshot.open(storage), by, strategy, where, time_zone)
     with open_lock(storage, patience.lock) as lock:
@@ -87,9 +87,9 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
         InvalidInput: no such clustering pends.
         CommitConflict: another process runs it, or a writer was first; the plan stays.
     """
-    if instant in pending_resizes(writer.snapshot().timeline):
-        return run_resize(writer, instant)
     target = writer.target()
+    if instant in pending_resizes(target.snapshot.timeline):
+        return run_resize(writer, instant)
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("begin"):

@@ -14,12 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from lakedex.config.bucket_options import BucketEngineType
+from lakedex.config.bucket_options import BucketEngineType, BucketOptions
 from lakedex.engine import Engine
 from lakedex.errors import CorruptFile, InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
 from lakedex.filegroup.context import RECORD_KEY
-from lakedex.index.kinds.bucket.engine import RingEngine
+from lakedex.index.kinds.bucket.engine import RingEngine, bucket_engine
 from lakedex.index.kinds.bucket.hashes import Hashes, hash_keys, ring_hashes
 from lakedex.index.kinds.bucket.resize import (
     POLICIES,
@@ -32,9 +32,7 @@ from lakedex.index.kinds.bucket.resize import (
     within_bounds,
 )
 from lakedex.index.kinds.bucket.ring import HashNode, HashRing, NodeTag, nodes_of_plan
-from lakedex.index.kinds.bucket.table import BucketSource, BucketTable, load_bucket_table
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import find_bucket_index
 from lakedex.timeline.clustering_plan import ClusteringGroup
 from lakedex.txn.conflicts import clustered_groups, pending_groups
 from lakedex.write.context import WriteContext
@@ -85,31 +83,42 @@ class BucketResize:
         }
 
 
-def bucket_table(snapshot: Snapshot, settings: Mapping[str, str]) -> BucketTable:
-    """The bucket index of a table, with the engine that computes its buckets.
+@dataclass(frozen=True)
+class RingTable:
+    """The buckets of a table whose number follows their sizes."""
 
-    Args:
-        snapshot: The table.
-        settings: What the table keeps for its writers, and the options of this one.
+    options: BucketOptions
+    engine: RingEngine
 
-    Raises:
-        InvalidInput: the table has no bucket index.
-        IndexUnusable: its parameters cannot be found out.
-    """
-    found = find_bucket_index(snapshot)
-    if found is None:
-        raise InvalidInput(f"table {snapshot.config.name} has no bucket index to resize")
-    source = BucketSource(
-        snapshot.read_context, snapshot.timeline, lambda: snapshot.slices, settings
-    )
-    return load_bucket_table(source, found.engine)
+    @classmethod
+    def of(cls, options: BucketOptions | None, snapshot: Snapshot) -> RingTable:
+        """The buckets of a table, as a snapshot shows them.
+
+        Raises:
+            InvalidInput: it has none, or a fixed number of them; the message says what to do.
+        """
+        name = snapshot.config.name
+        if options is None:
+            raise InvalidInput(f"table {name} has no bucket index to resize")
+        engine = bucket_engine(options, snapshot.storage, snapshot.timeline)
+        if not isinstance(engine, RingEngine):
+            raise InvalidInput(
+                f"table {name} has a fixed number of buckets ({options.engine.value}), which only "
+                "a rescale changes: name the new number"
+            )
+        return cls(options, engine)
+
+    def ring(self, snapshot: Snapshot, partition: str) -> HashRing:
+        """The present ring of a partition, checked against its file groups."""
+        own = [each for each in snapshot.slices if each.partition == partition]
+        return self.engine.buckets(partition, own).ring
 
 
 def find_resizes(
     engine: Engine,
     facts: WriteContext,
     snapshot: Snapshot,
-    buckets: BucketTable,
+    table: RingTable,
     limits: ResizeLimits,
     *,
     partitions: Sequence[str],
@@ -121,17 +130,14 @@ def find_resizes(
     Partitions that a pending clustering is at work on are left alone, and so are buckets that a
     pending compaction has.
 
-    Raises:
-        InvalidInput: the buckets of the table are of a fixed number.
     """
-    ring_engine(buckets)
-    is_of_prefixes = buckets.options.engine is BucketEngineType.EXTENDIBLE_HASHING
+    is_of_prefixes = table.options.engine is BucketEngineType.EXTENDIBLE_HASHING
     chosen = policy or (PrefixPolicy() if is_of_prefixes else POLICIES[PolicyName.RECORDS])
-    rings = {each: _Partition.of(snapshot, buckets, each) for each in _free(snapshot, partitions)}
+    rings = {each: _Partition.of(snapshot, table, each) for each in _free(snapshot, partitions)}
     large = _bounded(_too_large(rings.values(), chosen, limits), bounds)
     hashes: dict[tuple[str, int], Hashes] = {}
     if chosen.needs_hashes:
-        hashes = _sampled(engine, facts, buckets, rings, large)
+        hashes = _sampled(engine, facts, table, rings, large)
     found = []
     for partition, own in rings.items():
         sizes = own.sizes_without([n for p, n in large if p == partition], chosen, limits)
@@ -148,13 +154,11 @@ def find_resizes(
     return [resizes[id(each)] for each in taken]
 
 
-def still_holds(
-    snapshot: Snapshot, buckets: BucketTable, found: BucketResize
-) -> BucketResize | None:
+def still_holds(snapshot: Snapshot, table: RingTable, found: BucketResize) -> BucketResize | None:
     """A change with the file slices as they are now; None where the partition is another one."""
     if not _free(snapshot, [found.partition]):
         return None
-    now = _Partition.of(snapshot, buckets, found.partition)
+    now = _Partition.of(snapshot, table, found.partition)
     if now.ring.sequence != found.sequence:
         return None
     slices = {each.id: each for each in now.slices.values()}
@@ -163,20 +167,6 @@ def still_holds(
         return None
     own = tuple(slices[each.id] for each in found.slices)
     return BucketResize(found.partition, found.sequence, own, found.children)
-
-
-def ring_engine(buckets: BucketTable) -> RingEngine:
-    """The engine of a table whose number of buckets follows their sizes.
-
-    Raises:
-        InvalidInput: the number is fixed; the message says how it is changed.
-    """
-    if not isinstance(buckets.engine, RingEngine):
-        raise InvalidInput(
-            "the engine SIMPLE has a fixed number of buckets, which only a rescale changes: name "
-            "the new number"
-        )
-    return buckets.engine
 
 
 def resize_of_group(group: ClusteringGroup, slices: Iterable[FileSlice], plan: str) -> BucketResize:
@@ -206,9 +196,9 @@ class _Partition:
     sizes: tuple[BucketSize, ...]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, buckets: BucketTable, partition: str) -> _Partition:
+    def of(cls, snapshot: Snapshot, table: RingTable, partition: str) -> _Partition:
         own = [each for each in snapshot.slices if each.partition == partition]
-        ring = ring_engine(buckets).buckets(partition, own).ring
+        ring = table.engine.buckets(partition, own).ring
         numbers = {node.file_id: number for number, node in enumerate(ring.nodes)}
         slices = {numbers[each.file_id]: each for each in own}
         closed = pending_groups(snapshot.timeline)
@@ -282,12 +272,12 @@ class _HashTask:
 def _sampled(
     engine: Engine,
     facts: WriteContext,
-    buckets: BucketTable,
+    table: RingTable,
     rings: Mapping[str, _Partition],
     large: Sequence[tuple[str, int]],
 ) -> dict[tuple[str, int], Hashes]:
     tasks = [
-        _HashTask(facts, buckets.options.fields, rings[partition].slices[number])
+        _HashTask(facts, table.options.fields, rings[partition].slices[number])
         for partition, number in large
     ]
     answers = engine.map("read the keys of large buckets", sample_hashes, tasks)

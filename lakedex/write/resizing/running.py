@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from lakedex.config.bucket_options import BucketOptions
 from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
-from lakedex.filegroup import FileSlice
+from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.kinds.bucket.engine import RingBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
+from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
-from lakedex.index.kinds.bucket.table import BucketTable
+from lakedex.storage import Storage
 from lakedex.table import Snapshot
-from lakedex.txn.transaction import Transaction
+from lakedex.timeline import Timeline, load_table_config
+from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
 from lakedex.write.commit import Outcome
 from lakedex.write.context import WriteContext
@@ -36,7 +39,7 @@ from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.parts import Part
 from lakedex.write.layout.ranks import Ints
 from lakedex.write.metadata_plan import plan_metadata
-from lakedex.write.resizing.planning import BucketResize, ring_engine
+from lakedex.write.resizing.planning import BucketResize, RingTable
 from lakedex.write.result import StepClock
 from lakedex.write.rows import KEY
 from lakedex.write.target import StoredSchema, WriteSchema
@@ -46,7 +49,7 @@ _RUNS: Final = 1 << 30
 
 
 def new_rings(
-    snapshot: Snapshot, buckets: BucketTable, resizes: Sequence[BucketResize], instant: str
+    snapshot: Snapshot, table: RingTable, resizes: Sequence[BucketResize], instant: str
 ) -> dict[str, HashRing]:
     """The rings of partitions once some changes are done, of a plan of any engine.
 
@@ -54,14 +57,13 @@ def new_rings(
         CommitConflict: a ring is no longer the one that the plan was made for.
         InvalidInput: the changes do not go with the ring.
     """
-    engine = ring_engine(buckets)
     found = {}
     by_partition: dict[str, list[BucketResize]] = defaultdict(list)
     for each in resizes:
         by_partition[each.partition].append(each)
     for partition, own in by_partition.items():
         slices = [each for each in snapshot.slices if each.partition == partition]
-        now = engine.buckets(partition, slices).ring
+        now = table.engine.buckets(partition, slices).ring
         if any(each.sequence != now.sequence for each in own):
             raise CommitConflict(
                 f"the buckets of partition {partition!r} were changed since {instant} was planned: "
@@ -81,7 +83,7 @@ def _check_moves(
     Raises:
         InvalidInput: naming the buckets.
     """
-    before, after = _ranges_by_group(now), _ranges_by_group(then)
+    before, after = now.ranges_by_group(), then.ranges_by_group()
     changed = {file_id for file_id, owned in before.items() if after.get(file_id) != owned}
     planned = {slice_.file_id for each in resizes for slice_ in each.slices}
     if changed & present != planned or changed & after.keys():
@@ -91,14 +93,10 @@ def _check_moves(
         )
 
 
-def _ranges_by_group(ring: HashRing) -> dict[str, tuple[int, int]]:
-    return {node.file_id: own for node, own in zip(ring.nodes, ring.ranges(), strict=True)}
-
-
 def write_resizes(
     target: Target,
     transaction: Transaction,
-    buckets: BucketTable,
+    table: RingTable,
     resizes: Sequence[BucketResize],
     order: RowOrder | None,
     *,
@@ -121,8 +119,8 @@ def write_resizes(
     # Values and keys stay as they are, and so do the secondary indexes.
     facts = replace(facts, secondary=())
     with clock.step("layout"):
-        rings = new_rings(snapshot, buckets, resizes, transaction.instant)
-        groups = _groups(target, facts, buckets, rings, resizes, order)
+        rings = new_rings(snapshot, table, resizes, transaction.instant)
+        groups = _groups(target, facts, table, rings, resizes, order)
     replaced = tuple(each for resize in resizes for each in resize.slices)
     # A task of a run that died may still be at work: its files must not be taken for ours.
     shares = share_out(
@@ -145,14 +143,14 @@ def write_resizes(
         replaced=replaced,
         kept=target.kept_then,
         kept_before=target.kept,
-        rings=tuple(rings.values()),
+        buckets=ResizedBuckets(table.options, tuple(rings.values()), replaced),
     )
 
 
 def _groups(
     target: Target,
     facts: WriteContext,
-    buckets: BucketTable,
+    table: RingTable,
     rings: Mapping[str, HashRing],
     resizes: Sequence[BucketResize],
     order: RowOrder | None,
@@ -163,8 +161,8 @@ def _groups(
         outputs[each.partition].update(node.file_id for node in each.outputs)
     numberings = {
         partition: _Children(
-            ring_engine(buckets).of_ring(ring),
-            buckets.options.fields,
+            table.engine.of_ring(ring),
+            table.options.fields,
             frozenset(outputs[partition]),
         )
         for partition, ring in rings.items()
@@ -186,6 +184,47 @@ def _groups(
             groups[place] = Group(part.partition, file_id, None, is_log=False, order=order)
         add_segment(groups[place], part.segment, 0, part.segment.rows)
     return list(groups.values())
+
+
+@dataclass(frozen=True)
+class ResizedBuckets:
+    """The buckets of a resize, as its commit needs them."""
+
+    options: BucketOptions
+    rings: tuple[HashRing, ...]
+    """Those that the resize makes."""
+    replaced: tuple[FileSlice, ...]
+
+    def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+        """See that the rings are what they were, and store the new ones.
+
+        Raises:
+            CommitConflict: another writer has changed a ring, or made a file group for a bucket
+                that goes away.
+        """
+        metadata = HashingMetadata(scope.storage, scope.timeline)
+        gone = {each.id for each in self.replaced}
+        for ring in self.rings:
+            now = metadata.load(ring.partition)
+            left = [
+                each
+                for each in scope.snapshot.slices
+                if each.partition == ring.partition and each.id not in gone
+            ]
+            known = {node.file_id for node in ring.nodes}
+            is_next = now is not None and now.sequence + 1 == ring.sequence
+            if not is_next or any(each.file_id not in known for each in left):
+                raise CommitConflict(
+                    f"another writer changed the buckets of partition {ring.partition!r} meanwhile"
+                )
+        for ring in self.rings:
+            metadata.store(ring)
+
+    def mark_rings(self, storage: Storage) -> None:
+        """Mark the new rings; whoever loads them can do it later."""
+        metadata = HashingMetadata(storage, Timeline.load(storage, load_table_config(storage)))
+        for ring in self.rings:
+            metadata.mark(ring.partition)
 
 
 @dataclass(frozen=True)

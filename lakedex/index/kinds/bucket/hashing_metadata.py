@@ -36,14 +36,9 @@ _META: Final = ".hashing_meta"
 _MARK: Final = ".commit"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class RingVersion:
-    """One version of the ring of a partition, as its files say it."""
-
-    partition: str
-    instant: str
-    is_marked: bool
-    """Whether it is noted that its instant completed."""
+def has_rings(storage: Storage) -> bool:
+    """Whether a table has hashing metadata."""
+    return split(FOLDER)[1] in storage.folders(keys.BUCKET_INDEX_FOLDER)
 
 
 @dataclass(frozen=True)
@@ -127,24 +122,39 @@ class HashingMetadata:
                 if split(path)[1] == f"{instant}{suffix}":
                     self.storage.delete(path)
 
-    def versions(self) -> list[RingVersion]:
-        """All versions of all partitions."""
-        paths = {info.path for info in self.storage.list_recursive(FOLDER)}
-        return sorted(
-            RingVersion(
-                split(path)[0].removeprefix(FOLDER).removeprefix("/"),
-                split(path)[1].removesuffix(_META),
-                is_marked=f"{path.removesuffix(_META)}{_MARK}" in paths,
-            )
-            for path in paths
-            if path.endswith(_META)
-        )
+    def remove_before(self, earliest: str) -> int:
+        """Remove the versions that were replaced before an instant; return how many.
 
-    def remove(self, version: RingVersion) -> None:
-        """Remove a version that a later one has replaced for good."""
-        folder = join(FOLDER, version.partition)
-        for suffix in (_META, _MARK):
-            self.storage.delete(f"{folder}/{version.instant}{suffix}")
+        Args:
+            earliest: The earliest instant as of which the table can still be read.
+        """
+        limit, count = instant_key(earliest), 0
+        for partition in self.partitions():
+            folder = join(FOLDER, partition)
+            names = {split(info.path)[1] for info in self.storage.list(folder)}
+            instants = sorted(
+                (name.removesuffix(_META) for name in names if name.endswith(_META)),
+                key=instant_key,
+            )
+            old = [
+                each
+                for each in instants
+                if self._counts(each, is_marked=f"{each}{_MARK}" in names)
+                and self._done(each) < limit
+            ]
+            if len(old) > 1:
+                # Hudi knows the present version by its mark, once its instant is archived.
+                self.mark(partition)
+            for each in old[:-1]:
+                for suffix in (_META, _MARK):
+                    self.storage.delete(f"{folder}/{each}{suffix}")
+                count += 1
+        return count
+
+    def _done(self, instant: str) -> str:
+        """When an instant completed; one that is archived did so before all that can be read."""
+        found = self.timeline.find(instant)
+        return instant_key(instant if found is None else found.completion_time or instant)
 
     def partitions(self) -> list[str]:
         """The partitions that have a ring."""
@@ -154,10 +164,6 @@ class HashingMetadata:
             if info.path.endswith(_META)
         }
         return sorted(found)
-
-    def counts(self, version: RingVersion) -> bool:
-        """Whether the instant of a version completed, as far as is known."""
-        return self._counts(version.instant, is_marked=version.is_marked)
 
     def _mark(self, folder: str, instant: str) -> None:
         if instant != FIRST_INSTANT and not self.timeline.is_completed(instant):
