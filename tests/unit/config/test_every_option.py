@@ -114,6 +114,10 @@ FITTING = {
 """Values of served options that suit the table of this file, where the default is no value."""
 OF_BUCKETS = {name for option in (*PARAMETERS, *RESIZING) for name in option.names}
 ODD_VALUE = "something-else"
+OF_INCREMENTAL = (".read.begin.", ".read.start.", ".read.end.", ".incr.", ".incremental.")
+"""Parts of the names that only an incremental query obeys."""
+NOT_OF_STREAMS = ("as.of.instant", ".read.end.", "hoodie.datasource.view.type")
+START_OFFSET = "hoodie.datasource.streaming.startOffset"
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +158,6 @@ def read(lab: Lab, options: Mapping[str, str]) -> list[Any]:
     """The rows of a query with these options."""
     given = dict(options)
     read_spec.hudi_options(given, Use.READ)
-    StreamOptions.of(given)
     pin = Pins().newest(read_spec.ReadSpec.of(lab.path, given), lab.address)
     slices = [pin.readable(each) for each in pin.slices]
     found = to_table(Scan(pin.view.read_context, slices, tuple(SCHEMA.names)))
@@ -265,8 +268,32 @@ def test_an_option_of_a_bucket_index_needs_a_table_with_one(lab, bucket_lab, war
 def test_a_served_option_of_a_read_is_accepted_without_a_word(lab, warnings):
     for name in listed(Use.READ, Verdict.SERVED):
         given = {name: fitting(name)}
-        if ".read.end." in name:
+        if any(part in name for part in NOT_OF_STREAMS):
+            with pytest.raises(UnsupportedFeature, match=r"a stream (with|of) "):
+                StreamOptions.of(given)
+        else:
+            StreamOptions.of(given)
+        if name == START_OFFSET:
+            continue
+        if any(part in name for part in OF_INCREMENTAL):
             given |= {"hoodie.datasource.query.type": "incremental"}
             given |= {"hoodie.datasource.read.begin.instanttime": "000"}
         assert {each["id"] for each in read(lab, given)} == {"a", "b"}, name
         assert not messages(warnings), name
+
+
+def test_an_option_of_another_kind_of_query_is_warned_of(lab, warnings):
+    others = [name for name in listed(Use.READ, Verdict.SERVED) if name == START_OFFSET]
+    others += [
+        name
+        for name in listed(Use.READ, Verdict.SERVED)
+        if any(part in name for part in OF_INCREMENTAL)
+    ]
+    assert len(others) >= 6
+    for name in others:
+        read(lab, {name: fitting(name)})
+        (said,) = messages(warnings)
+        assert f"option {name} has no effect on a read: it is for " in said
+    both = {"hoodie.datasource.query.type": "incremental", "as.of.instant": "20260102030405678"}
+    with pytest.raises(InvalidInput, match=r"as.of.instant contradicts"):
+        read(lab, both | {"hoodie.datasource.read.begin.instanttime": "000"})
