@@ -19,6 +19,9 @@ COUNT: Final = "hoodie.bucket.index.num.buckets"
 HASH_FIELD: Final = "hoodie.bucket.index.hash.field"
 EXPRESSIONS: Final = "hoodie.bucket.index.partition.expressions"
 RULE: Final = "hoodie.bucket.index.partition.rule.type"
+SINCE: Final = "lakedex.bucket.index.since"
+"""The instant of the write that changed the number of buckets of a table. It is kept before that
+write completes, so that a snapshot which does not see the write does not use the new number."""
 BUCKET: Final = "BUCKET"
 _MOST_DIGITS: Final = 9
 
