@@ -10,20 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lakedex.config import write_option_names as options
 from lakedex.config.bucket_options import BucketEngineType
-from lakedex.errors import InvalidInput
 
-INDEX_TYPE: Final = "hoodie.index.type"
-ENGINE: Final = "hoodie.index.bucket.engine"
-COUNT: Final = "hoodie.bucket.index.num.buckets"
-HASH_FIELD: Final = "hoodie.bucket.index.hash.field"
-EXPRESSIONS: Final = "hoodie.bucket.index.partition.expressions"
-RULE: Final = "hoodie.bucket.index.partition.rule.type"
+ENGINE: Final = options.BUCKET_ENGINE.name
+COUNT: Final = options.BUCKET_COUNT.name
+HASH_FIELD: Final = options.BUCKET_HASH_FIELD.name
+EXPRESSIONS: Final = options.BUCKET_EXPRESSIONS.name
 SINCE: Final = "lakedex.bucket.index.since"
 """The instant of the write that changed the number of buckets of a table. It is kept before that
 write completes, so that a snapshot which does not see the write does not use the new number."""
-BUCKET: Final = "BUCKET"
-_MOST_DIGITS: Final = 9
+_BUCKET: Final = "BUCKET"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +49,12 @@ class BucketProperties:
         Raises:
             InvalidInput: a value is none; the message names it.
         """
-        given = {name: settings.get(name, "").strip() for name in _NAMES}
-        fields = tuple(name for each in given[HASH_FIELD].split(",") if (name := each.strip()))
+        engine = options.BUCKET_ENGINE.given(settings)
         return cls(
-            is_bucket=given[INDEX_TYPE].upper() == BUCKET,
-            engine=_engine(given[ENGINE]),
-            count=_count(given[COUNT]),
-            fields=fields or None,
-            expressions=given[EXPRESSIONS] or None,
-            rule=given[RULE] or None,
+            is_bucket=options.INDEX_TYPE.text(settings).upper() == _BUCKET,
+            engine=BucketEngineType.parse(engine) if engine else None,
+            count=options.BUCKET_COUNT.value_if_given(settings),
+            fields=options.BUCKET_HASH_FIELD.value(settings) or None,
+            expressions=options.BUCKET_EXPRESSIONS.given(settings) or None,
+            rule=options.BUCKET_RULE.given(settings) or None,
         )
-
-
-_NAMES: Final = (INDEX_TYPE, ENGINE, COUNT, HASH_FIELD, EXPRESSIONS, RULE)
-
-
-def _engine(text: str) -> BucketEngineType | None:
-    name = text.upper()
-    if name and name not in BucketEngineType.__members__:
-        known = ", ".join(BucketEngineType.__members__)
-        raise InvalidInput(f"{ENGINE}={text[:80]!r} is no engine of a bucket index: {known}")
-    return BucketEngineType[name] if name else None
-
-
-def _count(text: str) -> int | None:
-    if not text:
-        return None
-    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
-    if not is_number or not int(text):
-        raise InvalidInput(f"{COUNT}={text[:80]!r} is no number of buckets, which is 1 or more")
-    return int(text)

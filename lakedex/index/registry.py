@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
+from lakedex.config.bucket_options import BucketOptions
 from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
@@ -39,7 +40,9 @@ from lakedex.index.file_index.definitions import (
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
+from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata, has_rings
 from lakedex.index.kinds.bucket.kind import BucketKind
+from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, store_partition_counts
 from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
 from lakedex.index.kinds.expression.kind import ExpressionKind
 from lakedex.index.kinds.files.kind import FilesKind
@@ -53,7 +56,7 @@ from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
-from lakedex.timeline import Timeline
+from lakedex.timeline import Action, Instant, Timeline
 
 _ENTRY_POINTS = "lakedex.index_kinds"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -195,6 +198,59 @@ def find_metadata_kind(name: str) -> MetadataIndexKind | None:
         return metadata_kind(name)
     except InvalidInput:
         return None
+
+
+def check_buckets(options: BucketOptions) -> None:
+    """Refuse numbers of buckets by partition that are none.
+
+    Raises:
+        InvalidInput: a rule is no pattern with a number.
+        UnsupportedFeature: a pattern may have another meaning here than in Java.
+    """
+    PartitionCounts(options.expressions, options.count, options.rule)
+
+
+def store_buckets(storage: Storage, options: BucketOptions) -> None:
+    """Leave for other engines what they read of the bucket index of a new table."""
+    if options.expressions:
+        store_partition_counts(
+            storage, PartitionCounts(options.expressions, options.count, options.rule)
+        )
+
+
+def mark_rings(storage: Storage, timeline: Timeline, instants: Iterable[Instant]) -> None:
+    """Mark the hashing metadata that some instants made, before these leave the timeline."""
+    metadata = HashingMetadata(storage, timeline)
+    partitions = {
+        partition
+        for each in instants
+        if each.action is Action.REPLACECOMMIT
+        for partition in timeline.commit_summary(each).replaced_file_ids
+    }
+    for partition in sorted(partitions) if partitions and has_rings(storage) else ():
+        metadata.mark(partition)
+
+
+def discard_rings(storage: Storage, timeline: Timeline, instant: str) -> None:
+    """Remove the hashing metadata that a write made which is taken back."""
+    if has_rings(storage):
+        HashingMetadata(storage, timeline).discard(instant)
+
+
+def remove_outdated_rings(storage: Storage, timeline: Timeline, earliest: str) -> int:
+    """Remove the hashing metadata that no reader as of an instant, or of a later one, needs.
+
+    Args:
+        storage: The table.
+        timeline: Its timeline.
+        earliest: The earliest instant that can still be read, restored or rolled back to.
+
+    Returns:
+        How many versions were removed.
+    """
+    if not has_rings(storage):
+        return 0
+    return HashingMetadata(storage, timeline).remove_before(earliest)
 
 
 def is_named_index(name: str) -> bool:
