@@ -23,7 +23,7 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
-from lakedex.index.contract import Mask
+from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s
@@ -74,6 +74,8 @@ class MetadataIndexKind:
     """Whether it has entries of files or partitions, which can be made again from those alone."""
     is_suggested: ClassVar[bool] = False
     """Whether `advise` suggests indexes of this kind."""
+    needs_metadata: ClassVar[bool] = True
+    """Whether queries need the metadata table to use it."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -298,9 +300,9 @@ class MetadataIndexKind:
         del definition, keys, count
         return None
 
-    def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
+    def outside_metadata(self, table: StoredTable) -> list[IndexInfo]:
         """The indexes of this kind that a table has outside of the metadata table."""
-        del storage, timeline
+        del table
         return []
 
     def behind(
