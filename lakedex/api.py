@@ -14,6 +14,7 @@ from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
 from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_expression import columns_in
+from lakedex.expr.literal_cast import zone_of
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
@@ -72,8 +73,13 @@ class ReadOptions:
     """Whether reads are counted for `Table.indexes` and `Table.usage`."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.time_zone, str):
-            raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
+        for name in ("time_zone", "expression_time_zone"):
+            zone = getattr(self, name)
+            if not isinstance(zone, str) and (zone is not None or name == "time_zone"):
+                raise InvalidInput(f"{name} must be text such as UTC, not {zone!r}")
+        for name in ("weighs_cost", "counts_usage"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, not {getattr(self, name)!r}")
         names = [kind_name(each) for each in names_in("without_indexes", self.without_indexes)]
         switches = _SWITCHES.union(each.kind for each in kinds())
         for name in names:
@@ -107,8 +113,11 @@ def open(
         options = _read_options(options)
     if not isinstance(options, ReadOptions | None):
         raise InvalidInput(f"options must be ReadOptions, not {options!r}")
+    chosen = options or ReadOptions()
+    for zone in (chosen.time_zone, chosen.expression_time_zone or "UTC"):
+        zone_of(zone)  # refuses one that does not exist
     storage = open_storage(fspath(path), storage_options)
-    return Table(Snapshot.open(storage), options or ReadOptions())
+    return Table(Snapshot.open(storage), chosen)
 
 
 def _read_options(given: Mapping[str, Any]) -> ReadOptions:
