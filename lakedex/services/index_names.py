@@ -51,6 +51,18 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     return _spelled(name, known) or next(unregistered, None)
 
 
+def existing_names(snapshot: Snapshot) -> list[str]:
+    """The names that people give to the indexes of a table."""
+    config = snapshot.config
+    full = {*config.metadata_partitions, *file_index_definitions(config)}
+    prefixes = sorted(name_prefixes(), key=len)
+    given = {
+        next((name.removeprefix(each) for each in prefixes[::-1] if name.startswith(each)), name)
+        for name in full
+    }
+    return sorted(given)
+
+
 def _spelled(name: str, known: Collection[str]) -> str | None:
     """The one of some names that a name stands for; None for no or several of them."""
     exact = next((each for each in spellings(name) if each in known), None)

@@ -506,11 +506,9 @@ class SparkTable(TableViews):
         return str(self._spark.conf.get(_ZONE))
 
     def _open(self) -> api.Table:
-        return api.open(
-            self._address.url,
-            storage_options=dict(self._address.settings),
-            options=ReadOptions(time_zone=self.time_zone),
-        )
+        # Java knows time zones that Python does not; only filters with times need them here.
+        options = ReadOptions(time_zone=self.time_zone)
+        return api.Table(Snapshot.open(self._address.open()), options)
 
     def _written(self, result: WriteResult) -> WriteResult:
         self.refresh()
