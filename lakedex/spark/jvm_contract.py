@@ -34,6 +34,8 @@ PATH_OPTION: Final = "path"
 """The option with the path of a table; a `ReadSpec` has it under the same name."""
 PARTITION_COLUMNS_OPTION: Final = "__partition_columns"
 """Where Spark puts the columns of `DataFrameWriter.partitionBy`."""
+SPARK_OPTIONS: Final = "__"
+"""The names of options begin with this that Spark itself gives a name in a query."""
 TABLE_RELATION: Final = "TableRelation"
 """The class of the relation that stands for a table until a query is planned."""
 TIME_TRAVEL: Final = "RelationTimeTravel"
@@ -81,7 +83,7 @@ VALUE_LIST_KIND: Final = "InSet"
 
 _CONSTANTS = (
     *("SEPARATOR", "FIELD_SEPARATOR", "NUMBER_SEPARATOR", "REFUSED", "NOT_ATTACHED"),
-    *("DATA_SOURCE", "HUDI_SOURCE", "PATH_OPTION", "PARTITION_COLUMNS_OPTION"),
+    *("DATA_SOURCE", "HUDI_SOURCE", "PATH_OPTION", "PARTITION_COLUMNS_OPTION", "SPARK_OPTIONS"),
     *("TIME_TRAVEL", "HUDI_TIME_TRAVEL", "STREAMING_QUERY_PROPERTY", "CANCELLED_JOB"),
     *("UNSET_SETTING", "COUNT_OF_COUNTS", "ALL_FILES", "ALL_BYTES", "READ_FILES", "READ_BYTES"),
     *("READERS_NATIVE", "READERS_MERGED", "READERS_BOTH"),

@@ -81,6 +81,45 @@ def test_a_reader_warns_once_of_what_changes_no_row(lake, path, warnings):
     assert not warnings.records
 
 
+def test_options_of_a_name_are_those_of_one_query(lake, path):
+    """Spark keeps one relation for each name, whatever the options of the first query were."""
+    spark = lake.spark
+    spark.sql(f"CREATE TABLE by_name USING hudi LOCATION '{path}'")
+    begun = lakedex.open(path).timeline.completed()[0]
+    first = begun.requested_time
+    rows(spark, 5, 2).write.format("hudi").options(**OPTIONS).mode("append").save(path)
+    span = {
+        "hoodie.datasource.query.type": "incremental",
+        "hoodie.datasource.read.begin.instanttime": "earliest",
+        "hoodie.datasource.read.end.instanttime": begun.completion_time,
+    }
+    for _ in range(2):
+        assert spark.read.option("as.of.instant", first).table("by_name").count() == 3
+        assert spark.table("by_name").count() == 5
+        assert spark.read.options(**span).table("default.by_name").count() == 3
+        with pytest.raises(Exception, match=r"did you mean 'as.of.instant'"):
+            spark.read.option("as.of.instnt", first).table("by_name")
+        assert spark.sql("SELECT * FROM by_name").count() == 5
+    spark.catalog.refreshTable("by_name")
+    travelled = spark.read.option("as.of.instant", first).table("by_name")
+    assert travelled.join(spark.table("by_name"), "id", "right").count() == 5
+    if spark.version.startswith("4"):
+        query = "SELECT n.id FROM by_name WITH (`{}` = '{}') AS n"
+        assert spark.sql(query.format("as.of.instant", first)).count() == 3
+        assert spark.sql("SELECT * FROM by_name").count() == 5
+        with pytest.raises(Exception, match=r"did you mean 'as.of.instant'"):
+            spark.sql(query.format("as.of.instnt", first))
+        twice = "SELECT * FROM by_name TIMESTAMP AS OF '2199-01-01' WITH (`as.of.instant` = '{}')"
+        with pytest.raises(Exception, match="says twice as of when"):
+            spark.sql(twice.format(first))
+        insert = "INSERT INTO by_name WITH (`{}` = '{}') VALUES ('k0', 9)"
+        with pytest.raises(Exception, match=r"did you mean .*insert.into.operation'"):
+            spark.sql(insert.format("hoodie.spark.sql.insert.into.operatoin", "upsert"))
+        spark.sql(insert.format("hoodie.spark.sql.insert.into.operation", "upsert"))
+        assert spark.table("by_name").count() == 5
+    spark.sql("DROP TABLE by_name")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [

@@ -228,13 +228,30 @@ public final class StatementParser implements InvocationHandler {
       return isTravel(node)
           || node instanceof UnresolvedTableValuedFunction
           || node instanceof UnresolvedWith
-          || (paths && isPath(node));
+          || (paths && (isPath(node) || hasReadOptions(node)));
     }
 
     /** Whether a node is a table as of an earlier time; Hudi's parser has another name for it. */
     private static boolean isTravel(Object node) {
       return node instanceof RelationTimeTravel
           || node.getClass().getSimpleName().equals(Contract.HUDI_TIME_TRAVEL);
+    }
+
+    /**
+     * Whether a node is a name with options of a reader. Spark keeps one relation for each name of a
+     * catalog, whatever the options are, so that those of the first reader would be those of all.
+     */
+    static boolean hasReadOptions(Object node) {
+      if (!(node instanceof UnresolvedRelation) || ((UnresolvedRelation) node).isStreaming()) {
+        return false;
+      }
+      java.util.Iterator names = ((UnresolvedRelation) node).options().keySet().iterator();
+      while (names.hasNext()) {
+        if (!((String) names.next()).startsWith(Contract.SPARK_OPTIONS)) {
+          return true;
+        }
+      }
+      return false;
     }
 
     /** Whether a node is of the form hudi.`/path/of/table`. */

@@ -11,8 +11,8 @@ import org.apache.spark.unsafe.Platform;
 
 /**
  * A session's analyzer that passes to Python the writes into our tables that no parser saw, such as
- * those of DataFrames and of a script's statements, and queries with a column that Spark cannot
- * resolve, which may be the name of an index.
+ * those of DataFrames and of a script's statements, names of tables with options of a reader, and
+ * queries with a column that Spark cannot resolve, which may be the name of an index.
  *
  * Spark would compare the columns of a DataFrame with all columns of the table, Hudi's five included,
  * and does not support `writeTo` for such tables. Other plans go to the session's own analyzer.
@@ -53,7 +53,11 @@ public final class WriteAnalyzer extends Analyzer {
         || StatementParser.isUnseen(plan)) {
       own = StatementParser.command(session, Calls.takeWrite(session, plan));
     }
-    LogicalPlan analyzed = own == null ? plan : own;
+    LogicalPlan analyzed = own;
+    if (own == null) {
+      boolean isRead = StatementParser.Binder.hasReadOptions(plan);
+      analyzed = isRead ? StatementParser.bound(session, plan, true) : plan;
+    }
     StatementParser.readViews(false);
     try {
       return behind.executeAndCheck(analyzed, tracker);

@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import StructField
 
+from lakedex.config.option_check import Use
 from lakedex.config.write_option_names import (
     BULK_SORT_COLUMNS,
     INSERT_DUPLICATES,
@@ -32,6 +33,7 @@ from lakedex.config.write_option_names import (
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.keys.partition_path import DEFAULT_PARTITION
+from lakedex.spark.read_spec import hudi_options
 from lakedex.spark.row_source import DataFrameSource
 from lakedex.spark.saving import (
     is_dynamic_mode,
@@ -50,6 +52,7 @@ from lakedex.spark.sql.plans import (
     listed,
     mapped,
     member,
+    name_options,
     name_parts,
     optional,
     relation_under,
@@ -268,13 +271,14 @@ def wanted_of(plan: Node, options: dict[str, str]) -> InsertSpec:
         raise UnsupportedFeature("INSERT ... IF NOT EXISTS")
     if member(plan, "withSchemaEvolution"):
         raise UnsupportedFeature("WITH SCHEMA EVOLUTION (ALTER TABLE ... ADD COLUMNS first)")
+    given = hudi_options(name_options(relation_under(plan.table())), Use.WRITE)
     return InsertSpec(
         columns=tuple(map(str, listed(plan.userSpecifiedCols()))),
         partition={name: _told(each) for name, each in mapped(plan.partitionSpec()).items()},
         by_name=bool(plan.byName()),
         is_text=optional(plan.origin().sqlText()) is not None,
         overwrite=bool(plan.overwrite()),
-        options=options,
+        options={**given, **options},
     )
 
 

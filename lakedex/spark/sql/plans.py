@@ -9,6 +9,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
+from lakedex.spark.jvm_contract import SPARK_OPTIONS
+
 _ZONE = "spark.sql.session.timeZone"
 Node = Any
 """A plan, an expression or another object of the JVM."""
@@ -83,6 +85,17 @@ def relation_under(plan: Node) -> Node:
     while kind(plan) == "SubqueryAlias":
         plan = plan.child()
     return plan
+
+
+def name_options(relation: Node) -> dict[str, str]:
+    """The options of a name in a query or of the table of an INSERT, without Spark's own."""
+    options = member(relation, "options")
+    given = {} if options is None else dict(options.asCaseSensitiveMap())
+    return {
+        str(name): str(value)
+        for name, value in given.items()
+        if not str(name).startswith(SPARK_OPTIONS)
+    }
 
 
 class Plans:

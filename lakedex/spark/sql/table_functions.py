@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, DataFrameReader
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import DateType, TimestampType
 
@@ -20,9 +20,11 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.format.avro import METADATA_RECORD
 from lakedex.schema.arrow_types import arrow_schema
 from lakedex.spark.jvm_contract import DATA_SOURCE, HUDI_SOURCE, HUDI_TIME_TRAVEL, TIME_TRAVEL
+from lakedex.spark.read_spec import BASE_FILES_ONLY
 from lakedex.spark.schemas import spark_schema
 from lakedex.spark.sql.context import Context
-from lakedex.spark.sql.plans import Node, kind, listed, name_parts, optional
+from lakedex.spark.sql.names import NamedTable
+from lakedex.spark.sql.plans import Node, kind, listed, mapped, name_options, name_parts, optional
 from lakedex.spark.sql.procedures.commits import totals
 from lakedex.spark.sql.procedures.files import scheduled_logs
 from lakedex.spark.sql.procedures.metadata import readable_metadata
@@ -34,6 +36,7 @@ from lakedex.timeline.instant_time import parse_query_time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST, _ROW_CHANGES = "latest_state", "cdc"
 _QUERY_TYPE = "hoodie.datasource.query.type"
+_AS_OF = "as.of.instant"
 _QUERY_TYPES = ("snapshot", "read_optimized")
 _TIMELINE = (
     "Timestamp string, Action string, State string, Completion_Time string, File_Name string, "
@@ -195,7 +198,7 @@ def earlier_state(context: Context, node: Node) -> Any:  # noqa: ANN401 - a plan
     if kind(node) in (TIME_TRAVEL, HUDI_TIME_TRAVEL):
         return _travelled(context, node)
     if kind(node) == "UnresolvedRelation":
-        return _at_path(context, name_parts(node))
+        return _by_name(context, node)
     return table_function(context, node)
 
 
@@ -214,15 +217,30 @@ def _travelled(context: Context, node: Node) -> Any:  # noqa: ANN401
         parse_query_time(moment, load_table_config(table.address.open()).timezone)
     except InvalidInput as error:
         raise _at_its_place(node if said is None else said, error) from error
-    rows = table.to_df(as_of=moment)
+    given = name_options(relation)
+    if _AS_OF in map(str.lower, given):
+        raise InvalidInput(f"the query says twice as of when: {moment}, and by the option {_AS_OF}")
+    rows = _reader(context, named, {**given, _AS_OF: moment}).load(table.path)
     return rows.alias(parts[-1])._jdf.queryExecution().analyzed()
 
 
-def _at_path(context: Context, parts: tuple[str, ...]) -> Any:  # noqa: ANN401
+def _by_name(context: Context, node: Node) -> Any:  # noqa: ANN401
+    """A table that is named by its path, or by a name with options of a reader."""
+    parts = name_parts(node)
     named = context.names.find(parts)
     if named is None:
         return None
-    return context.open(named).to_df().alias(parts[-1])._jdf.queryExecution().analyzed()
+    rows = _reader(context, named, name_options(node)).load(context.open(named).path)
+    return rows.alias(parts[-1])._jdf.queryExecution().analyzed()
+
+
+def _reader(context: Context, named: NamedTable, given: Mapping[str, str]) -> DataFrameReader:
+    """A reader with options, and with those of the catalog that are for readers alone."""
+    reader = context.spark.read.format(DATA_SOURCE)
+    kept = {} if named.entry is None else mapped(named.entry.storage().properties())
+    if BASE_FILES_ONLY in kept:
+        reader = reader.option(BASE_FILES_ONLY, str(kept[BASE_FILES_ONLY]))
+    return reader.options(**given)
 
 
 def _at_its_place(node: Node, error: InvalidInput) -> LakedexError:
