@@ -297,6 +297,16 @@ def reserved_names() -> frozenset[str]:
     return frozenset(part.value for part in parts if part is not None)
 
 
+def reshardable_indexes() -> frozenset[str]:
+    """The indexes that a table has once and whose number of file groups can change.
+
+    Example:
+        >>> sorted(reshardable_indexes())
+        ['record_index']
+    """
+    return frozenset(kind.kind for kind in _METADATA_KINDS if kind.is_reshardable)
+
+
 def kinds_by_name() -> tuple[str, ...]:
     """The kinds of index that CREATE INDEX makes under the name of the kind itself.
 
