@@ -156,12 +156,14 @@ def refresh(
     rebuild: Annotated[
         bool, typer.Option(help="Read all data again, and remove outdated entries.")
     ] = False,
+    option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring an index up to date that writers do not maintain, or that another engine forgot."""
     address = StorageAddress.of(path, parse_storage_options(storage_option))
-    refresh_index(TableWriter(address), name, rebuild=rebuild)
+    writer = TableWriter(address, options=parse_hudi_options(option))
+    refresh_index(writer, name, rebuild=rebuild)
     if as_json:
         print_json({"refreshed": name})
     else:

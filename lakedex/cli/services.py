@@ -27,6 +27,7 @@ from lakedex.services.compaction import compact_table, run_compaction, schedule_
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.upgrading import UpgradeReport, upgrade_table
+from lakedex.services.verifying.report import counted
 from lakedex.storage.address import StorageAddress
 from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table
@@ -52,7 +53,7 @@ def clean(
         console.say("there was nothing to clean", console.GOOD)
     else:
         until = f"; complete since {result.earliest_retained}" if result.earliest_retained else ""
-        console.say(f"{result.files:,} files removed{until}", console.GOOD)
+        console.say(f"{counted(result.files, 'file')} removed{until}", console.GOOD)
 
 
 def archive(
@@ -68,7 +69,9 @@ def archive(
         print_json(result.as_dict())
         return
     own, inner = result.instants, result.metadata_instants
-    console.say(f"{own:,} instants archived, {inner:,} of the metadata table", console.GOOD)
+    console.say(
+        f"{counted(own, 'instant')} archived, {inner:,} of the metadata table", console.GOOD
+    )
 
 
 def savepoint(
@@ -100,7 +103,9 @@ def savepoint(
         print_json({"savepoints": [each.as_dict() for each in found]})
         return
     for each in found:
-        console.say(f"{each.instant}  {each.files:,} files  {each.user} {each.comments}".rstrip())
+        console.say(
+            f"{each.instant}  {counted(each.files, 'file')}  {each.user} {each.comments}".rstrip()
+        )
     if not found:
         console.say("there are no savepoints")
 
@@ -140,7 +145,8 @@ def restore(
     if result.builds_dropped:
         console.say(f"not built to the end, and gone: {', '.join(result.builds_dropped)}")
     console.say(
-        f"{len(result.undone):,} instants undone; the table is as of {instant}", console.GOOD
+        f"{counted(len(result.undone), 'instant')} undone; the table is as of {instant}",
+        console.GOOD,
     )
 
 

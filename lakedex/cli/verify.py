@@ -9,15 +9,17 @@ import typer
 from lakedex.cli import console
 from lakedex.cli.arguments import (
     AsJson,
+    HudiOptions,
     IndexNames,
     StorageOptions,
     TablePath,
     open_table,
+    parse_hudi_options,
     parse_storage_options,
 )
 from lakedex.cli.console import FOUND_PROBLEMS, Column, print_json
 from lakedex.services.repairing import repair_table
-from lakedex.services.verifying.report import VerifyReport
+from lakedex.services.verifying.report import VerifyReport, counted
 from lakedex.storage.address import StorageAddress
 from lakedex.write.verbs import TableWriter
 
@@ -70,25 +72,29 @@ def _print_report(report: VerifyReport) -> None:
     if report.ok:
         console.say("every index agrees with the data", console.GOOD)
     else:
-        console.say(f"{report.problem_count:,} problems", console.BAD)
+        console.say(counted(report.problem_count, "problem"), console.BAD)
 
 
 def repair(
     path: TablePath,
     *,
     index: IndexNames = None,
+    option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare every index with the data, and put right what is wrong; the data stays as it is.
 
-    Wrong, missing and stale entries are repaired one by one; what cannot be read is rebuilt.
+    Wrong, missing and stale entries are repaired one by one; what cannot be read is rebuilt. An
+    index of Hudi that depends on a time zone needs --option lakedex.expression.time.zone=UTC, with
+    the time zone of the sessions that wrote it.
 
     The exit code is 1 when something is left.
     """
     address = StorageAddress.of(path, parse_storage_options(storage_option))
+    writer = TableWriter(address, options=parse_hudi_options(option))
     with console.working(f"repairing {path}"):
-        report = repair_table(TableWriter(address), index or None)
+        report = repair_table(writer, index or None)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -94,10 +94,11 @@ class BucketOptions:
         Raises:
             InvalidInput: a value is wrong, or contradicts what the table keeps.
         """
-        for option in PARAMETERS:
-            said, known = option.given(given), option.given(kept)
-            if said is not None and known is not None:
-                _check_same(config, option, said, known)
+        is_kept = options.BUCKET_ENGINE.given(kept) is not None
+        for option in PARAMETERS if is_kept else ():
+            said = option.given(given)
+            if said is not None:
+                _check_same(config, option, said, option.text(kept))
         settings = {**_by_newest_name(given), **_by_newest_name(kept)}
         found = cls(
             engine=BucketEngineType.parse(options.BUCKET_ENGINE.text(settings)),

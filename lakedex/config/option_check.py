@@ -52,6 +52,8 @@ _OF_COMMITS: Final = ("schema", "latest_schema")
 """What the metadata of a commit says by itself; options do not replace it."""
 _LIST: Final = "hudi_options.tsv"
 _MOST_SHOWN: Final = 200
+_LEAST_ALIKE: Final = 0.8
+"""How alike a name is, of 1, that an error suggests for one that nothing is near."""
 _SHORT, _MIDDLE = 5, 12
 """Names of up to so many letters may differ by one, by two letters from the one that was meant."""
 _BETWEEN_WORDS: Final = str.maketrans("", "", "._- ")
@@ -315,7 +317,7 @@ def _check_unknown(name: str, also: Collection[str], *, may_be_own: bool) -> Non
     known = _all_names() | frozenset(also)
     hint = did_you_mean(name, known)
     if not hint and not may_be_own:
-        alike = difflib.get_close_matches(name[:_MOST_SHOWN], sorted(known), n=1)
+        alike = difflib.get_close_matches(name[:_MOST_SHOWN], sorted(known), 1, _LEAST_ALIKE)
         hint = f"; did you mean {alike[0]!r}?" if alike else ""
     if hint or not may_be_own:
         raise InvalidInput(f"no option is called {name[:_MOST_SHOWN]!r}{hint}")

@@ -222,6 +222,22 @@ def discard_rings(storage: Storage, timeline: Timeline, instant: str) -> None:
         HashingMetadata(storage, timeline).discard(instant)
 
 
+def remove_outdated_rings(storage: Storage, timeline: Timeline, earliest: str) -> int:
+    """Remove the hashing metadata that no reader as of an instant, or of a later one, needs.
+
+    Args:
+        storage: The table.
+        timeline: Its timeline.
+        earliest: The earliest instant that can still be read, restored or rolled back to.
+
+    Returns:
+        How many versions were removed.
+    """
+    if not has_rings(storage):
+        return 0
+    return HashingMetadata(storage, timeline).remove_before(earliest)
+
+
 def is_named_index(name: str) -> bool:
     """Whether a partition of the metadata table is an index with a name and a definition.
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from lakedex.config import TimelineZone
 from lakedex.errors import InvalidInput, TimelineDamaged, UnsupportedFeature
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
@@ -31,8 +32,9 @@ BEGINNING = "00000000000000000"
 EARLIEST = "earliest"
 LATEST = "latest"
 TAKES_WHAT_IS_LEFT = "hoodie.datasource.read.incr.fallback.fulltablescan.enable"
+START_OFFSET = "hoodie.datasource.streaming.startOffset"
 _START_NAMES = (
-    "hoodie.datasource.streaming.startoffset",
+    START_OFFSET.lower(),
     "hoodie.datasource.read.begin.instanttime",
     "hoodie.datasource.read.start.timestamp",
 )
@@ -42,6 +44,14 @@ _MOST_FILES = "maxFilesPerTrigger"
 _UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _FIRST = (EARLIEST, "000", "00", "0")
 _FORMAT, _ROW_CHANGES = "hoodie.datasource.query.incremental.format", "cdc"
+_OTHER_ROWS = {
+    "as.of.instant": "a stream reads what is committed from its start on",
+    "hoodie.datasource.read.end.instanttime": "a stream has no end; trigger(availableNow=True)",
+    "hoodie.datasource.read.end.timestamp": "a stream has no end; trigger(availableNow=True)",
+}
+"""Options by which other rows are meant, and what happens."""
+_QUERY_TYPES = ("hoodie.datasource.query.type", "hoodie.datasource.view.type")
+_BASE_FILES_ONLY = "hoodie.query.as.ro.table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +77,8 @@ class StreamOptions:
 
         Raises:
             InvalidInput: A value is wrong.
-            UnsupportedFeature: Changes of rows (CDC) are requested; only rows are streamed. Or a
-                batch should end within a commit.
+            UnsupportedFeature: Changes of rows (CDC) are requested; only rows are streamed. Or
+                other rows than those that commits write, or a batch that ends within a commit.
         """
         given = {name.lower(): value for name, value in options.items()}
         if _MOST_FILES.lower() in given:
@@ -81,7 +91,16 @@ class StreamOptions:
                 f"a stream with {_FORMAT}={_ROW_CHANGES} (stream the rows, and ask what happened "
                 "to them in foreachBatch: table.changes(begin, end, cdc=True))"
             )
+        for name in set(_OTHER_ROWS).intersection(given):
+            raise UnsupportedFeature(f"a stream with {name} ({_OTHER_ROWS[name]})")
+        kinds = [given[name].lower() for name in _QUERY_TYPES if name in given]
+        if "read_optimized" in kinds or given.get(_BASE_FILES_ONLY, "").lower() == "true":
+            raise UnsupportedFeature(
+                "a stream of base files only (it reads the rows that commits wrote, log files too)"
+            )
         start = next((given[name] for name in _START_NAMES if name in given), EARLIEST).strip()
+        if start.lower() not in (*_FIRST, EARLIEST, LATEST):
+            parse_query_time(start, TimelineZone.UTC)  # refuses what is no time
         fallback = given.get(TAKES_WHAT_IS_LEFT, "false").strip().lower()
         if fallback not in ("true", "false"):
             raise InvalidInput(f"{TAKES_WHAT_IS_LEFT} is true or false, not {fallback!r}")

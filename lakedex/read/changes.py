@@ -20,6 +20,7 @@ from lakedex.read.scan import Scan, to_table
 from lakedex.schema.field_paths import flat
 from lakedex.table import Snapshot
 from lakedex.table.lost_instants import check_archive
+from lakedex.table.retention import is_retained
 from lakedex.timeline import Instant, QueryTime
 
 COMMIT_TIME = "_hoodie_commit_time"
@@ -37,12 +38,21 @@ class Changes:
 
 
 def find_changes(
-    snapshot: Snapshot, begin: QueryTime, end: QueryTime | None, *, at_newest: bool = False
+    snapshot: Snapshot,
+    begin: QueryTime,
+    end: QueryTime | None,
+    *,
+    at_newest: bool = False,
+    takes_what_is_left: bool = False,
 ) -> Changes:
     """Which slices hold rows written after `begin` and up to `end`.
 
-    Rows are read as of `end`. With `at_newest` they are read as they are now, and those that were
-    written again since are not among them.
+    Rows are read as of `end`. With `at_newest`, and with `takes_what_is_left` where files of then
+    were cleaned, they are read as they are now, and those that were written again since are not
+    among them.
+
+    Raises:
+        InvalidInput: Files of `end` were cleaned.
     """
     if COMMIT_TIME not in snapshot.schema.names:
         raise UnsupportedFeature("reading changes of a table without meta columns")
@@ -54,7 +64,9 @@ def find_changes(
         return Changes(snapshot, (), ())
     view = snapshot
     if end is not None and not at_newest:
-        view = snapshot.at(max(instant.requested_time for instant in instants))
+        last = max(instant.requested_time for instant in instants)
+        if not takes_what_is_left or is_retained(snapshot.timeline, last):
+            view = snapshot.at(last)
     written = writes_of_rows(snapshot, instants)
     commits = tuple(each.requested_time for each in written)
     check_archive(view.timeline, instants_of_files(view, written), begin)

@@ -63,7 +63,13 @@ class Pin:
         spec = self.spec
         if spec.is_cdc:
             return Changes(self.snapshot, tuple(each.shown for each in self.row_changes), ())
-        return find_changes(self.snapshot, spec.begin or "", spec.end, at_newest=spec.at_newest)
+        return find_changes(
+            self.snapshot,
+            spec.begin or "",
+            spec.end,
+            at_newest=spec.at_newest,
+            takes_what_is_left=spec.takes_what_is_left,
+        )
 
     @cached_property
     def row_changes(self) -> tuple[GroupChange, ...]:

@@ -19,6 +19,7 @@ from lakedex.config.option_check import (
     warn_once,
 )
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.read.change_stream import START_OFFSET, TAKES_WHAT_IS_LEFT
 from lakedex.spark.jvm_contract import PARTITION_COLUMNS_OPTION, PATH_OPTION
 
 _AS_OF = "as.of.instant"
@@ -27,6 +28,8 @@ _BEGIN = ("hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.st
 _END = ("hoodie.datasource.read.end.instanttime", "hoodie.datasource.read.end.timestamp")
 _FORMAT = "hoodie.datasource.query.incremental.format"
 _LATEST, _ROW_CHANGES = "latest_state", "cdc"
+_OF_INCREMENTAL = (*_BEGIN, *_END, _FORMAT, TAKES_WHAT_IS_LEFT)
+_OF_STREAMS = (START_OFFSET,)
 _REFUSED = ("hoodie.datasource.read.incr.path.glob", "hoodie.datasource.read.incr.filters")
 _MERGE_TYPE = "hoodie.datasource.merge.type"
 _SKIPPING = "hoodie.enable.data.skipping"
@@ -94,7 +97,7 @@ def hudi_options(
             warn_once(name, use, "it is an option of Spark's file sources and of the session")
         elif lower not in _SPARK_NAMES and lower not in others:
             found[canonical_name(name)] = str(value)
-    check_options(found, use)
+    check_options(found, use, also=also)
     return found
 
 
@@ -125,6 +128,8 @@ class ReadSpec:
     end: str | None = None
     at_newest: bool = False
     """Whether changes are read as they are now, where the files of `end` are gone."""
+    takes_what_is_left: bool = False
+    """The same, but only if the files of `end` are gone."""
     prunes: bool = True
     """Whether indexes may remove files."""
     is_cdc: bool = False
@@ -144,8 +149,15 @@ class ReadSpec:
             known = ", ".join(each.value for each in QueryType)
             raise InvalidInput(f"{_QUERY_TYPE[0]} is one of {known}, not {kind!r}")
         begin, end = _first(given, _BEGIN), _first(given, _END)
-        if kind == QueryType.INCREMENTAL.value and begin is None:
+        if kind != QueryType.INCREMENTAL.value:
+            _warn_of(given, _OF_INCREMENTAL, f"it is for {_QUERY_TYPE[0]}=incremental")
+        elif begin is None:
             raise InvalidInput(f"an incremental query needs {_BEGIN[0]}")
+        elif _AS_OF in given:
+            raise InvalidInput(
+                f"{_AS_OF} contradicts {_QUERY_TYPE[0]}=incremental, which ends with {_END[0]}"
+            )
+        _warn_of(given, _OF_STREAMS, "it is for readStream")
         is_cdc = _is_cdc(given, kind)
         check_setting(_MERGE_TYPE, given.get(_MERGE_TYPE, ""))
         return cls(
@@ -154,6 +166,7 @@ class ReadSpec:
             as_of=given.get(_AS_OF),
             begin=begin,
             end=end,
+            takes_what_is_left=_is_on(given, TAKES_WHAT_IS_LEFT, default="false"),
             prunes=_is_on(given, _SKIPPING) and _is_on(given, _METADATA),
             is_cdc=is_cdc,
         )
@@ -205,8 +218,15 @@ def _first(given: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((given[name] for name in names if name in given), None)
 
 
-def _is_on(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name, "true").lower()
+def _warn_of(given: Mapping[str, str], names: Collection[str], reason: str) -> None:
+    """Warn once of options that this kind of query does not obey."""
+    for name in names:
+        if name.lower() in given:
+            warn_once(name, Use.READ, reason)
+
+
+def _is_on(given: Mapping[str, str], name: str, *, default: str = "true") -> bool:
+    text = given.get(name, default).strip().lower()
     if text not in ("true", "false"):
         raise InvalidInput(f"{name} is true or false, not {text!r}")
     return text == "true"

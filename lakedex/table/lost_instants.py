@@ -62,13 +62,13 @@ def check_instants(data: Timeline, metadata: Timeline | None) -> None:
     if is_timeline_lost(data, metadata):
         raise TimelineDamaged(
             data.config.timeline_folder,
-            f"the table at {data.storage.root} has data, and no instant is there that wrote it",
+            f"the table at {data.storage.root} has data, but no instant that wrote it",
         )
     lost = lost_instants(data, metadata)
     if lost:
         raise TimelineDamaged(
             data.config.timeline_folder,
-            f"{_listed(lost)} is missing, which the metadata table of {data.storage.root} has",
+            f"{_missing(lost)}, which the metadata table of {data.storage.root} has",
         )
 
 
@@ -149,7 +149,7 @@ def check_archive(timeline: Timeline, written: Iterable[str], begin: QueryTime) 
         folder = config.archive_folder
         if config.timeline_layout != _OLD_LAYOUT:
             folder = config.history_folder
-        problem = f"{_listed(lost)} is missing, which wrote files of the table"
+        problem = f"{_missing(lost)}, which wrote files of the table"
         raise TimelineDamaged(folder, problem, can_be_rebuilt=False)
 
 
@@ -171,8 +171,12 @@ def check_still_there(seen: Timeline, now: Timeline) -> None:
     lost = [time for time in gone if time not in undone]
     if lost:
         raise TimelineDamaged(
-            now.config.timeline_folder, f"{_listed(lost)} is missing, which was there before"
+            now.config.timeline_folder, f"{_missing(lost)}, which the timeline had before"
         )
+
+
+def _missing(times: Sequence[str]) -> str:
+    return f"{_listed(times)} {'is' if len(times) == 1 else 'are'} missing"
 
 
 def _listed(times: Sequence[str]) -> str:

@@ -37,7 +37,6 @@ from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import pending_resize
 from lakedex.timeline import Timeline, load_table_config
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.attempt import Attempt
@@ -45,6 +44,7 @@ from lakedex.write.context import WriteContext
 from lakedex.write.grouping import groups_with_deletes
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.operation import Replaces
+from lakedex.write.resizing.pending import leaving_buckets
 from lakedex.write.tag.bucket_groups import BucketGroups, BucketPlan
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
 
@@ -72,16 +72,15 @@ class WriteBuckets:
         """See that the buckets are what they were, and store the rings that the write makes.
 
         Two writers of one file group exclude each other anyway; here it is about a bucket that had
-        none, and got another one since, or that was split or merged.
+        none, and got another one since, or that was split or merged, or is about to be.
 
         Raises:
             CommitConflict: a bucket has another file group now.
         """
-        resize = pending_resize(scope.timeline)
-        if resize is not None:
-            raise CommitConflict(f"{resize} resizes the buckets of the table; write again then")
+        written = _by_name(touched)
+        self._check_resizes(scope, written)
         if scope.concurrent:
-            self._check(scope, touched)
+            self._check(scope, written)
         metadata = HashingMetadata(scope.storage, scope.timeline)
         for ring in self.rings:
             metadata.store(ring)
@@ -94,11 +93,27 @@ class WriteBuckets:
         for ring in self.rings:
             metadata.mark(ring.partition)
 
-    def _check(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+    def _check_resizes(self, scope: CommitScope, written: Mapping[str, set[str]]) -> None:
+        """Refuse rows for a bucket that a pending resize takes away.
+
+        What is in a file group of its plan is refused before, as with any clustering; here it is
+        about a bucket that had no file group.
+        """
+        for partition, file_ids in written.items():
+            if partition in self.replaced or partition not in self.partitions:
+                continue
+            mine = self.partitions[partition].buckets
+            if isinstance(mine, RingBuckets):
+                leaving = leaving_buckets(scope.timeline, mine.ring)
+                lost = file_ids & leaving.keys()
+                if lost:
+                    raise CommitConflict(
+                        f"{leaving[min(lost)]} splits or merges the bucket {min(lost)} of "
+                        f"partition {partition!r}; write again when that is done"
+                    )
+
+    def _check(self, scope: CommitScope, written: Mapping[str, set[str]]) -> None:
         engine = bucket_engine(self.options, scope.storage, scope.timeline)
-        written: dict[str, set[str]] = defaultdict(set)
-        for each in touched:
-            written[each.partition].add(each.file_id)
         slices = _by_partition(scope.snapshot, {*written, *self.replaced})
         for partition, file_ids in written.items():
             own = slices.get(partition, [])
@@ -112,8 +127,11 @@ class WriteBuckets:
             unknown = file_ids.difference(_file_ids(others))
             if unknown:
                 raise _changed(partition, min(unknown))
-            if isinstance(mine, RingBuckets) and mine != others:
-                raise _changed(partition, min(file_ids))
+            if isinstance(mine, RingBuckets) and isinstance(others, RingBuckets):
+                before, now = mine.ring.ranges_by_group(), others.ring.ranges_by_group()
+                moved = [each for each in file_ids if before.get(each) != now.get(each)]
+                if moved:
+                    raise _changed(partition, min(moved))
 
 
 def plan_buckets(
@@ -203,6 +221,13 @@ def _groups(
         frozenset(own.values()),
         frozenset(file_id for name, file_id in own.items() if name in known),
     )
+
+
+def _by_name(touched: Iterable[FileSliceId]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for each in touched:
+        found[each.partition].add(each.file_id)
+    return found
 
 
 def _by_partition(snapshot: Snapshot, partitions: Iterable[str]) -> _Slices:

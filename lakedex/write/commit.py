@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -27,12 +28,12 @@ from lakedex.index.written import (
     joined_expressions,
 )
 from lakedex.schema import parse_avro_record
+from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope, Transaction
-from lakedex.write.bucketing import WriteBuckets
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
 from lakedex.write.file_indexes import merge_file_indexes
@@ -46,6 +47,20 @@ from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+
+
+class CommittedBuckets(Protocol):
+    """What a commit does about the buckets of a bucket index."""
+
+    def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+        """See that the buckets are what they were, and store the rings that the write makes.
+
+        Raises:
+            CommitConflict: a bucket is another one now.
+        """
+
+    def mark_rings(self, storage: Storage) -> None:
+        """Mark the rings that the write has made, once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
-    buckets: WriteBuckets | None = None
+    buckets: CommittedBuckets | None = None
     """Those of a bucket index, where rows went to them."""
 
     def touched(self) -> set[FileSliceId]:

@@ -23,7 +23,7 @@ from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.schema.hudi_types import unknown_logical_type
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import BucketIndex, find_bucket_index, pending_resize
+from lakedex.table.bucket_index import BucketIndex, find_bucket_index
 from lakedex.timeline import Action, Instant, Timeline
 
 WRITABLE_VERSION = 9
@@ -156,33 +156,18 @@ def shown_bucket_index(snapshot: Snapshot, kept: Mapping[str, str]) -> BucketInd
         kept: What it keeps for its writers.
 
     Raises:
-        UnsupportedFeature: its buckets are being resized, or it keeps another write index than its
-            files show.
+        UnsupportedFeature: it keeps another write index than its files show.
     """
     said = INDEX_TYPE.given(kept)
     if said is not None and said.upper() == WriteIndex.BUCKET.value:
-        resize = pending_resize(snapshot.timeline)
-        if resize is not None:
-            raise _while_resized(snapshot, f"{INDEX_TYPE.name}={said}", resize)
         return None
     found = find_bucket_index(snapshot)
-    if found is None:
-        return None
-    if found.resize is not None:
-        raise _while_resized(snapshot, found.evidence, found.resize)
-    if said is not None:
+    if found is not None and said is not None:
         raise UnsupportedFeature(
             f"writing table {snapshot.config.name}, which has a bucket index ({found.evidence}) "
             f"and keeps {INDEX_TYPE.name}={said} (copy it: CREATE TABLE ... AS SELECT)"
         )
     return found
-
-
-def _while_resized(snapshot: Snapshot, evidence: str, resize: str) -> UnsupportedFeature:
-    return UnsupportedFeature(
-        f"writing or compacting table {snapshot.config.name}, which has a bucket index "
-        f"({evidence}), while {resize} resizes its buckets (let Hudi finish that)"
-    )
 
 
 def refuse_bucket_index(snapshot: Snapshot, kept: Mapping[str, str], work: str) -> None:

@@ -13,9 +13,11 @@ import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
+from lakedex.services.clustering.resizing import pending_resizes, run_resize, schedule_resize
 from lakedex.storage.address import StorageAddress
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
+from lakedex.write.resizing import ResizeLimits
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 
@@ -31,6 +33,25 @@ SCHEMA = pa.schema(
     ]
 )
 DDL = "id string, num long, day date, ver long, txt string, p string"
+STRATEGIES = "org.apache.hudi.client.clustering"
+RESIZES = {
+    "hoodie.clustering.plan.strategy.class": (
+        f"{STRATEGIES}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy"
+    ),
+    "hoodie.clustering.execution.strategy.class": (
+        f"{STRATEGIES}.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
+    ),
+    "hoodie.bucket.index.max.num.buckets": "32",
+    "hoodie.bucket.index.min.num.buckets": "2",
+}
+SPLITS = RESIZES | {
+    "hoodie.parquet.max.file.size": "1000",
+    "hoodie.bucket.index.split.threshold": "1.0",
+}
+MERGES = RESIZES | {
+    "hoodie.parquet.max.file.size": "10000000",
+    "hoodie.bucket.index.merge.threshold": "0.2",
+}
 TEXTS = ("a:b", "a,b", "x:1,y:2", ",", ":", "é", "𝔘", "id:k", "null", "0", "-1", "k" * 40)
 Key = tuple[Any, ...]
 Row = dict[str, Any]
@@ -117,17 +138,42 @@ class Shared:
         for each in rows:
             self.model.pop(self.key_of(each), None)
 
+    def hudi_calls(self, operation: str, options: Mapping[str, str]) -> None:
+        """Let Hudi plan a resize, or run those that pend."""
+        key = {"hoodie.datasource.write.recordkey.field": self.key[0]}
+        said = {**self.buckets, **options, **key}
+        listed = ",".join(f"{name}={value}" for name, value in said.items())
+        self.spark.sql(
+            f"CALL run_clustering(path => '{self.path}', op => '{operation}', "
+            f"options => '{listed}')"
+        ).collect()
+
+    def resize(self, *, planned_by_hudi: bool, run_by_hudi: bool, splits: bool) -> int:
+        """Split or merge buckets, and answer how many there are."""
+        if planned_by_hudi:
+            self.hudi_calls("schedule", SPLITS if splits else MERGES)
+        else:
+            limits = ResizeLimits.of(1000, split=1.0, merge=0.0)
+            if not splits:
+                limits = ResizeLimits.of(10_000_000, split=2.0, merge=0.2, least=2)
+            assert schedule_resize(self.writer(), limits)
+        (instant,) = pending_resizes(lakedex.open(self.path).timeline)
+        if run_by_hudi:
+            self.hudi_calls("execute", SPLITS if splits else MERGES)
+        else:
+            run_resize(self.writer(), instant)
+        assert pending_resizes(lakedex.open(self.path).timeline) == ()
+        self.places = {}
+        self.assert_holds()
+        return len(lakedex.open(self.path).files())
+
     def key_of(self, each: Row) -> Key:
         """What makes a row one of its own."""
         own = tuple(each[name] for name in self.key)
         return (*own, each["p"]) if self.partition else own
 
-    def assert_holds(self, *, moved: bool = False) -> None:
-        """Both read the rows of the model, and every key is where it was.
-
-        Args:
-            moved: Whether buckets were split or merged, so that keys are elsewhere now.
-        """
+    def assert_holds(self) -> None:
+        """Both read the rows of the model, and every key is where it was."""
         by_hudi = self.spark.read.format("hudi").load(self.path)
         table = lakedex.open(self.path)
         wanted = sorted(tuple(each.values()) for each in self.model.values())
@@ -137,9 +183,8 @@ class Shared:
         # Hudi names a file by its whole name, a log by the file group alone.
         places = {self.key_of(each): each["_hoodie_file_name"][:36] for each in ours}
         assert len(places) == len(ours)
-        if not moved:
-            known = self.places.keys() & places.keys()
-            assert {key: places[key] for key in known} == {key: self.places[key] for key in known}
+        known = self.places.keys() & places.keys()
+        assert {key: places[key] for key in known} == {key: self.places[key] for key in known}
         self.places = places
         report = table.verify()
         assert report.ok, report
@@ -188,3 +233,31 @@ def test_both_find_the_same_buckets(spark, tmp_path, engine, kind, key, partitio
             table.delete(dice.sample(sorted(table.model.values(), key=repr), 15), by_hudi=by_hudi)
         table.assert_holds()
         by_hudi = not by_hudi
+
+
+@pytest.mark.parametrize("partition", ["p", ""], ids=["partitioned", "unpartitioned"])
+def test_either_resizes_what_the_other_wrote_and_planned(spark, tmp_path, partition):  # case B78
+    table = Shared(spark, tmp_path, "CONSISTENT_HASHING", "mor", ["id"], partition)
+    table.create()
+    dice = random.Random(4)
+    by_hudi, count = False, 0
+    for number, (planned_by_hudi, run_by_hudi, splits) in enumerate(
+        [
+            (False, False, True),
+            (True, True, False),
+            (False, True, True),
+            (True, False, False),
+            (True, True, True),
+            (False, True, False),
+        ]
+    ):
+        for version in (2 * number, 2 * number + 1):
+            rows = some_rows(dice, version, 50, partitioned=bool(partition))
+            table.upsert(rows, by_hudi=by_hudi)
+            table.assert_holds()
+            by_hudi = not by_hudi
+        before, count = (
+            count,
+            table.resize(planned_by_hudi=planned_by_hudi, run_by_hudi=run_by_hudi, splits=splits),
+        )
+        assert (count > before) is splits

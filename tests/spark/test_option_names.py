@@ -97,7 +97,7 @@ def test_options_of_a_name_are_those_of_one_query(lake, path):
         assert spark.read.option("as.of.instant", first).table("by_name").count() == 3
         assert spark.table("by_name").count() == 5
         assert spark.read.options(**span).table("default.by_name").count() == 3
-        with pytest.raises(Exception, match="did you mean 'as.of.instant'"):
+        with pytest.raises(Exception, match=r"did you mean 'as.of.instant'"):
             spark.read.option("as.of.instnt", first).table("by_name")
         assert spark.sql("SELECT * FROM by_name").count() == 5
     spark.catalog.refreshTable("by_name")
@@ -107,13 +107,13 @@ def test_options_of_a_name_are_those_of_one_query(lake, path):
         query = "SELECT n.id FROM by_name WITH (`{}` = '{}') AS n"
         assert spark.sql(query.format("as.of.instant", first)).count() == 3
         assert spark.sql("SELECT * FROM by_name").count() == 5
-        with pytest.raises(Exception, match="did you mean 'as.of.instant'"):
+        with pytest.raises(Exception, match=r"did you mean 'as.of.instant'"):
             spark.sql(query.format("as.of.instnt", first))
         twice = "SELECT * FROM by_name TIMESTAMP AS OF '2199-01-01' WITH (`as.of.instant` = '{}')"
         with pytest.raises(Exception, match="says twice as of when"):
             spark.sql(twice.format(first))
         insert = "INSERT INTO by_name WITH (`{}` = '{}') VALUES ('k0', 9)"
-        with pytest.raises(Exception, match="did you mean .*insert.into.operation'"):
+        with pytest.raises(Exception, match=r"did you mean .*insert.into.operation'"):
             spark.sql(insert.format("hoodie.spark.sql.insert.into.operatoin", "upsert"))
         spark.sql(insert.format("hoodie.spark.sql.insert.into.operation", "upsert"))
         assert spark.table("by_name").count() == 5

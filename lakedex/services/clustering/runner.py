@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from lakedex.errors import CommitConflict
 from lakedex.services.clustering.plan import Regrouping, regroup, requested
 from lakedex.services.clustering.request import Asked
+from lakedex.services.clustering.resizing import cluster_buckets, has_ring
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
@@ -21,7 +22,6 @@ from lakedex.txn.transaction import Transaction
 from lakedex.write.layout.order import RowOrder, Strategy
 from lakedex.write.operation import CLUSTER
 from lakedex.write.result import StepClock, WriteResult
-from lakedex.write.target import refuse_bucket_index
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 
@@ -52,7 +52,8 @@ def cluster_table(
         CommitConflict: another writer was first; the table is as it was.
     """
     target = writer.target()
-    refuse_bucket_index(target.snapshot, target.kept, "clustering")
+    if has_ring(target):
+        return cluster_buckets(writer, by, where, time_zone)
     clock = StepClock()
     snapshot = Snapshot.open(target.address.open())
     asked = Asked.of(target, snapshot, by, strategy, where, time_zone)

@@ -74,7 +74,7 @@ def rebuild_lost_instants(table: LockedTable) -> tuple[str, ...]:
     opened, data = open_metadata_table(table.storage), table.timeline()
     if opened is None or not table.config.metadata_enabled:
         if is_timeline_lost(data, None):
-            raise _cannot(data, "which writes completed is known to nobody without metadata table")
+            raise _cannot(data, "only a metadata table could show which writes completed")
         return ()
     store = MetadataStore(*opened, Timeline.load(*opened))
     times = lost_instants(data, store.timeline)

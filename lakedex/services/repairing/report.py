@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakedex.services.verifying import VerifyReport
+from lakedex.services.verifying.report import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,9 @@ class RepairReport:
             return "\n".join([*done, *self._savepoint_lines()])
         left = self.after.problem_count
         solved = "all repaired" if not left else f"{left:,} not repaired"
-        lines = [f"{_counted(self.before.problem_count, 'problem')} found, {solved}"]
+        lines = [f"{counted(self.before.problem_count, 'problem')} found, {solved}"]
         lines += [
-            f"  {name}: {_counted(count, 'entry')} repaired"
-            for name, count in self.repaired.items()
+            f"  {name}: {counted(count, 'entry')} repaired" for name, count in self.repaired.items()
         ]
         lines += [f"  {name}: rebuilt" for name in self.rebuilt]
         lines += [
@@ -90,9 +90,3 @@ class RepairReport:
                 "  timeline: nothing says whether a commit that was put back had a savepoint: "
                 "create it again before the next clean (`lakedex savepoint PATH INSTANT`)"
             )
-
-
-def _counted(count: int, noun: str) -> str:
-    """The count with its noun in the right number: `1 problem`, `7 entries`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"

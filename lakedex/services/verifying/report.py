@@ -56,13 +56,13 @@ class VerifyReport:
         }
 
     def __str__(self) -> str:
-        entries = sum(self.checked.values())
-        verdict = "all right" if self.ok else f"{self.problem_count:,} problems"
-        lines = [f"{verdict}: {entries:,} entries of {len(self.checked)} indexes checked"]
+        entries = counted(sum(self.checked.values()), "entry")
+        verdict = "all right" if self.ok else counted(self.problem_count, "problem")
+        lines = [f"{verdict}: {entries} of {counted(len(self.checked), 'index')} checked"]
         width = max((len(name) for name in self.checked), default=0)
         counts = Counter(problem.index for problem in self.problems) + Counter(self.untold)
         for name, count in self.checked.items():
-            state = f"{counts[name]:,} problems" if counts[name] else "ok"
+            state = counted(counts[name], "problem") if counts[name] else "ok"
             lines.append(f"  {name:<{width}}  {count:>11,}  {state}")
         lines += [
             f"  {problem.kind.name} in {problem.index}: {problem.key!r}: {problem.detail}"
@@ -71,3 +71,16 @@ class VerifyReport:
         lines += [f"  ... and {count:,} more in {name}" for name, count in self.untold.items()]
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+
+def counted(count: int, noun: str) -> str:
+    """The count with its noun in the right number.
+
+    Example:
+        >>> counted(1, "problem"), counted(7, "entry"), counted(2, "index")
+        ('1 problem', '7 entries', '2 indexes')
+    """
+    plural = (
+        f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}{'es' if noun[-1] == 'x' else 's'}"
+    )
+    return f"{count:,} {noun if count == 1 else plural}"

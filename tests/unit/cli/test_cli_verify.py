@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 
 def test_a_good_table_is_exit_code_0(golden, lakedex):
@@ -37,3 +39,24 @@ def test_an_unknown_index_is_one_line_and_exit_code_2(golden, lakedex):
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert "nope" in result.stderr
+
+
+def test_a_repair_takes_the_time_zone_that_an_index_of_hudi_needs(golden, lakedex):
+    """Hudi does not store the time zone of `idx_datestr`, and the option is the only way to it."""
+    table = golden("cow_trips_all_indexes")
+    before = lakedex("read", table.path, "--format", "json").stdout
+    shutil.rmtree(Path(table.path, ".hoodie/metadata"))
+    found = lakedex("verify", table.path)
+    assert (found.exit_code, found.stdout.splitlines()[-1]) == (1, "1 problem")
+    option = "lakedex.expression.time.zone"
+    refused = lakedex("repair", table.path)
+    assert refused.exit_code == 2
+    assert f"give that of the sessions that wrote it as the option {option}" in refused.stderr
+    unknown = lakedex("repair", table.path, "--option", f"{option}=Mars/Olympus")
+    assert (unknown.exit_code, "'Mars/Olympus'" in unknown.stderr) == (2, True), unknown.stderr
+    done = lakedex("repair", table.path, "--option", f"{option}=UTC")
+    assert done.exit_code == 0, done.stderr
+    assert lakedex("verify", table.path).exit_code == 0
+    assert lakedex("read", table.path, "--format", "json").stdout == before
+    refresh = lakedex("index", "refresh", table.path, "idx_datestr", "--option", f"{option}=UTC")
+    assert refresh.exit_code == 0, refresh.stderr

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from lakedex.config import option_check
+from lakedex.config.bucket_options import PARAMETERS, RESIZING
 from lakedex.config.option_check import HudiOption, Use, Verdict, hudi_options
 from lakedex.config.write_option_names import OBEYED
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.read import Scan, to_table
 from lakedex.read.change_stream import StreamOptions
 from lakedex.services.inline import writer_with_services
@@ -32,6 +33,9 @@ TIMEBASED = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.
 FITTING = {
     "as.of.instant": "99991231000000000",
     "hoodie.base.file.format": "PARQUET",
+    "hoodie.bucket.index.hash.field": "id",
+    "hoodie.bucket.index.max.num.buckets": "300",
+    "hoodie.bucket.index.min.num.buckets": "2",
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": "x",
     "hoodie.clustering.plan.strategy.cluster.begin.partition": "a",
     "hoodie.clustering.plan.strategy.cluster.end.partition": "b",
@@ -108,7 +112,12 @@ FITTING = {
     "hoodie.write.table.version": "9",
 }
 """Values of served options that suit the table of this file, where the default is no value."""
+OF_BUCKETS = {name for option in (*PARAMETERS, *RESIZING) for name in option.names}
 ODD_VALUE = "something-else"
+OF_INCREMENTAL = (".read.begin.", ".read.start.", ".read.end.", ".incr.", ".incremental.")
+"""Parts of the names that only an incremental query obeys."""
+NOT_OF_STREAMS = ("as.of.instant", ".read.end.", "hoodie.datasource.view.type")
+START_OFFSET = "hoodie.datasource.streaming.startOffset"
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +130,15 @@ def warnings(monkeypatch, caplog) -> Any:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Lab:
-    made = Lab(tmp_path_factory.mktemp("options"))
+    return filled(Lab(tmp_path_factory.mktemp("options")))
+
+
+@pytest.fixture(scope="module")
+def bucket_lab(tmp_path_factory) -> Lab:
+    return filled(Lab(tmp_path_factory.mktemp("buckets"), index="BUCKET"))
+
+
+def filled(made: Lab) -> Lab:
     made.writer.upsert(source([row("a", "a", 1, 0.5), row("b", "b", 1, 0.5)]))
     return made
 
@@ -141,7 +158,6 @@ def read(lab: Lab, options: Mapping[str, str]) -> list[Any]:
     """The rows of a query with these options."""
     given = dict(options)
     read_spec.hudi_options(given, Use.READ)
-    StreamOptions.of(given)
     pin = Pins().newest(read_spec.ReadSpec.of(lab.path, given), lab.address)
     slices = [pin.readable(each) for each in pin.slices]
     found = to_table(Scan(pin.view.read_context, slices, tuple(SCHEMA.names)))
@@ -231,17 +247,53 @@ def test_an_option_of_the_other_use_is_warned_of(lab, warnings):
 
 def test_a_served_option_of_a_write_is_accepted_without_a_word(lab, warnings):
     served = [name for name in listed(Use.WRITE, Verdict.SERVED) if not name.startswith(TIMEBASED)]
+    served = [name for name in served if name not in OF_BUCKETS]
     for start in range(0, len(served), 6):
         written(lab, {name: fitting(name) for name in served[start : start + 6]})
         assert not messages(warnings), served[start : start + 6]
     lab.holds(lab.rows(indexes=False), "x > 1", "id = 'a'", "p = 'b'")
 
 
+def test_an_option_of_a_bucket_index_needs_a_table_with_one(lab, bucket_lab, warnings):
+    for name in sorted(OF_BUCKETS):
+        before = state(lab)
+        with pytest.raises(InvalidInput, match=r"without hoodie\.index\.type=BUCKET"):
+            written(lab, {name: fitting(name)})
+        assert state(lab) == before
+        written(bucket_lab, {name: fitting(name)})
+        assert not messages(warnings), name
+    bucket_lab.holds(bucket_lab.rows(indexes=False), "x > 1", "id = 'a'")
+
+
 def test_a_served_option_of_a_read_is_accepted_without_a_word(lab, warnings):
     for name in listed(Use.READ, Verdict.SERVED):
         given = {name: fitting(name)}
-        if ".read.end." in name:
+        if any(part in name for part in NOT_OF_STREAMS):
+            with pytest.raises(UnsupportedFeature, match=r"a stream (with|of) "):
+                StreamOptions.of(given)
+        else:
+            StreamOptions.of(given)
+        if name == START_OFFSET:
+            continue
+        if any(part in name for part in OF_INCREMENTAL):
             given |= {"hoodie.datasource.query.type": "incremental"}
             given |= {"hoodie.datasource.read.begin.instanttime": "000"}
         assert {each["id"] for each in read(lab, given)} == {"a", "b"}, name
         assert not messages(warnings), name
+
+
+def test_an_option_of_another_kind_of_query_is_warned_of(lab, warnings):
+    others = [name for name in listed(Use.READ, Verdict.SERVED) if name == START_OFFSET]
+    others += [
+        name
+        for name in listed(Use.READ, Verdict.SERVED)
+        if any(part in name for part in OF_INCREMENTAL)
+    ]
+    assert len(others) >= 6
+    for name in others:
+        read(lab, {name: fitting(name)})
+        (said,) = messages(warnings)
+        assert f"option {name} has no effect on a read: it is for " in said
+    both = {"hoodie.datasource.query.type": "incremental", "as.of.instant": "20260102030405678"}
+    with pytest.raises(InvalidInput, match=r"as.of.instant contradicts"):
+        read(lab, both | {"hoodie.datasource.read.begin.instanttime": "000"})

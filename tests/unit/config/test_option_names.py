@@ -25,6 +25,7 @@ from lakedex.config.restated_options import RESTATED
 from lakedex.config.write_option_names import OBEYED
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
+from lakedex.spark import read_spec
 from scripts.hudi_options import PAGE, page_text
 
 PACKAGE = Path(option_check.__file__).parent.parent
@@ -160,8 +161,21 @@ def test_names_of_users_are_kept_among_properties_and_refused_among_options(name
     check_spelling([name])
     assert is_own_name(name)
     for use in Use:
-        with pytest.raises(InvalidInput, match=f"no option is called '{name}'"):
+        with pytest.raises(InvalidInput, match=f"no option is called '{name}'$"):
             check_options({name: "x"}, use)
+
+
+def test_an_unknown_option_is_suggested_what_is_like_it_only():
+    wrong = {
+        "hoodie.clustering.plan.strateg.max.num.group": ".*'hoodie.clustering.plan.strategy.max"
+    }
+    for name, meant in (wrong | {"hoodie.foo": "$", "hoodie.all.my.things": "$"}).items():
+        with pytest.raises(InvalidInput, match=f"no option is called '{name}'{meant}"):
+            check_options({name: "x"})
+    limits = {"maxcommitspertriger": "'maxCommitsPerTrigger'"}
+    for name, meant in limits.items():
+        with pytest.raises(InvalidInput, match=f"did you mean {meant}"):
+            read_spec.hudi_options({name: "1"}, Use.READ, also=read_spec.STREAM_LIMITS)
 
 
 def test_no_option_is_taken_for_a_misspelling_of_another():
@@ -177,10 +191,8 @@ def test_a_refused_option_may_ask_for_what_happens_anyway(caplog):
     check_options({sync: " FALSE "})
     with pytest.raises(UnsupportedFeature, match=f"{sync}=true .no other catalog is synced"):
         check_options({sync: "true"})
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.bucket\.index\.num\.buckets=4"):
-        check_options({"hoodie.bucket.index.num.buckets": "4"})
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type=BUCKET"):
-        WriteOptions.resolve(CONFIG, {}, {"hoodie.index.type": "BUCKET"})
+    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type=INMEMORY"):
+        WriteOptions.resolve(CONFIG, {}, {"hoodie.index.type": "INMEMORY"})
     assert not caplog.records
 
 

@@ -6,12 +6,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakedex
 from lakedex.errors import InvalidInput, TimelineDamaged, UnsupportedFeature
+from lakedex.read import Scan, to_table
 from lakedex.read.change_stream import (
     BEGINNING,
+    TAKES_WHAT_IS_LEFT,
     BatchView,
     ChangeStream,
     StreamOptions,
@@ -19,7 +23,10 @@ from lakedex.read.change_stream import (
 )
 from lakedex.read.changes import changed_rows
 from lakedex.services.clustering import cluster_table
+from lakedex.services.compaction import compact_table
 from lakedex.services.rolling_back import rollback_instant
+from lakedex.spark.pins import Pins
+from lakedex.spark.read_spec import ReadSpec
 from lakedex.storage import open_storage
 from lakedex.timeline import Action, Instant, State, write_instant
 from tests.support.aging import archive, clean
@@ -170,6 +177,39 @@ def test_a_position_whose_files_were_cleaned_is_refused(lab):
     assert len(batches(stream(lab, most_commits=1))) == 1
 
 
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_changes_of_cleaned_files_are_refused_or_what_is_left_of_them(tmp_path, kind):
+    lab = Lab(tmp_path, kind)
+    for number in range(4):
+        commit(lab, number)
+    if kind == "mor":
+        compact_table(lab.writer)
+    second, third = lakedex.open(lab.path).timeline.write_instants()[1:3]
+    begin, end = second.completion_time, third.completion_time
+    span = {
+        "hoodie.datasource.query.type": "incremental",
+        "hoodie.datasource.read.begin.instanttime": begin,
+        "hoodie.datasource.read.end.instanttime": end,
+    }
+
+    def changed(**more: str) -> list[str]:
+        pin = Pins().newest(ReadSpec.of(lab.path, span | more), lab.address)
+        commits = pa.array(pin.changes.commits, pa.string())
+        wanted = pc.field("_hoodie_commit_time").isin(commits)
+        names = ("id", "_hoodie_commit_time")
+        scan = Scan(pin.view.read_context, pin.slices, names, arrow_filter=wanted)
+        return sorted(to_table(scan)["id"].to_pylist())
+
+    every = {TAKES_WHAT_IS_LEFT: "true"}
+    assert changed() == changed(**every) == ["k2", "old"]
+    assert clean(lab.path)
+    with pytest.raises(InvalidInput, match="older file versions were cleaned"):
+        changed()
+    assert changed(**every) == ["k2"]  # the other was written again since
+    with pytest.raises(InvalidInput, match="is true or false"):
+        changed(**{TAKES_WHAT_IS_LEFT: "maybe"})
+
+
 def test_cleaning_behind_a_stream_does_not_stop_it(lab):
     commit(lab, 0)
     chosen = stream(lab)
@@ -208,7 +248,16 @@ def test_options_are_understood():
         assert StreamOptions.of({"maxBytesPerTrigger": size}).most_bytes == count
     with pytest.raises(UnsupportedFeature, match="maxCommitsPerTrigger"):
         StreamOptions.of({"maxFilesPerTrigger": "5"})
+    for other in (
+        {"As.Of.Instant": "2026-01-01"},
+        {"hoodie.datasource.read.end.instanttime": "2026-01-01"},
+        {"hoodie.datasource.query.type": "read_optimized"},
+        {"hoodie.query.as.ro.table": "true"},
+    ):
+        with pytest.raises(UnsupportedFeature, match=r"a stream (with|of) "):
+            StreamOptions.of(other)
     for wrong in (
+        {"hoodie.datasource.streaming.startOffset": "latst"},
         {"maxBytesPerTrigger": "b"},
         {"maxCommitsPerTrigger": "0"},
         {"maxBytesPerTrigger": "a lot"},

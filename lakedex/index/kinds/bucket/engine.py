@@ -349,21 +349,22 @@ class RingEngine(BucketEngine):
                 f"partition {partition!r} has file groups and no hashing metadata; the next write "
                 "makes them again, if they are those of the first ring"
             )
-        return self._of(ring or self._first(partition))
+        return self.of_ring(ring or self._first(partition))
 
     def created(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
         """The present ring; the first one is stored where there is none."""
-        return self._of(self.metadata.load_or_create(self._first(partition), slices))
+        return self.of_ring(self.metadata.load_or_create(self._first(partition), slices))
 
     def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> RingBuckets:
         """The same ranges with other file groups; stored by the commit, as `ring` has it."""
         ring = self.metadata.load_or_create(self._first(partition), slices)
-        return self._of(ring.with_new_groups(instant))
+        return self.of_ring(ring.with_new_groups(instant))
 
     def _first(self, partition: str) -> HashRing:
         return _FIRST_RINGS[self.options.engine](partition, self.options.count)
 
-    def _of(self, ring: HashRing) -> RingBuckets:
+    def of_ring(self, ring: HashRing) -> RingBuckets:
+        """The buckets of a ring, as a resize makes one."""
         return RingBuckets(ring, self.options.engine is BucketEngineType.EXTENDIBLE_HASHING)
 
 

@@ -119,6 +119,10 @@ class HashRing:
         begins = [(value + 1) % _HALF for value in (values[-1], *values)]
         return list(zip(begins, values, strict=False))
 
+    def ranges_by_group(self) -> dict[str, tuple[int, int]]:
+        """The first and last hash value of each file group."""
+        return {node.file_id: own for node, own in zip(self.nodes, self.ranges(), strict=True)}
+
     def resized(self, children: Iterable[HashNode], instant: str) -> HashRing:
         """The ring once a plan that splits or merges buckets is done.
 

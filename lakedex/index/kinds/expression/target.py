@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
+from lakedex.config.write_option_names import EXPRESSION_TIME_ZONE
 from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.expr.arrays import MICROS_PER_DAY
 from lakedex.expr.bind import bound_type
@@ -106,8 +107,9 @@ class ExpressionTarget:
             return cls(definition, found, None)
         if not zone:
             raise IndexUnusable(
-                f"the index {definition.name} is computed in a time zone that the table does not "
-                "tell; say in which with the option lakedex.expression.time.zone"
+                f"the index {definition.name} depends on a time zone, and the table does not store "
+                "which; give that of the sessions that wrote it as the option "
+                f"{EXPRESSION_TIME_ZONE.name}, such as UTC"
             )
         return cls(definition, found, zone)
 
