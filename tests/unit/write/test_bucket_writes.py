@@ -50,9 +50,8 @@ def file_ids(lab: Lab, partition: str = "p=a") -> set[str]:
 
 
 def rings(lab: Lab) -> list[str]:
-    return sorted(
-        str(each.relative_to(Path(lab.path, RINGS))) for each in Path(lab.path, RINGS).rglob("*_meta")
-    )
+    folder = Path(lab.path, RINGS)
+    return sorted(str(each.relative_to(folder)) for each in folder.rglob("*_meta"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
