@@ -27,6 +27,9 @@ RESIZING: Final[tuple[TextOption, ...]] = (
     options.BUCKET_LEAST,
     options.BUCKET_SPLIT_THRESHOLD,
     options.BUCKET_MERGE_THRESHOLD,
+    options.BUCKET_RESIZE_POLICY,
+    options.BUCKET_RESIZE_BYTES,
+    options.BUCKET_RESIZE_PARTITIONS,
 )
 """When buckets are split and merged; a later write may say otherwise."""
 
@@ -163,6 +166,12 @@ class ResizeOptions:
     """A bucket is split that is so many times as large as a file may be."""
     merge_threshold: float = 0.2
     """A bucket is merged that is smaller than this part of what a file may be."""
+    policy: str = options.BUCKET_RESIZE_POLICY.default
+    """Whether a bucket is divided where its records are halved, or at the middle of its range."""
+    most_bytes: int = int(options.BUCKET_RESIZE_BYTES.default)
+    """About so many bytes one plan rewrites at most."""
+    most_partitions: int = int(options.BUCKET_RESIZE_PARTITIONS.default)
+    """So many partitions one plan changes at most."""
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> ResizeOptions:
@@ -176,6 +185,9 @@ class ResizeOptions:
             options.BUCKET_LEAST.value_if_given(settings),
             options.BUCKET_SPLIT_THRESHOLD.value(settings),
             options.BUCKET_MERGE_THRESHOLD.value(settings),
+            options.BUCKET_RESIZE_POLICY.value(settings),
+            options.BUCKET_RESIZE_BYTES.value(settings),
+            options.BUCKET_RESIZE_PARTITIONS.value(settings),
         )
         if found.most is not None and found.least is not None and found.most < found.least:
             raise InvalidInput(

@@ -37,6 +37,11 @@ log = logging.getLogger("lakedex")
 CONFLICT_RETRIES: Final = "hoodie.write.num.retries.on.conflict.failures"
 PREFIXES: Final = ("hoodie.", "_hoodie.", "_.hoodie.", "lakedex.", "BUCKET_INDEX_")
 """What the names of options begin with, but for `as.of.instant` and the short names."""
+USAGE_SETTING: Final = "spark.lakedex.index.usage"
+"""Whether the queries of a session are counted."""
+_SPARK_PREFIX: Final = "spark.lakedex."
+SESSION_PREFIXES: Final = (*PREFIXES, _SPARK_PREFIX)
+"""What the names of settings of a session begin with."""
 SHORT_NAMES: Final[Mapping[str, str]] = {
     "primaryKey": "hoodie.datasource.write.recordkey.field",
     "preCombineField": "hoodie.datasource.write.precombine.field",
@@ -189,10 +194,17 @@ def check_session(
 def check_setting(name: str, value: str) -> None:
     """Refuse a setting of a session that is misspelled, or that requests what does not happen.
 
+    Example:
+        >>> check_setting("spark.lakedex.index.usag", "false")
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no setting is called 'spark.lakedex.index.usag'; there is ...
+
     Raises:
         InvalidInput: the name is a misspelled option.
         UnsupportedFeature: the option requests what lakedex does not do.
     """
+    if name.startswith(_SPARK_PREFIX) and name != USAGE_SETTING:
+        raise InvalidInput(f"no setting is called {name[:_MOST_SHOWN]!r}; there is {USAGE_SETTING}")
     check_spelling([name])
     reason = refusal(name, value)
     if reason is not None:

@@ -39,6 +39,11 @@ BUCKET_MOST: Final = NumberOption("hoodie.bucket.index.max.num.buckets", "", mos
 BUCKET_LEAST: Final = NumberOption("hoodie.bucket.index.min.num.buckets", "", most=1_000_000)
 BUCKET_SPLIT_THRESHOLD: Final = FactorOption("hoodie.bucket.index.split.threshold", "2.0")
 BUCKET_MERGE_THRESHOLD: Final = RateOption("hoodie.bucket.index.merge.threshold", "0.2")
+BUCKET_RESIZE_POLICY: Final = ChoiceOption(
+    "lakedex.bucket.resize.policy", "records", choices=("records", "middle")
+)
+BUCKET_RESIZE_BYTES: Final = NumberOption("lakedex.bucket.resize.max.bytes", "2147483648")
+BUCKET_RESIZE_PARTITIONS: Final = NumberOption("lakedex.bucket.resize.max.partitions", "1000")
 
 # A record index of the newest days only, which Hudi has not.
 RECORD_INDEX_WINDOW_DAYS: Final = NumberOption("lakedex.record.index.window.days", "", most=100_000)

@@ -22,6 +22,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
 from lakedex.services.advising import Advice
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
+from lakedex.services.clustering.resizing import resize_buckets, schedule_resize
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_creating import create_index, refresh_index
@@ -265,6 +266,23 @@ class SparkTable(TableViews):
         """Run a clustering that was planned before, here or by Hudi."""
         return self._written(run_clustering(self.writer(options), instant))
 
+    def resize(self, *, options: Options = None, schedule_only: bool = False) -> list[WriteResult]:
+        """Split the buckets of a bucket index that are too large, and merge those too small.
+
+        Each plan rewrites about 2 GB at most; plans are made and run until nothing is due.
+
+        Args:
+            options: Options of this call, such as `hoodie.bucket.index.split.threshold`.
+            schedule_only: Make one plan and answer its instant; `run_clustering` runs it later.
+        """
+        writer = self.writer(options)
+        if schedule_only:
+            instant = schedule_resize(writer)
+            return [] if instant is None else [WriteResult("CLUSTER", instant)]
+        results = resize_buckets(writer)
+        self.refresh()
+        return results
+
     def compact(self, *, options: Options = None) -> WriteResult:
         """Put the log files of a merge-on-read table into new base files.
 
@@ -495,11 +513,9 @@ class SparkTable(TableViews):
         return str(self._spark.conf.get(_ZONE))
 
     def _open(self) -> api.Table:
-        return api.open(
-            self._address.url,
-            storage_options=dict(self._address.settings),
-            options=ReadOptions(time_zone=self.time_zone),
-        )
+        # Java knows time zones that Python does not; only filters with times need them here.
+        options = ReadOptions(time_zone=self.time_zone)
+        return api.Table(Snapshot.open(self._address.open()), options)
 
     def _written(self, result: WriteResult) -> WriteResult:
         self.refresh()

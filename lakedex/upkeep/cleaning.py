@@ -29,9 +29,9 @@ from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
 from lakedex.index.builds import active_builds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.deltacommit import commit_removal
 from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
-from lakedex.index.metadata_table.records import partition_key
-from lakedex.index.metadata_table.removal import commit_removal
+from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress

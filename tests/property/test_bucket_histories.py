@@ -8,6 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from lakedex.index.kinds.bucket.resize import MiddlePolicy, ResizeLimits
+from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.index_creating import create_index
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.storage.address import StorageAddress
@@ -24,6 +26,8 @@ from tests.support.write_shapes import BUCKETS, Shape
 RECORD_INDEX = {"hoodie.metadata.record.level.index.enable": "true"}
 GLOBAL_INDEX = {"hoodie.metadata.global.record.level.index.enable": "true"}
 FILTERS = {"hoodie.metadata.index.bloom.filter.enable": "true"}
+EVERY_BUCKET = ResizeLimits(1, split_above=0, merge_below=0, most=64)
+NO_BUCKET = ResizeLimits.of(1 << 20, split=2.0, merge=0.5)
 UPKEEP = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 
 
@@ -82,6 +86,22 @@ class BucketHistories(Histories):
         rows = {key: self.row(key, ver, place) for key, ver, place, _ in changes}
         self.write(Commit("insert_overwrite_table", tuple(rows.values())))
 
+    @precondition(lambda self: self.shape.index != "BUCKET" and self.newest())
+    @rule(splits=st.booleans())
+    def resize(self, splits: bool) -> None:
+        """Halves of all ranges, or small neighbours in one bucket."""
+        newest, writer = self.newest(), self.writer
+        if splits:
+            instant = schedule_resize(writer, EVERY_BUCKET, MiddlePolicy())
+            if instant is not None:
+                run_resize(writer, instant)
+        else:
+            resize_buckets(writer, NO_BUCKET)
+        if self.newest() != newest:
+            self.before = [self.history.model.copy()]
+        assert_holds(self.path, self.history.model)
+        assert_in_buckets(self.path, self.shape.key_fields)
+
     @rule()
     def tend(self) -> None:
         address = StorageAddress.of(self.path)
@@ -114,5 +134,5 @@ class BucketLogHistories(BucketHistories, MergeOnReadHistories):
 
 @pytest.mark.parametrize("machine", [BucketHistories, BucketLogHistories])
 def test_random_histories_leave_every_record_in_its_bucket(machine):
-    # cases B46, B49, B53, B54, B55, B71
+    # cases B46, B49, B50, B53, B54, B55, B70, B71
     run_histories(machine, count=8, steps=8)

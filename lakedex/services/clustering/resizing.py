@@ -43,11 +43,13 @@ from lakedex.write.resizing.planning import (
     ResizeBounds,
     RingTable,
     find_resizes,
+    named_policy,
     resize_of_group,
     still_holds,
 )
 from lakedex.write.resizing.running import slices_of_plan, write_resizes
 from lakedex.write.result import StepClock, WriteResult
+from lakedex.write.rows import KEY
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target, write_context
@@ -207,8 +209,10 @@ def schedule_buckets(
 ) -> str | None:
     """Plan a clustering of a table with buckets: a resize, with the rows of new ones in order."""
     target = writer.target()
+    target.options.layout.clustering_scope.require_bucket_classes()
     scope = Selection(target.options.layout.clustering_scope, where, time_zone)
-    columns = [str(name) for name in column_names(by)]
+    # Of an order by keys alone no index has use, and the hash takes it apart anyway.
+    columns = [str(name) for name in column_names(by) if name != KEY]
     if columns:
         table_order(target.snapshot, target, columns, target.options.layout.strategy)
     return schedule_resize(writer, scope=scope, columns=columns)
@@ -235,6 +239,7 @@ def _find(
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
     facts = write_context(target, snapshot, schema, plan, instant="", scratch="", rows=0)
+    options = target.options.resizing
     selection = scope or Selection(target.options.layout.clustering_scope)
     return find_resizes(
         target.engine,
@@ -243,8 +248,8 @@ def _find(
         buckets,
         limits,
         partitions=selection.partitions(snapshot),
-        bounds=ResizeBounds(),
-        policy=policy,
+        bounds=ResizeBounds(options.most_bytes, options.most_partitions),
+        policy=policy or named_policy(options.policy, buckets.options.engine),
     )
 
 

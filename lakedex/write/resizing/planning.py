@@ -114,6 +114,13 @@ class RingTable:
         return self.engine.buckets(partition, own).ring
 
 
+def named_policy(name: str, engine: BucketEngineType) -> ResizePolicy:
+    """The policy of a name, as the engine takes it: buckets of prefixes have one of their own."""
+    if engine is BucketEngineType.EXTENDIBLE_HASHING:
+        return PrefixPolicy()
+    return POLICIES[PolicyName(name)]
+
+
 def find_resizes(
     engine: Engine,
     facts: WriteContext,
@@ -123,7 +130,7 @@ def find_resizes(
     *,
     partitions: Sequence[str],
     bounds: ResizeBounds,
-    policy: ResizePolicy | None = None,
+    policy: ResizePolicy,
 ) -> list[BucketResize]:
     """The changes that are due in some partitions, as many as one schedule takes on.
 
@@ -131,18 +138,16 @@ def find_resizes(
     pending compaction has.
 
     """
-    is_of_prefixes = table.options.engine is BucketEngineType.EXTENDIBLE_HASHING
-    chosen = policy or (PrefixPolicy() if is_of_prefixes else POLICIES[PolicyName.RECORDS])
     rings = {each: _Partition.of(snapshot, table, each) for each in _free(snapshot, partitions)}
-    large = _bounded(_too_large(rings.values(), chosen, limits), bounds)
+    large = _bounded(_too_large(rings.values(), policy, limits), bounds)
     hashes: dict[tuple[str, int], Hashes] = {}
-    if chosen.needs_hashes:
+    if policy.needs_hashes:
         hashes = _sampled(engine, facts, table, rings, large)
     found = []
     for partition, own in rings.items():
-        sizes = own.sizes_without([n for p, n in large if p == partition], chosen, limits)
+        sizes = own.sizes_without([n for p, n in large if p == partition], policy, limits)
         sampled = {number: each for (name, number), each in hashes.items() if name == partition}
-        for change in chosen.changes(own.ring, sizes, limits, sampled.__getitem__):
+        for change in policy.changes(own.ring, sizes, limits, sampled.__getitem__):
             slices = [own.slices[n] for n in change.numbers if n in own.slices]
             if slices:
                 resize = BucketResize(partition, own.ring.sequence, tuple(slices), change.children)

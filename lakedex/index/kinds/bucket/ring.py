@@ -26,6 +26,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,8 @@ from lakedex.index.kinds.bucket.hashes import HASH_MASK, Hashes
 
 FIRST_INSTANT: Final = "00000000000000"
 """The instant of the first ring of a partition."""
+GROUP_SUFFIX: Final = "-0"
+"""What the file id of a bucket has after its prefix."""
 _BITS: Final = 31
 _MOST_DEPTH: Final = 20
 """A directory of so many bits is a table of its prefixes; below that the ring is searched."""
@@ -63,7 +66,7 @@ class HashNode:
     @property
     def file_id(self) -> str:
         """The file group of the bucket."""
-        return f"{self.prefix}-0"
+        return f"{self.prefix}{GROUP_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,12 @@ class HashRing:
 
     def positions(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         """The numbers of the nodes that own hash values."""
-        values = np.array([node.value for node in self.nodes], dtype=np.uint32)
-        at = np.searchsorted(values, hashes)
-        at[at == len(values)] = 0
-        return at.astype(np.int64)
+        return ring_positions(self.values, hashes)
+
+    @cached_property
+    def values(self) -> Hashes:
+        """The last hash value of each node."""
+        return np.array([node.value for node in self.nodes], dtype=np.uint32)
 
     def ranges(self) -> list[tuple[int, int]]:
         """The first and last hash value of each node; the first node may begin above its end."""
@@ -182,6 +187,13 @@ class HashRing:
             )
         except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
             raise CorruptFile(path, 0, expected="hashing metadata", actual=error) from error
+
+
+def ring_positions(values: Hashes, hashes: Hashes) -> npt.NDArray[np.int64]:
+    """The numbers of the nodes that own hash values, by the last value of each node."""
+    at = np.searchsorted(values, hashes).astype(np.int64, copy=False)
+    at[at == len(values)] = 0
+    return at
 
 
 @dataclass(frozen=True)
