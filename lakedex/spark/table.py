@@ -491,7 +491,14 @@ class SparkTable(TableViews):
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
         zone = {EXPRESSION_TIME_ZONE.name: self.time_zone}
-        chosen = {**zone, **(options or {}), **self._catalog}
+        given = dict(options or {})
+        for name, value in self._catalog.items():
+            if given.setdefault(name, value).upper() != value.upper():
+                raise InvalidInput(
+                    f"{name}={given[name][:80]!r} contradicts the catalog, which has {value!r} for "
+                    "the table"
+                )
+        chosen = {**zone, **given}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
 

@@ -345,6 +345,34 @@ def test_lost_hashing_metadata_are_made_again_or_the_write_is_refused(engine, tm
     assert lab.rows() == ROWS
 
 
+@pytest.mark.parametrize("verb", ["delete_partitions", "insert_overwrite_table"])
+@pytest.mark.parametrize("engine", ENGINES[1:])
+def test_buckets_whose_file_groups_hudi_replaced_get_others(engine, verb, tmp_path):
+    """Hudi stores no hashing metadata then; a row in a file group that is gone is lost to all."""
+    lab = bucket_lab(tmp_path, "mor", engine)
+    lab.writer.upsert(source(ROWS))
+    if verb == "delete_partitions":
+        lab.writer.delete_partitions(["p=a"])
+    else:
+        lab.writer.insert_overwrite_table(source([row("z", "b", 1)]))
+    replacing = newest(lab)
+    if verb != "delete_partitions":
+        lab.writer.delete_partitions(["p=b"])
+    for each in Path(lab.path, RINGS).rglob("*"):
+        if each.name.startswith("2"):
+            each.unlink()
+    left = lab.rows()
+    for version in (1, 2):
+        lab.writer.upsert(source([row("k00", "a", version), row("k02", "a", version)]))
+        lab.holds(
+            [*left, row("k00", "a", 2), row("k02", "a", 2)]
+            if version == 2
+            else [*left, row("k00", "a", 1), row("k02", "a", 1)]
+        )
+    assert any(each.name == f"{replacing}.hashing_meta" for each in Path(lab.path).rglob("*_meta"))
+    in_buckets(lab)
+
+
 def test_a_sorted_bulk_insert_sorts_each_bucket(tmp_path):
     lab = bucket_lab(tmp_path)
     rows = [row(f"k{number:03}", "a", 1, float(-number * 7919 % 200)) for number in range(200)]

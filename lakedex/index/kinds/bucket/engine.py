@@ -41,6 +41,7 @@ from lakedex.index.kinds.bucket.ring import (
 )
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Timeline
+from lakedex.timeline.instant_time import instant_key
 
 Positions = npt.NDArray[np.int64]
 _DIGITS: Final = 8
@@ -321,15 +322,11 @@ class SimpleEngine(BucketEngine):
     def _generations(self) -> Mapping[str, Mapping[int, str]]:
         """The instants that last replaced the file group of a bucket, by partition and bucket."""
         found: dict[str, dict[int, str]] = {}
-        for instant in self.timeline.write_instants():
-            if instant.action is not Action.REPLACECOMMIT:
-                continue
-            replaced = self.timeline.commit_summary(instant).replaced_file_ids
-            for partition, file_ids in replaced.items():
-                for file_id in file_ids:
-                    number = bucket_number(file_id)
-                    if number is not None:
-                        found.setdefault(partition, {})[number] = instant.requested_time
+        for partition, replaced in _replacements(self.timeline).items():
+            for file_id, instant in replaced.items():
+                number = bucket_number(file_id)
+                if number is not None:
+                    found.setdefault(partition, {})[number] = instant
         return found
 
 
@@ -352,8 +349,25 @@ class RingEngine(BucketEngine):
         return self.of_ring(ring or self._first(partition))
 
     def created(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
-        """The present ring; the first one is stored where there is none."""
-        return self.of_ring(self.metadata.load_or_create(self._first(partition), slices))
+        """The present ring; the first one is stored where there is none.
+
+        Hudi's writes that replace file groups, such as its drop of a partition, leave the ring as
+        it was. Rows for a file group that was replaced would not be seen by anyone, so that its
+        bucket gets another one.
+        """
+        own = list(slices)
+        ring = self.metadata.load_or_create(self._first(partition), own)
+        known = {each.file_id for each in own}
+        replaced = _replacements(self.metadata.timeline).get(partition, {})
+        gone = {
+            file_id: instant
+            for node in ring.nodes
+            if (file_id := node.file_id) not in known and (instant := replaced.get(file_id))
+        }
+        if gone:
+            ring = ring.with_new_groups(max(gone.values(), key=instant_key), gone)
+            self.metadata.store(ring)
+        return self.of_ring(ring)
 
     def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> RingBuckets:
         """The same ranges with other file groups; stored by the commit, as `ring` has it."""
@@ -366,6 +380,18 @@ class RingEngine(BucketEngine):
     def of_ring(self, ring: HashRing) -> RingBuckets:
         """The buckets of a ring, as a resize makes one."""
         return RingBuckets(ring, self.options.engine is BucketEngineType.EXTENDIBLE_HASHING)
+
+
+def _replacements(timeline: Timeline) -> Mapping[str, Mapping[str, str]]:
+    """The instants that replaced file groups, by partition and file group, oldest first."""
+    found: dict[str, dict[str, str]] = {}
+    for instant in timeline.write_instants():
+        if instant.action is not Action.REPLACECOMMIT:
+            continue
+        replaced = timeline.commit_summary(instant).replaced_file_ids
+        for partition, file_ids in replaced.items():
+            found.setdefault(partition, {}).update(dict.fromkeys(file_ids, instant.requested_time))
+    return found
 
 
 def bucket_engine(options: BucketOptions, storage: Storage, timeline: Timeline) -> BucketEngine:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -149,10 +149,17 @@ class HashRing:
         wrapped = begin + value + (0 if begin < value else _HALF)
         return (wrapped >> 1) & HASH_MASK
 
-    def with_new_groups(self, instant: str) -> HashRing:
-        """The same ranges with other file groups, for a write that replaces the present ones."""
+    def with_new_groups(self, instant: str, gone: Collection[str] | None = None) -> HashRing:
+        """The same ranges with other file groups, for a write that replaces the present ones.
+
+        Args:
+            instant: The time of the write.
+            gone: The file groups that it replaces; all by default.
+        """
         nodes = tuple(
             HashNode(node.value, node_prefix(self.partition, begin, node.value, instant))
+            if gone is None or node.file_id in gone
+            else node
             for node, (begin, _) in zip(self.nodes, self.ranges(), strict=True)
         )
         return replace(self, nodes=nodes, instant=instant, sequence=self.sequence + 1)
