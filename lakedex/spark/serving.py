@@ -38,6 +38,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.read.change_stream import StreamOptions, StreamPosition
 from lakedex.spark.expression_checking import is_same_zone
+from lakedex.spark.jobs import without_traces
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.jvm_contract import (
     CALLS,
@@ -92,7 +93,8 @@ class Callback:
     def apply(self, name: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The answer to one call of the JVM."""
         try:
-            answer = self._handlers[name](message)
+            with without_traces():
+                answer = self._handlers[name](message)
         except Exception as raised:
             # One that Python raised may come back through the JVM.
             error = self.error_behind(str(raised)) or raised
