@@ -55,6 +55,7 @@ from lakedex.write.intake import IngestedRows, take_change, take_rows
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.post_commit import run_due_services
+from lakedex.write.resizing.pending import ResizeWatch
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
@@ -108,13 +109,15 @@ def run_write(
         is_idle = operation.replaces is not Replaces.TABLE and not operation.without_rows
         if not taken.rows and is_idle and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
-        retries = target.conflict_retries
+        retries, resizes = target.conflict_retries, ResizeWatch(target.snapshot.timeline)
         while True:
             try:
                 return _write(target, operation, taken, scratch.path, clock, partitions, seen)
             except CommitConflict as conflict:
                 if isinstance(conflict, ServicePends) and finish is not None and finish():
                     finish = None
+                elif target.options.buckets is not None and resizes.has_new():
+                    log.info("the buckets were resized while %s went on", operation.name)
                 elif retries:
                     retries -= 1
                 else:
