@@ -14,6 +14,7 @@ from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput, LakedexError
 from lakedex.expr import bind_predicate, from_arrow, normalise, parse_predicate
 from lakedex.expr.arrow_expression import columns_in
+from lakedex.expr.literal_cast import zone_of
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice
 from lakedex.index.catalog import IndexInfo, list_indexes
@@ -43,6 +44,7 @@ from lakedex.read import Scan, changed_rows, to_batches, to_table
 from lakedex.read.changes import names_in, texts_in
 from lakedex.read.row_changes import told_changes
 from lakedex.services import advising, verifying, what_if
+from lakedex.services.index_names import existing_names, find_index
 from lakedex.storage import open_storage
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import async_definitions, lag_of
@@ -72,8 +74,13 @@ class ReadOptions:
     """Whether reads are counted for `Table.indexes` and `Table.usage`."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.time_zone, str):
-            raise InvalidInput(f"time_zone must be text such as UTC, not {self.time_zone!r}")
+        for name in ("time_zone", "expression_time_zone"):
+            zone = getattr(self, name)
+            if not isinstance(zone, str) and (zone is not None or name == "time_zone"):
+                raise InvalidInput(f"{name} must be text such as UTC, not {zone!r}")
+        for name in ("weighs_cost", "counts_usage"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(f"{name} must be True or False, not {getattr(self, name)!r}")
         names = [kind_name(each) for each in names_in("without_indexes", self.without_indexes)]
         switches = _SWITCHES.union(each.kind for each in kinds())
         for name in names:
@@ -107,8 +114,13 @@ def open(
         options = _read_options(options)
     if not isinstance(options, ReadOptions | None):
         raise InvalidInput(f"options must be ReadOptions, not {options!r}")
+    chosen = options or ReadOptions()
+    for zone in (chosen.time_zone, chosen.expression_time_zone or "UTC"):
+        zone_of(zone)  # refuses one that does not exist
     storage = open_storage(fspath(path), storage_options)
-    return Table(Snapshot.open(storage), options or ReadOptions())
+    snapshot = Snapshot.open(storage)
+    _without(snapshot, chosen.without_indexes, may_be_gone=False)
+    return Table(snapshot, chosen)
 
 
 def _read_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -118,6 +130,26 @@ def _read_options(given: Mapping[str, Any]) -> ReadOptions:
             hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
             raise InvalidInput(f"no option of a read is called {name!r}{hint}")
     return ReadOptions(**given)
+
+
+def _without(
+    snapshot: Snapshot, names: Collection[str], *, may_be_gone: bool = True
+) -> frozenset[str]:
+    """What must not be used: kinds, and the full names of indexes, whichever name they have here.
+
+    Raises:
+        InvalidInput: The table has no such index.
+    """
+    found = {*names}
+    for name in found.difference(_SWITCHES, (each.kind for each in kinds())):
+        full = find_index(snapshot, name)
+        if full is not None:
+            found.add(full)
+        elif not may_be_gone:
+            known = existing_names(snapshot)
+            hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
+            raise InvalidInput(f"without_indexes: the table has no index {name!r}{hint}")
+    return frozenset(found)
 
 
 class Table:
@@ -296,7 +328,7 @@ class Table:
             storage=view.storage,
         )
         found += list_file_indexes(view.storage, view.config)
-        found += [info for info, _ in indexes_outside_metadata(view.storage, view.timeline)]
+        found += [info for info, _ in indexes_outside_metadata(view.stored_table)]
         lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes
@@ -391,7 +423,7 @@ class Table:
         options = PlanOptions(
             self._options.time_zone,
             self._options.expression_time_zone,
-            frozenset(self._options.without_indexes),
+            _without(view, self._options.without_indexes),
             reader if self._options.weighs_cost else None,
         )
         tree = None if question.tree is None else normalise(question.tree)

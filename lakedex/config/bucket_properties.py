@@ -17,6 +17,9 @@ ENGINE: Final = options.BUCKET_ENGINE.name
 COUNT: Final = options.BUCKET_COUNT.name
 HASH_FIELD: Final = options.BUCKET_HASH_FIELD.name
 EXPRESSIONS: Final = options.BUCKET_EXPRESSIONS.name
+SINCE: Final = "lakedex.bucket.index.since"
+"""The instant of the write that changed the number of buckets of a table. It is kept before that
+write completes, so that a snapshot which does not see the write does not use the new number."""
 _BUCKET: Final = "BUCKET"
 
 

@@ -21,14 +21,16 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
-from lakedex.config.restated_options import RESTATED
+from lakedex.config.option_values import TextOption
+from lakedex.config.restated_options import RESTATED, check_restated
+from lakedex.config.table_config import TableConfig
 from lakedex.config.write_option_names import COMMIT_NOTES, OBEYED
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
@@ -37,6 +39,11 @@ log = logging.getLogger("lakedex")
 CONFLICT_RETRIES: Final = "hoodie.write.num.retries.on.conflict.failures"
 PREFIXES: Final = ("hoodie.", "_hoodie.", "_.hoodie.", "lakedex.", "BUCKET_INDEX_")
 """What the names of options begin with, but for `as.of.instant` and the short names."""
+USAGE_SETTING: Final = "spark.lakedex.index.usage"
+"""Whether the queries of a session are counted."""
+_SPARK_PREFIX: Final = "spark.lakedex."
+SESSION_PREFIXES: Final = (*PREFIXES, _SPARK_PREFIX)
+"""What the names of settings of a session begin with."""
 SHORT_NAMES: Final[Mapping[str, str]] = {
     "primaryKey": "hoodie.datasource.write.recordkey.field",
     "preCombineField": "hoodie.datasource.write.precombine.field",
@@ -54,6 +61,8 @@ _LIST: Final = "hudi_options.tsv"
 _MOST_SHOWN: Final = 200
 _LEAST_ALIKE: Final = 0.8
 """How alike a name is, of 1, that an error suggests for one that nothing is near."""
+_LEAST_WORDS: Final = 4
+"""A name of so many words may lack one, or have one too many."""
 _SHORT, _MIDDLE = 5, 12
 """Names of up to so many letters may differ by one, by two letters from the one that was meant."""
 _BETWEEN_WORDS: Final = str.maketrans("", "", "._- ")
@@ -151,6 +160,23 @@ def check_options(
             raise UnsupportedFeature(f"{name}={value[:_MOST_SHOWN]} ({reason})")
 
 
+def check_service_options(
+    config: TableConfig, options: Mapping[str, str], obeyed: Iterable[TextOption], service: str
+) -> None:
+    """Check the options of a table service; those of other work have no effect, with a warning.
+
+    Raises:
+        InvalidInput: a name is unknown, or a value contradicts the table.
+        UnsupportedFeature: an option requests what lakedex does not do.
+    """
+    check_options(options)
+    check_restated(config, options)
+    names = RESTATED.union(*(option.names for option in obeyed))
+    for name in options:
+        if name in _own_names() and name not in names:
+            warn_once(name, service, "it is an option of other work")
+
+
 def check_session(
     settings: Mapping[str, str], use: Use, *, obeyed: Collection[str] | None = None
 ) -> None:
@@ -189,10 +215,17 @@ def check_session(
 def check_setting(name: str, value: str) -> None:
     """Refuse a setting of a session that is misspelled, or that requests what does not happen.
 
+    Example:
+        >>> check_setting("spark.lakedex.index.usag", "false")
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: no setting is called 'spark.lakedex.index.usag'; there is ...
+
     Raises:
         InvalidInput: the name is a misspelled option.
         UnsupportedFeature: the option requests what lakedex does not do.
     """
+    if name.startswith(_SPARK_PREFIX) and name != USAGE_SETTING:
+        raise InvalidInput(f"no setting is called {name[:_MOST_SHOWN]!r}; there is {USAGE_SETTING}")
     check_spelling([name])
     reason = refusal(name, value)
     if reason is not None:
@@ -260,6 +293,35 @@ def refusal(name: str, value: str) -> str | None:
     return option.reason
 
 
+def canonical_names(given: Mapping[str, object], *, any_case: bool = True) -> dict[str, str]:
+    """Options under their full names, as text.
+
+    Args:
+        given: Names and values.
+        any_case: Whether the letters of a name may have lost their case.
+
+    Example:
+        >>> canonical_names({"primaryKey": "id"})
+        {'hoodie.datasource.write.recordkey.field': 'id'}
+        >>> canonical_names({"type": "mor", "hoodie.datasource.write.table.type": "cow"})
+        Traceback (most recent call last):
+        lakedex.errors.InvalidInput: type='mor' and hoodie.datasource.write.table.type='cow' are ...
+
+    Raises:
+        InvalidInput: Two names of one option have different values.
+    """
+    found: dict[str, str] = {}
+    spelled: dict[str, str] = {}
+    for name, value in given.items():
+        full = canonical_name(name) if any_case else SHORT_NAMES.get(name, name)
+        text = str(value)
+        if found.setdefault(full, text) != text:
+            both = f"{spelled[full]}={found[full]!r} and {name}={text!r}"
+            raise InvalidInput(f"{both} are one option with two values")
+        spelled.setdefault(full, name)
+    return found
+
+
 def canonical_name(name: str) -> str:
     """An option whose letters may have lost their case, as Spark hands options over.
 
@@ -287,7 +349,9 @@ def nearest_name(name: str, known: Collection[str]) -> str | None:
     """The name that was most likely meant by one that does not exist; None if there is none.
 
     Case and the characters between words do not count, a name may lack its beginning
-    (`metadata.enable`), and one to three letters may differ, by the length of the name.
+    (`metadata.enable`), a long one may lack a word or have one too many
+    (`hoodie.metadata.column.stats.enable`), and one to three letters may differ, by the length of
+    the name.
 
     Example:
         >>> nearest_name("typ", SHORT_NAMES), nearest_name("primary_key", SHORT_NAMES)
@@ -333,11 +397,12 @@ def _is_accepted(option: HudiOption, value: str) -> bool:
     return not text or text in option.accepted
 
 
-def warn_once(name: str, use: Use, reason: str) -> None:
+def warn_once(name: str, use: Use | str, reason: str) -> None:
     """Say that an option has no effect, once for each name in a process."""
     if name not in _warned:
         _warned.add(name)
-        log.warning("option %s has no effect on a %s: %s", name, use.value, reason)
+        what = use.value if isinstance(use, Use) else use
+        log.warning("option %s has no effect on a %s: %s", name, what, reason)
 
 
 @cache
@@ -386,12 +451,14 @@ def _by_lower_case() -> dict[str, str]:
 
 @lru_cache(maxsize=1024)
 def _nearest(name: str, known: frozenset[str]) -> str | None:
-    wanted = _letters(name)
+    wanted, words = _letters(name), name.split(".")
     most = 1 if len(wanted) <= _SHORT else 2 if len(wanted) <= _MIDDLE else 3
+    is_long = len(words) >= _LEAST_WORDS
     best: tuple[int, int, str] | None = None
     for each in known:
         letters = _letters(each)
-        if "." in name and each.lower().endswith(f".{name.lower()}"):
+        is_part = "." in name and each.lower().endswith(f".{name.lower()}")
+        if is_part or (is_long and _differs_by_a_word(words, each.split("."))):
             found = most
         elif abs(len(letters) - len(wanted)) <= most:
             found = _distance(wanted, letters, most)
@@ -402,6 +469,15 @@ def _nearest(name: str, known: frozenset[str]) -> str | None:
         if found <= most and (best is None or rank < best):
             best = rank
     return None if best is None else best[2]
+
+
+def _differs_by_a_word(left: Sequence[str], right: Sequence[str]) -> bool:
+    """Whether one of two names has one word more than the other, in the same order."""
+    short, long = sorted((left, right), key=len)
+    if len(long) != len(short) + 1:
+        return False
+    same = next((at for at, word in enumerate(short) if word != long[at]), len(short))
+    return short[same:] == long[same + 1 :]
 
 
 def _letters(name: str) -> str:

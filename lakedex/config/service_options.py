@@ -260,6 +260,18 @@ def _beside_writes(option: FlagOption, settings: Mapping[str, str]) -> bool:
     return option.value(settings) and options.TABLE_SERVICES.value(settings)
 
 
+CLEANING_OPTIONS: Final = (
+    *(options.CLEAN_AUTOMATIC, options.CLEAN_POLICY, options.CLEAN_COMMITS, options.CLEAN_HOURS),
+    *(options.CLEAN_VERSIONS, options.CLEAN_AFTER_COMMITS, options.CLEAN_INCREMENTAL),
+)
+"""What a clean obeys."""
+ARCHIVING_OPTIONS: Final = (
+    *(options.ARCHIVE_AUTOMATIC, options.KEEP_LEAST, options.KEEP_MOST, options.HISTORY_BATCH),
+    *(options.ARCHIVE_BEYOND_SAVEPOINT, options.COMPACTION_TRIGGER, options.COMPACT_AFTER_COMMITS),
+)
+"""What archiving obeys, besides the options of cleans."""
+
+
 class PartitionFilter(Enum):
     """Which partitions a clustering takes; the values are Hudi's names."""
 

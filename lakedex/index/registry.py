@@ -22,7 +22,14 @@ from lakedex.config.write_option_names import BUCKET_COUNT, BUCKET_EXPRESSIONS, 
 from lakedex.errors import IndexUnusable, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
-from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
+from lakedex.index.contract import (
+    Answer,
+    IndexedTable,
+    IndexKind,
+    Question,
+    Stage,
+    StoredTable,
+)
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndex, FileIndexKind
@@ -36,6 +43,7 @@ from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
 from lakedex.index.kinds.bucket.hashing_metadata import FOLDER as RINGS
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata, has_rings
+from lakedex.index.kinds.bucket.kind import BucketKind
 from lakedex.index.kinds.bucket.partition_counts import FOLDER as COUNTS
 from lakedex.index.kinds.bucket.partition_counts import (
     PartitionCounts,
@@ -65,6 +73,7 @@ _RESERVED = frozenset({"secondary_index", "secondary", "expr", "expr_index", "fi
 """Names that would be taken for those of metadata partitions."""
 _METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
     FilesKind(),
+    BucketKind(),
     RecordIndexKind(),
     WindowedKind(),
     ColumnStatsKind(),
@@ -165,6 +174,12 @@ def kinds() -> tuple[IndexKind, ...]:
         _MissingKind(),
     )
     return tuple(sorted(found, key=lambda kind: kind.stage))
+
+
+def kinds_without_metadata() -> tuple[IndexKind, ...]:
+    """Those that need no metadata table, in the same order."""
+    own = {kind.kind for kind in _METADATA_KINDS if not kind.needs_metadata}
+    return tuple(kind for kind in kinds() if kind.kind in own)
 
 
 def metadata_kinds() -> tuple[MetadataIndexKind, ...]:
@@ -306,6 +321,16 @@ def reserved_names() -> frozenset[str]:
     return frozenset(part.value for part in parts if part is not None)
 
 
+def reshardable_indexes() -> frozenset[str]:
+    """The indexes that a table has once and whose number of file groups can change.
+
+    Example:
+        >>> sorted(reshardable_indexes())
+        ['record_index']
+    """
+    return frozenset(kind.kind for kind in _METADATA_KINDS if kind.is_reshardable)
+
+
 def kinds_by_name() -> tuple[str, ...]:
     """The kinds of index that CREATE INDEX makes under the name of the kind itself.
 
@@ -316,15 +341,9 @@ def kinds_by_name() -> tuple[str, ...]:
     return tuple(kind.kind for kind in _METADATA_KINDS if kind.is_creatable and not kind.is_named)
 
 
-def indexes_outside_metadata(
-    storage: Storage, timeline: Timeline
-) -> list[tuple[IndexInfo, MetadataIndexKind]]:
+def indexes_outside_metadata(table: StoredTable) -> list[tuple[IndexInfo, MetadataIndexKind]]:
     """The indexes of these kinds that a table has outside of its metadata table."""
-    return [
-        (info, kind)
-        for kind in _METADATA_KINDS
-        for info in kind.outside_metadata(storage, timeline)
-    ]
+    return [(info, kind) for kind in _METADATA_KINDS for info in kind.outside_metadata(table)]
 
 
 def find_records(

@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from lakedex.errors import InvalidInput
 from lakedex.filegroup import Slices
 from lakedex.index.cost import FIRST_S, ROUND_TRIP_S, Estimate
 
@@ -70,8 +71,17 @@ def is_read_at_once(reader: Reader, slices: Slices) -> bool:
 
 
 def weighs_cost() -> bool:
-    """Whether the cost decides which indexes are consulted, as the environment says."""
-    return os.environ.get(SWITCH, "").lower() != "ignore"
+    """Whether the cost decides which indexes are consulted, as the environment says.
+
+    Raises:
+        InvalidInput: The environment says neither.
+    """
+    said = os.environ.get(SWITCH, "").strip().lower()
+    if said not in ("", "ignore"):
+        raise InvalidInput(
+            f"the environment variable {SWITCH} is `ignore` or not set, not {said!r}"
+        )
+    return not said
 
 
 class Scales:

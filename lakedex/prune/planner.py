@@ -24,7 +24,7 @@ from lakedex.expr.tree import Column, Expr, Literal, Unknown, columns_of
 from lakedex.filegroup import Slices, partition_layout
 from lakedex.index.contract import IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
-from lakedex.index.registry import kinds
+from lakedex.index.registry import kinds, kinds_without_metadata
 from lakedex.keys import PartitionValue
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.disjunction import lookups_for
@@ -32,6 +32,8 @@ from lakedex.prune.report import Report, Step, shapes_of
 from lakedex.table import Snapshot
 
 _PARTITION_PATH = "_hoodie_partition_path"
+_PARTITION_VALUES = "partition_values"
+_SWITCHED_OFF = "switched off by the caller"
 _FEW_SLICES = 1
 """With so few slices left no index lookup can save anything."""
 
@@ -181,17 +183,22 @@ class _Plan:
         if isinstance(predicate, Literal):
             self._constant(predicate)
             return
-        self._step("partition values", "partition_values", lambda: self._by_partition(predicate))
+        if _PARTITION_VALUES in self._options.without:
+            self._skip("partition values", _PARTITION_VALUES, _SWITCHED_OFF)
+        else:
+            self._step("partition values", _PARTITION_VALUES, lambda: self._by_partition(predicate))
         table = self._snapshot.indexed_table(
             time_zone=self._options.time_zone,
             expression_time_zone=self._options.expression_time_zone,
         )
+        known = kinds()
         if table is None:
-            return
+            known = kinds_without_metadata()
+            table = self._snapshot.unindexed_table(time_zone=self._options.time_zone)
         table = replace(table, without=self._options.without)
         scales = self._scales(table)
         waiting: list[_Waiting] = []
-        for kind in lookups_for(predicate, kinds()):
+        for kind in lookups_for(predicate, known):
             for name in kind.names(table):
                 question = self._question(predicate, table, scales)
                 if self._is_of_later_rows(kind):
@@ -230,7 +237,7 @@ class _Plan:
 
     def _index(self, kind: IndexKind, name: str, question: Question, scales: Scales | None) -> None:
         if self._options.without.intersection([kind.kind, name]):
-            self._skip(name, kind.kind, "switched off by the caller")
+            self._skip(name, kind.kind, _SWITCHED_OFF)
         elif len(self._slices) <= _FEW_SLICES:
             self._skip(name, kind.kind, f"not needed: {len(self._slices)} file slices are left")
         elif self._decided_by_path:

@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from lakedex.config import keys
-from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, LakedexError, VersionMismatch
+from lakedex.errors import (
+    AlreadyExists,
+    CorruptFile,
+    FileMissing,
+    InvalidInput,
+    LakedexError,
+    VersionMismatch,
+)
 from lakedex.prune.report import NO_INDEX, Report, Step
 from lakedex.storage import Storage, open_storage
 from lakedex.storage.paths import is_remote
@@ -33,7 +40,8 @@ _ATTEMPTS = 8
 _PAUSE_S = 0.01
 _MOST_BYTES = 4 << 20
 SWITCH = "LAKEDEX_INDEX_USAGE"
-"""The environment variable that switches counting off: `off`, `false` or `0`."""
+"""The environment variable that switches counting off."""
+_ON, _OFF = ("", "on", "true", "1"), ("off", "false", "0")
 _LOCAL_INTERVAL_S = 60.0
 _REMOTE_INTERVAL_S = 600.0
 _MOST_TABLES = 1_000
@@ -318,9 +326,20 @@ atexit.register(_recorder.flush)
 
 
 def count_scan(storage: Storage, report: Report) -> None:
-    """Count one query of a table, unless counting is switched off."""
-    if report.steps and os.environ.get(SWITCH, "").lower() not in ("off", "false", "0"):
+    """Count one query of a table, unless counting is switched off.
+
+    Raises:
+        InvalidInput: The environment variable has another value than those that it may have.
+    """
+    if report.steps and _is_on(os.environ.get(SWITCH, "")):
         _recorder.count(storage, report)
+
+
+def _is_on(said: str) -> bool:
+    value = said.strip().lower()
+    if value not in _ON and value not in _OFF:
+        raise InvalidInput(f"the environment variable {SWITCH} is on or off, not {said!r}")
+    return value in _ON
 
 
 def usage_of(storage: Storage) -> TableUsage:

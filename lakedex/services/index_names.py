@@ -10,8 +10,10 @@ from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.index.file_index.definitions import file_index_definitions, given_name
+from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.registry import (
     default_kind,
+    indexes_outside_metadata,
     kind_name,
     kinds_by_name,
     name_prefixes,
@@ -49,6 +51,18 @@ def find_index(snapshot: Snapshot, name: str) -> str | None:
     return _spelled(name, known) or next(unregistered, None)
 
 
+def existing_names(snapshot: Snapshot) -> list[str]:
+    """The names that people give to the indexes of a table."""
+    config = snapshot.config
+    full = {*config.metadata_partitions, *file_index_definitions(config)}
+    prefixes = sorted(name_prefixes(), key=len)
+    given = {
+        next((name.removeprefix(each) for each in prefixes[::-1] if name.startswith(each)), name)
+        for name in full
+    }
+    return sorted(given)
+
+
 def _spelled(name: str, known: Collection[str]) -> str | None:
     """The one of some names that a name stands for; None for no or several of them."""
     exact = next((each for each in spellings(name) if each in known), None)
@@ -59,6 +73,13 @@ def _spelled(name: str, known: Collection[str]) -> str | None:
     if not alike and kind_name(name) in known:
         return kind_name(name)
     return alike[0] if len(alike) == 1 else None
+
+
+def find_outside(snapshot: Snapshot, name: str) -> MetadataIndexKind | None:
+    """The kind of an index that a table has outside of its metadata table, by its name."""
+    wanted = kind_name(name.lower())
+    found = indexes_outside_metadata(snapshot.stored_table)
+    return next((kind for info, kind in found if info.name == wanted), None)
 
 
 def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:

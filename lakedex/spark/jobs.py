@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -29,6 +32,11 @@ from pyspark.rdd import PythonEvalType
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
+
+try:
+    from pyspark.logger import PySparkLogger
+except ImportError:  # before Spark 4
+    PySparkLogger = None
 
 from lakedex import errors
 from lakedex.errors import LakedexError, StorageError
@@ -110,6 +118,37 @@ def _plain(value: object) -> object:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
+class _OutsideOfOurWork(logging.Filter):
+    """Passes what is logged of the calls of a user, not of those that a call of ours makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = threading.local()
+
+    def filter(self, _record: logging.LogRecord) -> bool:
+        return not getattr(self.work, "depth", 0)
+
+
+_OUTSIDE = _OutsideOfOurWork()
+
+
+@contextmanager
+def without_traces() -> Iterator[None]:
+    """Keep pyspark 4 from logging errors with their whole Java trace in this thread.
+
+    Whoever uses it raises such an error again, as one of lakedex or in words of its own.
+    """
+    if PySparkLogger is not None:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).addFilter(_OUTSIDE)
+    work = _OUTSIDE.work
+    work.depth = getattr(work, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        work.depth -= 1
+
+
 _CANCELLED = re.compile(CANCELLED_JOB)
 _POLL_S = 0.2
 
@@ -132,7 +171,9 @@ def run_job(context: SparkContext, label: str, work: Callable[[], Answer]) -> An
             context.setLocalProperty("spark.job.description", label)
             context.setLocalProperty("spark.job.interruptOnCancel", "true")
             context.addJobTag(tag)
-            done.set_result(work())
+            with without_traces():
+                result = work()
+            done.set_result(result)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             done.set_exception(error)
 

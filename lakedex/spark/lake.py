@@ -32,6 +32,7 @@ from lakedex.spark.sql.names import NamedTable
 from lakedex.spark.sql.statements import Statements
 from lakedex.spark.table import SparkTable
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.object_options import options_for
 from lakedex.storage.roots import ROOTS_OPTION
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
@@ -62,7 +63,8 @@ def address_of(
     Args:
         spark: The session whose configuration counts.
         path: A URL, or a path in the session's default file system.
-        options: Settings of the store, before those of the configuration.
+        options: Settings of stores, before those of the configuration; those of other kinds of
+            stores than that of the URL are left out.
     """
     if not path or "\x00" in path:
         raise InvalidInput("the path of a table must be a text that is not empty")
@@ -72,7 +74,11 @@ def address_of(
     allowed = conf.get(ROOTS_OPTION)
     if allowed:
         settings[ROOTS_OPTION] = str(allowed)
-    return StorageAddress.of(url, {**settings, **(options or {})})
+    given = dict(options or {})
+    if ROOTS_OPTION in given:
+        settings[ROOTS_OPTION] = given.pop(ROOTS_OPTION)
+    own = options_for(urlsplit(url).scheme.lower(), given)
+    return StorageAddress.of(url, {**settings, **own})
 
 
 def warehouse_path(spark: SparkSession, name: str) -> str:
@@ -125,6 +131,7 @@ class Lake:
         """Send the package to the executors."""
         self._spark = spark
         self._storage_options = dict(storage_options or {})
+        address_of(spark, "/", self._storage_options)  # refuses names that no store knows
         self._engine = SparkEngine(spark.sparkContext)
         ship(spark.sparkContext)
         self._server, self._callback = serve(self)

@@ -13,7 +13,7 @@ from enum import Enum
 
 from lakedex.config.option_check import (
     Use,
-    canonical_name,
+    canonical_names,
     check_options,
     check_setting,
     warn_once,
@@ -84,11 +84,11 @@ def hudi_options(
         lakedex.errors.InvalidInput: no option is called 'as.of.instnt'; did you mean ...
 
     Raises:
-        InvalidInput: A name is unknown.
+        InvalidInput: A name is unknown, or two names of one option have different values.
         UnsupportedFeature: An option needs something that lakedex does not have.
     """
     others = {name.lower() for name in also}
-    found: dict[str, str] = {}
+    own: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()
         if lower in _OTHER_ROWS:
@@ -96,7 +96,8 @@ def hudi_options(
         if lower in _WITHOUT_EFFECT or lower.startswith(_STORE_PREFIXES):
             warn_once(name, use, "it is an option of Spark's file sources and of the session")
         elif lower not in _SPARK_NAMES and lower not in others:
-            found[canonical_name(name)] = str(value)
+            own[name] = value
+    found = canonical_names(own)
     check_options(found, use, also=also)
     return found
 

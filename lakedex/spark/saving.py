@@ -14,7 +14,7 @@ from lakedex.config import keys
 from lakedex.config.option_check import (
     PREFIXES,
     Use,
-    canonical_name,
+    canonical_names,
     check_spelling,
     commit_notes,
     is_own_name,
@@ -335,8 +335,8 @@ def spelled_out(properties: Mapping[str, str]) -> dict[str, str]:
         lakedex.errors.InvalidInput: no option is called 'typ'; did you mean 'type'?
 
     Raises:
-        InvalidInput: A property is a misspelled option.
+        InvalidInput: A property is a misspelled option, or one option has two values.
     """
-    full = {canonical_name(name): str(value) for name, value in properties.items()}
+    full = canonical_names(properties)
     check_spelling(name for name in full if not name.startswith(_SPARK_PREFIX))
     return {name: value for name, value in full.items() if name.startswith(PREFIXES)}

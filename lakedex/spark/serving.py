@@ -24,13 +24,21 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from lakedex.config.option_check import PREFIXES, Use, canonical_name, check_session, check_spelling
+from lakedex.config.option_check import (
+    SESSION_PREFIXES,
+    USAGE_SETTING,
+    Use,
+    canonical_name,
+    check_session,
+    check_spelling,
+)
 from lakedex.errors import InvalidInput, LakedexError, TableNotFound
 from lakedex.filegroup import META_COLUMNS
 from lakedex.prune import Report
 from lakedex.prune.usage import count_scan
 from lakedex.read.change_stream import StreamOptions, StreamPosition
 from lakedex.spark.expression_checking import is_same_zone
+from lakedex.spark.jobs import without_traces
 from lakedex.spark.jvm_classes import install_classes
 from lakedex.spark.jvm_contract import (
     CALLS,
@@ -85,7 +93,8 @@ class Callback:
     def apply(self, name: str, message: Any) -> Any:  # noqa: ANN401 - JVM objects
         """The answer to one call of the JVM."""
         try:
-            answer = self._handlers[name](message)
+            with without_traces():
+                answer = self._handlers[name](message)
         except Exception as raised:
             # One that Python raised may come back through the JVM.
             error = self.error_behind(str(raised)) or raised
@@ -120,9 +129,9 @@ def listen(context: SparkContext, package: Any, callback: Callback) -> None:  # 
     package.Python.listen(callback)
 
 
-_USAGE = "spark.lakedex.index.usage"
-_NAMES = SEPARATOR.join((_USAGE, *SWITCHES))
-_STARTS = SEPARATOR.join(PREFIXES)
+_SWITCHES = (USAGE_SETTING, *SWITCHES)
+_NAMES = SEPARATOR.join(_SWITCHES)
+_STARTS = SEPARATOR.join(SESSION_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +157,25 @@ class SessionSettings:
         """Their values at this moment.
 
         Raises:
-            InvalidInput: A setting is a misspelled option.
+            InvalidInput: A setting is a misspelled option, or neither true nor false.
             UnsupportedFeature: A setting needs something that lakedex does not have.
         """
         lines = str(self._read(self._session, _NAMES, _STARTS)).split(SEPARATOR)
-        zone, usage, *switches = lines[: 2 + len(SWITCHES)]
-        options = lines[2 + len(SWITCHES) :]
+        zone, *values = lines[: 1 + len(_SWITCHES)]
+        options = lines[1 + len(_SWITCHES) :]
         if options != self._checked:
             pairs = (line.partition(FIELD_SEPARATOR) for line in options)
             check_session({name: value for name, _, value in pairs}, Use.READ, obeyed=SWITCHES)
             self._checked = options
-        return PlanSettings(zone, all(map(_is_on, switches)), _is_on(usage))
+        counts, *switches = map(_is_on, _SWITCHES, values)
+        return PlanSettings(zone, all(switches), counts)
 
 
-def _is_on(value: str) -> bool:
-    return value.lower() != "false"
+def _is_on(name: str, value: str) -> bool:
+    text = value.strip().lower()
+    if text not in ("true", "false"):
+        raise InvalidInput(f"{name} is true or false, not {value!r}")
+    return text == "true"
 
 
 _TWINS = {"s3": "s3a"}

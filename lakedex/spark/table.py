@@ -510,7 +510,14 @@ class SparkTable(TableViews):
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
         zone = {EXPRESSION_TIME_ZONE.name: self.time_zone}
-        chosen = {**zone, **(options or {}), **self._catalog}
+        given = dict(options or {})
+        for name, value in self._catalog.items():
+            if given.setdefault(name, value).upper() != value.upper():
+                raise InvalidInput(
+                    f"{name}={given[name][:80]!r} contradicts the catalog, which has {value!r} for "
+                    "the table"
+                )
+        chosen = {**zone, **given}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
 
@@ -525,11 +532,9 @@ class SparkTable(TableViews):
         return str(self._spark.conf.get(_ZONE))
 
     def _open(self) -> api.Table:
-        return api.open(
-            self._address.url,
-            storage_options=dict(self._address.settings),
-            options=ReadOptions(time_zone=self.time_zone),
-        )
+        # Java knows time zones that Python does not; only filters with times need them here.
+        options = ReadOptions(time_zone=self.time_zone)
+        return api.Table(Snapshot.open(self._address.open()), options)
 
     def _written(self, result: WriteResult) -> WriteResult:
         self.refresh()

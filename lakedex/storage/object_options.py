@@ -60,6 +60,28 @@ def parse_options(kind: str, options: Mapping[str, str]) -> ObjectStoreOptions:
     return ObjectStoreOptions(config, client, secrets)
 
 
+def options_for(scheme: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options that the store of a URL understands, of those for the tables of a whole session.
+
+    Example:
+        >>> options_for("s3", {"aws_region": "eu-west-1"}), options_for("", {"aws_region": "x"})
+        ({'aws_region': 'eu-west-1'}, {})
+
+    Raises:
+        InvalidInput: No store has such an option.
+    """
+    found = {}
+    for name, value in options.items():
+        stores = [kind for kind in _KNOWN if _canonical_or_none(kind, name) is not None]
+        if not stores:
+            # A store that the name begins with knows best what it is like.
+            meant = [kind for kind, (prefixes, _) in _KNOWN.items() if name.startswith(prefixes)]
+            _canonical((meant or ["s3"])[0], name)
+        if SCHEMES.get(scheme) in stores:
+            found[name] = value
+    return found
+
+
 SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfs": "az", "abfss": "az"}
 
 _CLIENT = frozenset(
@@ -187,21 +209,28 @@ _HTTP_URL = re.compile(r"https?://[A-Za-z0-9._\-\[\]:]+(/[!-~]*)?")
 
 
 def _canonical(kind: str, name: str) -> str:
-    if kind == "s3" and name in _HADOOP_S3:
-        return _HADOOP_S3[name]
+    found = _canonical_or_none(kind, name)
+    if found is not None:
+        return found
     prefixes, known = _KNOWN[kind]
-    short = name.lower()
-    for prefix in prefixes:
-        if short.startswith(prefix):
-            short = short.removeprefix(prefix)
-            break
-    if kind == "s3":
-        short = _ALIASES_S3.get(short, short)
-    if short in known or short in _CLIENT:
-        return short
+    short = _short(kind, name)
     near = difflib.get_close_matches(short, sorted(known | _CLIENT), n=1, cutoff=_NEAR)
     hint = f"; did you mean {prefixes[0] if near[0] in known else ''}{near[0]}?" if near else ""
     raise InvalidInput(f"unknown storage option {name!r} for a store of kind {kind}{hint}")
+
+
+def _canonical_or_none(kind: str, name: str) -> str | None:
+    if kind == "s3" and name in _HADOOP_S3:
+        return _HADOOP_S3[name]
+    short = _short(kind, name)
+    return short if short in _KNOWN[kind][1] or short in _CLIENT else None
+
+
+def _short(kind: str, name: str) -> str:
+    short = name.lower()
+    prefix = next((each for each in _KNOWN[kind][0] if short.startswith(each)), "")
+    short = short.removeprefix(prefix)
+    return _ALIASES_S3.get(short, short) if kind == "s3" else short
 
 
 def _is_plain_http(endpoint: str | None) -> bool:

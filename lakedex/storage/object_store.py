@@ -50,6 +50,12 @@ STORE_ERRORS = (BaseError, OSError, ValueError, TypeError, OverflowError)
 _ANSWER = (re.compile(r"<Code>([^<]*)</Code>"), re.compile(r"<Message>([^<]*)</Message>"))
 # The metadata services of cloud machines, which a client without credentials tries.
 _CREDENTIAL_SERVICE = re.compile(r"://(169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.)")
+_CREDENTIALS = {
+    "s3": ("aws_access_key_id", "aws_secret_access_key"),
+    "gs": ("google_service_account",),
+    "az": ("azure_storage_account_key",),
+}
+"""The options with credentials; the variables of the environment are called the same."""
 _PLAIN_HTTP = re.compile(r"(http://[^\s/?]+)")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")
 _USER = re.compile(r"([a-z0-9]+://)[^\s/@]+@")
@@ -77,22 +83,32 @@ def translate(error: Exception, action: str, where: str, secrets: Sequence[str])
         return UnsafePath(f"unsafe object name below {where}: {reason}")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return StorageError(f"cannot {action} {where}: access denied: {reason}")
-    return StorageError(f"cannot {action} {where}: {_advice(str(error)) or reason}")
+    kind = SCHEMES.get(where.partition("://")[0], "s3")
+    return StorageError(f"cannot {action} {where}: {_advice(kind, str(error)) or reason}")
 
 
-def _advice(text: str) -> str | None:
+def _advice(kind: str, text: str) -> str | None:
     """The advice for failures whose own message does not name the cause."""
     if _CREDENTIAL_SERVICE.search(text):
+        options = _CREDENTIALS[kind]
         return (
-            "no credentials were found; give them as storage options (for S3 aws_access_key_id and "
-            "aws_secret_access_key) or in the environment (AWS_ACCESS_KEY_ID, "
-            "AWS_SECRET_ACCESS_KEY), or read a public bucket with skip_signature=true"
+            f"no credentials were found; give them as storage options ({' and '.join(options)}) or "
+            f"in the environment ({', '.join(map(str.upper, options))}), or read a public bucket "
+            "with skip_signature=true"
         )
     plain = _PLAIN_HTTP.search(text)
     if plain and "builder error" in text:
+        option = "aws_allow_http" if kind == "s3" else "allow_http"
+        also = " (or AWS_ALLOW_HTTP=true in the environment)" if kind == "s3" else ""
         return (
             f"the endpoint {plain.group(1)} is plain HTTP, which is not allowed; set the storage "
-            "option aws_allow_http=true (or AWS_ALLOW_HTTP=true in the environment), or use https"
+            f"option {option}=true{also}, or use https"
+        )
+    if "Account must be specified" in text:
+        return (
+            "the address does not name the storage account; write "
+            "abfss://container@account.dfs.core.windows.net/folder, or set the storage option "
+            "azure_storage_account_name"
         )
     return None
 
@@ -349,7 +365,7 @@ def open_object_storage(
     try:
         store = _open(kind, scheme, authority, parsed)
     except STORE_ERRORS as error:
-        reason = redacted(str(error), tuple(options.values()))
+        reason = _advice(kind, str(error)) or redacted(str(error), tuple(options.values()))
         problem = InvalidInput(f"cannot open {scheme}://{authority}: {reason}")
     else:
         shown = "s3" if kind == "s3" else scheme

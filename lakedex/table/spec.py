@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakedex.config import MergeMode, TableConfig, TableType, keys, table_checksum
 from lakedex.config.option_check import (
-    SHORT_NAMES,
+    canonical_names,
     check_options,
     is_own_name,
     is_write_option,
@@ -184,11 +184,11 @@ def _split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], di
     """The options among properties, under their full names, and the properties of a user's own.
 
     Raises:
-        InvalidInput: a name is a misspelled option.
+        InvalidInput: a name is a misspelled option, or one option has two values.
         UnsupportedFeature: an option needs something that lakedex does not have.
     """
     texts = option_texts(properties)
-    given = {SHORT_NAMES.get(name, name): value for name, value in texts.items()}
+    given = canonical_names(texts, any_case=False)
     check_options(given, may_be_own=True)
     own = {name: value for name, value in given.items() if is_own_name(name)}
     return {name: value for name, value in given.items() if name not in own}, own

@@ -25,15 +25,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakedex.config import TableConfig, TableType
-from lakedex.config.option_check import check_options, option_texts
-from lakedex.config.service_options import ArchivingOptions, CleaningOptions
+from lakedex.config.option_check import check_service_options, option_texts
+from lakedex.config.service_options import (
+    ARCHIVING_OPTIONS,
+    CLEANING_OPTIONS,
+    ArchivingOptions,
+    CleaningOptions,
+)
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.registry import mark_rings
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
-from lakedex.timeline import Action, Instant, State, Timeline, instant_key, parse_instant_file
+from lakedex.timeline import (
+    Action,
+    Instant,
+    State,
+    Timeline,
+    instant_key,
+    load_table_config,
+    parse_instant_file,
+)
 from lakedex.timeline.history_writer import (
     ArchivedInstant,
     append_history,
@@ -239,8 +252,9 @@ def archive_table(
         UnsupportedFeature: the table has a version that is only read.
     """
     given = option_texts(options or {})
-    check_options(given)
     storage, chosen = address.open(), patience or TransactionOptions()
+    obeyed = (*ARCHIVING_OPTIONS, *CLEANING_OPTIONS)
+    check_service_options(load_table_config(storage), given, obeyed, "run of archiving")
     settings = {**read_own_properties(storage), **given}
     archiving, cleaning = ArchivingOptions.resolve(settings), CleaningOptions.resolve(settings)
     with open_lock(storage, chosen.lock) as lock:

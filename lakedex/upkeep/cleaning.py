@@ -23,15 +23,15 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakedex.config import TableConfig
-from lakedex.config.option_check import check_options, option_texts
-from lakedex.config.service_options import CleaningOptions, CleaningPolicy
+from lakedex.config.option_check import check_service_options, option_texts
+from lakedex.config.service_options import CLEANING_OPTIONS, CleaningOptions, CleaningPolicy
 from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
 from lakedex.index.builds import active_builds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.deltacommit import commit_removal
 from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
-from lakedex.index.metadata_table.records import partition_key
-from lakedex.index.metadata_table.removal import commit_removal
+from lakedex.index.metadata_table.keys import partition_key
 from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
@@ -44,6 +44,7 @@ from lakedex.timeline import (
     State,
     Timeline,
     instant_key,
+    load_table_config,
 )
 from lakedex.timeline.clean_plan import (
     SAVEPOINTS_KEY,
@@ -261,9 +262,9 @@ def clean_table(
         UnsupportedFeature: the table has a version that is only read.
         CommitConflict: other writers held the lock all the time.
     """
-    given = option_texts(options or {})
-    check_options(given)
-    kept = read_own_properties(address.open())
+    given, storage = option_texts(options or {}), address.open()
+    check_service_options(load_table_config(storage), given, CLEANING_OPTIONS, "clean")
+    kept = read_own_properties(storage)
     chosen = CleaningOptions.resolve({**kept, **given})
     return clean(address, chosen, patience or TransactionOptions())
 

@@ -176,7 +176,7 @@ def plan_tagging_by_bucket(
     write: Attempt, facts: WriteContext, buckets: WriteBuckets
 ) -> BucketPlan:
     """What workers need to know; keys are looked for here, in workers, where that is needed."""
-    plan = BucketPlan(buckets.options.fields, buckets.partitions)
+    plan = BucketPlan.of(buckets.options.fields, buckets.partitions)
     rows = write.taken.buckets
     if not plan.searches or not any(rows):
         return plan

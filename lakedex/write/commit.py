@@ -14,11 +14,12 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
+from lakedex.index.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.registry import reshardable_indexes
 from lakedex.index.written import (
     CommitChanges,
     ExpressionNotes,
@@ -243,9 +244,9 @@ def _commit_indexes(
     if scope.snapshot.metadata is not None:
         scope.snapshot.metadata.list_all()
     ensured = ensure_metadata(engine, facts, scope.snapshot, plan, next_time=scope.next_time)
-    if RECORD_INDEX in plan.missing:
+    for name in reshardable_indexes().intersection(plan.missing):
         # Had it been in the middle of a resharding, it is now built from the data.
-        forget_resharding(facts.address)
+        forget_resharding(facts.address, name)
     widening = read_widening(engine, facts, scope.snapshot, plan)
     completed = commit_changes(
         facts.address,

@@ -225,6 +225,7 @@ def test_settings_of_the_session_are_checked_by_reads(lake, tmp_path, setting, w
         ("lakedex.record.index.window.dais", "1", "did you mean .*window.days'"),
         (SYNC, "true", "hive_sync.enable=true .no other catalog is synced"),
         ("hoodie.read.blob.inline.mode", "CONTENT", "blob.inline.mode=CONTENT .blobs are read"),
+        ("spark.lakedex.index.usag", "false", "no setting is called 'spark.lakedex.index.usag'"),
     ]:
         setting(name, value)
         with pytest.raises(Exception, match=words):
@@ -239,6 +240,11 @@ def test_settings_of_the_session_are_checked_by_reads(lake, tmp_path, setting, w
             lake.sql(f"SET {name}={value}")
         spark.conf.unset(name)
         assert frame.where("ver > 0").count() == 3
+    for name in ("spark.lakedex.index.usage", "hoodie.enable.data.skipping"):
+        setting(name, "flase")
+        with pytest.raises(Exception, match=f"{name} is true or false, not 'flase'"):
+            frame.where("ver > 0").collect()
+        spark.conf.unset(name)
     # Options of a reader that a session does not say for it: a warning, once.
     setting("hoodie.datasource.query.type", "incremental")
     setting("hoodie.file.index.enable", "false")

@@ -115,6 +115,23 @@ def test_the_statement_of_rfc_77_on_a_plain_table_builds_both_indexes(lake, spar
     assert name not in shown
 
 
+def test_a_property_of_the_table_refuses_the_record_index_that_another_needs(lake, tmp_path):
+    sql, no = lake.sql, "'hoodie.metadata.global.record.level.index.enable' = 'false'"
+    sql(
+        "CREATE TABLE refusing (id int, last_name string) USING hudi "
+        f"TBLPROPERTIES (primaryKey = 'id', {no}) LOCATION '{tmp_path}/t'"
+    )
+    sql("INSERT INTO refusing VALUES (1, 'a')")
+    create = "CREATE INDEX idx_last_name ON refusing (last_name)"
+    with pytest.raises(InvalidInput, match="needs a record index"):
+        sql(create)
+    sql("CREATE INDEX record_index ON refusing (id)")
+    sql(create)
+    sql("INSERT INTO refusing VALUES (2, 'b')")
+    assert lake.table("refusing").verify().ok
+    sql("DROP TABLE refusing")
+
+
 def test_an_index_on_two_columns_from_first_to_last(lake, spark, tmp_path):
     sql = spark.sql
     sql(

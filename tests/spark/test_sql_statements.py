@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+from importlib import import_module
+
 import pytest
 
 from lakedex.errors import CommitConflict, InvalidDefinition, InvalidInput, UnsupportedFeature
 from lakedex.spark.sql import changing, copies
+from tests.spark.conftest import newest_only
 
 COLUMNS = "id, name, price, ts, city"
 
@@ -342,3 +346,36 @@ def test_tables_by_path_and_in_databases(lake, spark, sql, setting, tmp_path):
     sql("INSERT INTO other.t VALUES (7, 8)")
     assert rows_of(spark, "other.t", "id, v") == [(2, 20), (7, 8)]
     sql("DROP TABLE other.t")
+
+
+@newest_only
+def test_a_cast_that_fails_is_not_logged_with_a_java_trace(lake, spark, tmp_path):
+    """pyspark 4 logs the errors of its own calls, of which lakedex makes some for a statement."""
+    spark.sql(
+        "CREATE TABLE quiet (id INT, v INT) USING hudi TBLPROPERTIES (primaryKey = 'id') "
+        f"LOCATION '{tmp_path}/quiet'"
+    )
+    spark.sql("INSERT INTO quiet VALUES (1, 1)")
+    loggers = import_module("pyspark.logger").PySparkLogger
+    logger, records = loggers.getLogger("SQLQueryContextLogger"), []
+    handler = logging.Handler()
+    handler.emit = records.append
+    logger.addHandler(handler)
+    try:
+        for run in (spark.sql, lake.sql):
+            for statement in (
+                "UPDATE quiet SET v = 'nope' WHERE id = 1",
+                "INSERT INTO quiet SELECT 2, cast('nope' AS INT)",
+                "MERGE INTO quiet t USING (SELECT 1 AS id, 'nope' AS v) s ON t.id = s.id "
+                "WHEN MATCHED THEN UPDATE SET v = s.v",
+            ):
+                with pytest.raises(Exception, match=r"CAST_INVALID_INPUT.*'nope'") as error:
+                    run(statement)
+                assert len(str(error.value)) < 400
+        assert not records
+        with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
+            spark.sql("SELECT cast('x' AS INT)").collect()
+        assert len(records) == 1, "what a user's own call makes pyspark log is left alone"
+    finally:
+        logger.removeHandler(handler)
+        spark.sql("DROP TABLE quiet")

@@ -140,10 +140,34 @@ def test_read_options_take_any_collection_of_names(table):
     assert reasons["record_index"] == "switched off by the caller"
 
 
-@pytest.mark.parametrize("wrong", [{"without_indexes": "all"}, {"time_zone": None}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"without_indexes": "all"},
+        {"time_zone": None},
+        {"expression_time_zone": 2},
+        {"weighs_cost": "no"},
+        {"counts_usage": None},
+    ],
+)
 def test_read_options_of_a_wrong_type_are_named(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         lakedex.ReadOptions(**wrong)
+
+
+@pytest.mark.parametrize("name", ["time_zone", "expression_time_zone"])
+def test_time_zones_that_do_not_exist_are_named_at_once(table, name):
+    for zone in ("Mars/Olympus", ""):
+        if zone or name == "time_zone":
+            with pytest.raises(InvalidInput, match=f"there is no time zone '{zone}'"):
+                lakedex.open(table.path, options={name: zone})
+
+
+@pytest.mark.parametrize("name", ["LAKEDEX_INDEX_COST", "LAKEDEX_INDEX_USAGE"])
+def test_an_environment_variable_with_an_unknown_value_is_named(table, monkeypatch, name):
+    monkeypatch.setenv(name, "ingore")
+    with pytest.raises(InvalidInput, match=f"environment variable {name} is .*not 'ingore'"):
+        lakedex.open(table.path).to_arrow("id = 'k1'")
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"t"])

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from lakedex.config.metadata_options import without_drops
 from lakedex.config.option_check import (
     PREFIXES,
+    SESSION_PREFIXES,
     Use,
     check_session,
     check_setting,
@@ -149,7 +150,7 @@ def check_set(_context: Context, statement: Statement) -> None:
     """Refuse SET of a misspelled or refused option; the setting itself is Spark's to make."""
     pair = optional(statement.plan.kv())
     name = "" if pair is None else str(pair._1())
-    if pair is not None and name.startswith(PREFIXES):
+    if pair is not None and name.startswith(SESSION_PREFIXES):
         check_setting(name, str(optional(pair._2()) or ""))
 
 

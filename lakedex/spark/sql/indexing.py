@@ -13,7 +13,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.registry import expression_kind
 from lakedex.services.file_index_creating import FileIndexBuild
-from lakedex.services.index_names import find_index, spellings
+from lakedex.services.index_names import find_index, find_outside, spellings
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.names import NamedTable
@@ -23,6 +23,7 @@ from lakedex.write.result import WriteResult
 
 BUILT = "index_name string, detail string"
 """What CREATE INDEX answers: one row for each index that it built."""
+_RECORD_INDEX = "record_index"
 _OF_ONE_COLUMN = {name.lower() for name in expression_kind().options}
 _SHOWN = "index_name string, index_type string, col_name string, col_options string, options string"
 """The first three are Hudi's."""
@@ -94,21 +95,28 @@ def create_index(
 ) -> DataFrame:
     """Build an index from the data that is there; one row for each index that was built."""
     table = context.open(named)
-    chosen = {**_session_options(context, table, settings), **settings}
+    chosen = {**_said_elsewhere(context, named, table, settings), **settings}
     made = table.create_index(name, columns, using=using, options=chosen, if_missing=if_missing)
     if made is not None:
         context.refresh(named)
     return context.spark.createDataFrame(_built(made, *spellings(name), using.lower()), BUILT)
 
 
-def _session_options(
-    context: Context, table: SparkTable, settings: Mapping[str, str]
+def _said_elsewhere(
+    context: Context, named: NamedTable, table: SparkTable, settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the session says of a record index, unless the statement says something itself."""
-    if GLOBAL_RECORD_INDEX.given(settings) is not None:
+    """What the session, else the table's properties in the catalog, say of a record index.
+
+    What the statement itself says goes before both.
+    """
+    has_one = find_index(table.snapshot, _RECORD_INDEX) is not None
+    if has_one or GLOBAL_RECORD_INDEX.given(settings) is not None:
         return {}
-    session = context.write_options(table)
-    return {name: session[name] for name in GLOBAL_RECORD_INDEX.names if name in session}
+    for said in (context.write_options(table), named.properties):
+        found = {name: said[name] for name in GLOBAL_RECORD_INDEX.names if name in said}
+        if found:
+            return found
+    return {}
 
 
 def _built(
@@ -120,7 +128,7 @@ def _built(
     detail = "built" if isinstance(made, WriteResult) else "being built in the background"
     built = [each for each in made.indexes if each != "files"]
     built.sort(key=lambda each: each not in names)
-    reasons = {"record_index": f", because {built[0]} needs it"} if built else {}
+    reasons = {_RECORD_INDEX: f", because {built[0]} needs it"} if built else {}
     return [
         (each, detail + (reasons.get(each, f", with {built[0]}") if at else ""))
         for at, each in enumerate(built)
@@ -146,7 +154,8 @@ def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
 
 def _drop(context: Context, named: NamedTable, name: str, *, if_there: bool) -> None:
     table = context.open(named)
-    if if_there and find_index(table.snapshot, name) is None:
+    is_there = find_index(table.snapshot, name) is not None
+    if if_there and not is_there and find_outside(table.snapshot, name) is None:
         return
     # Scripts of Hudi drop the record index first, and then the indexes that need it.
     table.drop_index(name, with_dependents=True)

@@ -24,7 +24,7 @@ from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
 from lakedex.write.parts import placed_nowhere
 from lakedex.write.rows import DELETE, FILE_ID, KEY, LIVE, PARTITION, TAGS, TARGET, TWICE
-from lakedex.write.tag.places import PLACES, Mask, distinct, mask_of, row_of_place
+from lakedex.write.tag.places import PLACES, Mask, Positions, distinct, mask_of, row_of_place
 
 
 @dataclass(frozen=True)
@@ -37,41 +37,72 @@ class BucketGroups:
     """Those of them in which keys are looked for."""
 
 
+@dataclass(frozen=True, eq=False)
+class NumberedGroups:
+    """The same for workers, in few bytes, and found by number."""
+
+    buckets: PartitionBuckets
+    present: Positions
+    """The buckets whose file groups are there, in order."""
+    searched: Positions
+
+    @classmethod
+    def of(cls, groups: BucketGroups) -> NumberedGroups:
+        """What workers need to know of a partition."""
+        buckets = groups.buckets
+        numbers = map(buckets.numbers_of, (groups.present, groups.searched))
+        return cls(buckets.for_workers, *numbers)
+
+
 @dataclass(frozen=True)
 class BucketPlan:
     """What workers that tag rows know of the buckets of a table; it travels with each task."""
 
     fields: tuple[str, ...]
     """The hash fields."""
-    partitions: Mapping[str, BucketGroups]
+    partitions: Mapping[str, NumberedGroups]
     """The partitions that the rows have."""
     places: tuple[tuple[Segment, ...], ...] = ()
     """The places of keys in the file groups that are searched, by bucket of spilled rows."""
 
+    @classmethod
+    def of(cls, fields: tuple[str, ...], partitions: Mapping[str, BucketGroups]) -> BucketPlan:
+        """The plan for rows that have these partitions."""
+        numbered = {name: NumberedGroups.of(groups) for name, groups in partitions.items()}
+        return cls(fields, numbered)
+
     @property
     def searches(self) -> bool:
         """Whether keys are looked for in some file group."""
-        return any(each.searched for each in self.partitions.values())
+        return any(len(each.searched) for each in self.partitions.values())
 
     def targets(self, keys: pa.Array, partitions: pa.Array) -> RowTargets:
         """The file groups of records."""
         encoded = partitions.dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        if not names:
+            return RowTargets(pa.nulls(0, pa.string()), *np.zeros((2, 0), dtype=np.bool_))
+        # All partitions hash alike, and the rows of each are together in this order.
+        hashes = self.partitions[names[0]].buckets.hashes(hash_keys(keys, self.fields))
         codes = encoded.indices.to_numpy(zero_copy_only=False)
-        parts, order = [], []
-        present = np.zeros(len(keys), dtype=np.bool_)
-        searched = np.zeros(len(keys), dtype=np.bool_)
-        for code, partition in enumerate(encoded.dictionary.to_pylist()):
-            own = np.flatnonzero(codes == code)
-            groups = self.partitions[partition]
-            file_ids = groups.buckets.file_ids(hash_keys(keys.take(pa.array(own)), self.fields))
-            parts.append(file_ids)
-            order.append(own)
-            present[own] = _is_in(file_ids, groups.present)
-            searched[own] = _is_in(file_ids, groups.searched)
-        file_ids = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.string())
-        if len(parts) > 1:
-            file_ids = file_ids.take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
-        return RowTargets(file_ids, present, searched)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(names))).tolist()
+        file_ids, is_there, is_searched = [], [], []
+        places = np.empty(len(keys), dtype=np.int64)
+        count = 0
+        for name, begin, end in zip(names, [0, *ends], ends, strict=False):
+            rows, groups = order[begin:end], self.partitions[name]
+            hit, at = groups.buckets.hit(hashes[rows])
+            file_ids.append(groups.buckets.group_names(hit))
+            is_there.append(np.isin(hit, groups.present))
+            is_searched.append(np.isin(hit, groups.searched))
+            places[rows] = at + count
+            count += len(hit)
+        return RowTargets(
+            pa.concat_arrays(file_ids).take(pa.array(places)),
+            np.concatenate(is_there)[places],
+            np.concatenate(is_searched)[places],
+        )
 
 
 @dataclass(frozen=True)
@@ -143,13 +174,3 @@ def _tagged(
     for field, column in zip(TAGS, values, strict=True):
         rows = rows.append_column(field, column)
     return rows.append_column(pa.field(TARGET, pa.string()), targets)
-
-
-def _is_in(file_ids: pa.Array, known: frozenset[str]) -> Mask:
-    if not known:
-        return np.zeros(len(file_ids), dtype=np.bool_)
-    # A file id stands for many rows, and few are there.
-    encoded = file_ids.dictionary_encode()
-    is_known = np.array([each in known for each in encoded.dictionary.to_pylist()], dtype=np.bool_)
-    found: Mask = is_known[encoded.indices.to_numpy(zero_copy_only=False)]
-    return found

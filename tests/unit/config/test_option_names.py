@@ -6,6 +6,7 @@ import logging
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from lakedex.config import TableConfig, option_check
@@ -14,6 +15,7 @@ from lakedex.config.option_check import (
     Use,
     Verdict,
     canonical_name,
+    canonical_names,
     check_options,
     check_spelling,
     hudi_option,
@@ -26,6 +28,7 @@ from lakedex.config.write_option_names import OBEYED
 from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
 from lakedex.spark import read_spec
+from lakedex.table.spec import TableSpec
 from scripts.hudi_options import PAGE, page_text
 
 PACKAGE = Path(option_check.__file__).parent.parent
@@ -139,6 +142,8 @@ def test_every_line_of_the_list_says_why():
         ("hoodie.datasource.query.tpye", "hoodie.datasource.query.type"),
         ("hoodie.index.typ", "hoodie.index.type"),
         ("Hoodie.Index.Type", "hoodie.index.type"),
+        ("hoodie.metadata.column.stats.enable", "hoodie.metadata.index.column.stats.enable"),
+        ("hoodie.clean.policy.max.commits", "hoodie.clean.max.commits"),
         ("hoodie.datasource.write.precombine.fields", "hoodie.datasource.write.precombine.field"),
         ("lakedex.record.index.window.dais", "lakedex.record.index.window.days"),
     ],
@@ -176,6 +181,20 @@ def test_an_unknown_option_is_suggested_what_is_like_it_only():
     for name, meant in limits.items():
         with pytest.raises(InvalidInput, match=f"did you mean {meant}"):
             read_spec.hudi_options({name: "1"}, Use.READ, also=read_spec.STREAM_LIMITS)
+
+
+def test_one_option_has_one_value_whatever_it_is_called():
+    key = "hoodie.datasource.write.recordkey.field"
+    with pytest.raises(InvalidInput, match=f"primaryKey='id' and {key}='x' are one option"):
+        canonical_names({"primaryKey": "id", key: "x"})
+    with pytest.raises(InvalidInput, match="are one option with two values"):
+        canonical_names({"Hoodie.Index.Type": "BLOOM", "hoodie.index.type": "SIMPLE"})
+    assert canonical_names({"primaryKey": "id", key: "id"}) == {key: "id"}
+    assert canonical_names({"PRIMARYKEY": "id"}, any_case=False) == {"PRIMARYKEY": "id"}
+    schema = pa.schema([("id", pa.string()), ("x", pa.string())])
+    spec = TableSpec("t", schema, record_key="id", properties={"primaryKey": "id", key: "x"})
+    with pytest.raises(InvalidInput, match="are one option with two values"):
+        spec.resolve()
 
 
 def test_no_option_is_taken_for_a_misspelling_of_another():

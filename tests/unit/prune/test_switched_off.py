@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import lakedex
+from lakedex.errors import InvalidInput
 from lakedex.services.index_creating import create_index
+from lakedex.services.index_dropping import drop_index
 from tests.support.secondary import Trips
 
 SECONDARY = "secondary_index_idx_rider"
@@ -76,3 +78,30 @@ def test_column_stats_that_are_switched_off_count_no_rows(template, tmp_path):
     destroy(trips, "column_stats")
     for predicate in PREDICATES:
         assert step(trips, predicate, "column_stats")[0]
+
+
+def test_an_index_is_switched_off_by_the_name_that_it_was_given(template, tmp_path):
+    trips = template.copied(tmp_path / "t")
+    create_index(trips.writer, "idx_rider", "rider")
+    for name in ("idx_rider", "IDX_RIDER", SECONDARY, "secondary_index"):
+        assert step(trips, "rider = 'ann'", name) == (False, "switched off by the caller"), name
+    with pytest.raises(InvalidInput, match="no index 'idx_ridr'; did you mean 'idx_rider'"):
+        lakedex.open(trips.path, options={"without_indexes": ["idx_ridr"]})
+    with pytest.raises(InvalidInput, match=r"no index 'other'; it has column_stats, .*idx_rider"):
+        lakedex.open(trips.path, options={"without_indexes": ["other"]})
+    # A kind that this table has no index of is no mistake.
+    lakedex.open(trips.path, options={"without_indexes": ["bloom_filters", "bitmap"]})
+    table = lakedex.open(trips.path, options={"without_indexes": ["idx_rider"]})
+    drop_index(trips.address, "idx_rider", trips.writer.target().patience)
+    assert table.refresh().to_arrow("rider = 'ann'").num_rows
+
+
+def test_partition_values_are_switched_off(template):
+    found = {}
+    for without in ((), ("partition_values",)):
+        options = lakedex.ReadOptions(without_indexes=without, weighs_cost=False)
+        table = lakedex.open(template.path, options=options)
+        (first, *_) = table.explain("city = 'oslo'").steps
+        found[without] = first.used, first.before - first.after > 0
+        assert table.to_arrow("city = 'oslo'").num_rows == 3
+    assert found == {(): (True, True), ("partition_values",): (False, False)}

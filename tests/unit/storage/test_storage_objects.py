@@ -13,7 +13,7 @@ from obstore.store import S3Store
 
 from lakedex.errors import InvalidInput, StorageError, UnsafePath
 from lakedex.storage import Storage, open_storage
-from lakedex.storage.object_options import parse_options
+from lakedex.storage.object_options import options_for, parse_options
 from lakedex.storage.object_store import ObjectStorage, redacted, translate
 from lakedex.storage.source import join_ranges
 
@@ -61,11 +61,39 @@ def test_a_plain_http_endpoint_of_the_environment_is_used(
         open_storage(f"s3://{BUCKET}/plain http", {**options, "allow_http": "false"}).read("f")
 
 
-def test_missing_credentials_are_named_and_not_the_address_that_was_tried() -> None:
+@pytest.mark.parametrize(
+    ("scheme", "option"),
+    [
+        ("s3", "aws_access_key_id"),
+        ("gs", "google_service_account"),
+        ("abfss", "azure_storage_account_key"),
+        ("az", "azure_storage_account_key"),
+    ],
+)
+def test_missing_credentials_are_named_and_not_the_address_that_was_tried(
+    scheme: str, option: str
+) -> None:
     tried = "Error performing PUT http://169.254.169.254/latest/api/token: 403 Forbidden"
-    error = translate(OSError(tried), "read", "s3://b/t/f", ())
-    assert "aws_access_key_id" in str(error)
-    assert "169.254" not in str(error)
+    text = str(translate(OSError(tried), "read", f"{scheme}://b/t/f", ()))
+    assert option in text
+    assert option.upper() in text
+    assert "169.254" not in text
+    assert ("aws" in text) == (scheme == "s3")
+
+
+def test_a_missing_account_is_named_with_the_option_for_it() -> None:
+    with pytest.raises(InvalidInput, match="azure_storage_account_name"):
+        open_storage("az://container/t")
+
+
+def test_options_of_a_session_go_to_the_stores_that_know_them() -> None:
+    given = {"aws_region": "eu-west-1", "azure_storage_account_name": "a", "timeout": "10s"}
+    assert options_for("s3a", given) == {"aws_region": "eu-west-1", "timeout": "10s"}
+    assert options_for("abfss", given) == {"azure_storage_account_name": "a", "timeout": "10s"}
+    assert options_for("", given) == options_for("hdfs", given) == {}
+    for name, meant in (("aws_reggion", "aws_region"), ("azure_tokn", "azure_storage_token")):
+        with pytest.raises(InvalidInput, match=f"'{name}' .*did you mean {meant}"):
+            options_for("", {name: "x"})
 
 
 @pytest.mark.parametrize("name", ["aws_acces_key_id", "fs.s3a.acces.key", "nonsense", "bucket"])

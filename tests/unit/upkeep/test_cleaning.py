@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lakedex
+from lakedex.config import option_check
 from lakedex.config.service_options import CleaningOptions, CleaningPolicy
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSliceId
@@ -28,6 +29,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.clean_plan import CleanPlan, read_clean_plan
 from lakedex.txn.transaction import TransactionOptions
+from lakedex.upkeep.archiving import archive_table
 from lakedex.upkeep.cleaning import clean_table, forget_looks, plan_clean, schedule_clean
 from lakedex.upkeep.savepoints import create_savepoint, delete_savepoint
 from lakedex.write.layout.order import RowOrder, Strategy
@@ -326,3 +328,22 @@ def test_wrong_options_change_nothing(past):
         with pytest.raises(InvalidInput, match=r"hoodie\.clean"):
             clean_table(table.lab.address, options)
     table.holds()
+
+
+def test_options_of_services_are_compared_with_the_table_or_warned_of(past, caplog, monkeypatch):
+    monkeypatch.setattr(option_check, "_warned", set())
+    table = past("cow")
+    for run, service in ((clean_table, "clean"), (archive_table, "run of archiving")):
+        for wrong, words in (
+            ({"hoodie.table.name": "another"}, "hoodie.table.name='another' contradicts table"),
+            ({"hoodie.clean.comits.retained": "1"}, "did you mean 'hoodie.clean.commits.retained'"),
+        ):
+            with pytest.raises(InvalidInput, match=words):
+                run(table.lab.address, wrong)
+        caplog.clear()
+        option_check._warned.clear()
+        run(table.lab.address, {"hoodie.index.type": "BLOOM", "hoodie.clean.automatic": "true"})
+        said = [record.getMessage() for record in caplog.records]
+        assert said == [
+            f"option hoodie.index.type has no effect on a {service}: it is an option of other work"
+        ]

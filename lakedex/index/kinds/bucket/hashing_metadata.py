@@ -32,7 +32,8 @@ from lakedex.timeline import Timeline
 from lakedex.timeline.instant_time import instant_key
 
 FOLDER: Final = f"{keys.BUCKET_INDEX_FOLDER}/consistent_hashing_metadata"
-_META: Final = ".hashing_meta"
+SUFFIX: Final = ".hashing_meta"
+_META: Final = SUFFIX
 _MARK: Final = ".commit"
 
 

@@ -44,6 +44,8 @@ from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, Slices, read_s
 from lakedex.index.kinds.bucket.engine import (
     BucketEngine,
     PartitionBuckets,
+    RingEngine,
+    SimpleEngine,
     bucket_engine,
     bucket_number,
 )
@@ -60,6 +62,10 @@ _ROWS: Final = 4096
 """So many keys of a file slice are read."""
 _ENOUGH_KEYS: Final = 64
 """So many keys confirm parameters that are known: others would go with none of them."""
+
+
+class ParametersUndecided(IndexUnusable):
+    """The table has too few keys to tell its parameters; a writer has to give one of them."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,21 @@ def load_bucket_table(
     return BucketTable(
         options, bucket_engine(options, source.read.storage, source.timeline), evidence
     )
+
+
+def bucket_counts(table: BucketTable, partitions: Sequence[str]) -> dict[str, int]:
+    """How many buckets some partitions have; a partition without a ring has none yet.
+
+    Raises:
+        CorruptFile: the hashing metadata of one cannot be read.
+        IndexUnusable: no version of them counts.
+    """
+    engine = table.engine
+    if isinstance(engine, SimpleEngine):
+        return engine.counts.counts(partitions)
+    assert isinstance(engine, RingEngine)
+    rings = {each: engine.metadata.load(each) for each in partitions}
+    return {each: 0 if ring is None else len(ring.nodes) for each, ring in rings.items()}
 
 
 def _search(source: BucketSource, known: BucketProperties) -> _Search:
@@ -300,13 +321,12 @@ class _Search(ABC):
             "writers know these options, and verify names what is in a wrong bucket"
         )
 
-    def _undecided(self) -> IndexUnusable:
-        missing = COUNT if self.known.count is None else HASH_FIELD
-        if len(self.candidates) > 1:
-            missing = HASH_FIELD
-        return IndexUnusable(
+    def _undecided(self) -> ParametersUndecided:
+        missing = [COUNT] if self.known.count is None else []
+        missing += [HASH_FIELD] if len(self.candidates) > 1 else []
+        return ParametersUndecided(
             f"{self.keys_read} keys of table {self.source.read.config.name} do not tell the "
-            f"parameters of its bucket index; give {missing} as its other writers do"
+            f"parameters of its bucket index; give {' and '.join(missing)} as its other writers do"
         )
 
 
