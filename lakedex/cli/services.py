@@ -25,6 +25,7 @@ from lakedex.cli.console import print_json
 from lakedex.errors import InvalidInput
 from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
+from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
 from lakedex.services.upgrading import UpgradeReport, upgrade_table
@@ -217,6 +218,14 @@ def resize(
         str | None,
         typer.Option(metavar="TIME", help="Run this plan, and no other.", show_default=False),
     ] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(help="The new number of buckets, for the engine SIMPLE.", show_default=False),
+    ] = None,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(help="The only partitions that get it; can be repeated.", show_default=False),
+    ] = None,
     option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -224,12 +233,18 @@ def resize(
     """Split buckets of a bucket index that are too large, and merge those that are too small.
 
     Readers go on meanwhile, and writers to other buckets. A resize that was cut short leaves its
-    plan behind, for --instant.
+    plan behind, for --instant. A table with a fixed number of buckets gets another one by
+    --buckets, which writes all of its rows again.
     """
-    if schedule and instant is not None:
-        raise InvalidInput("give --schedule or --instant, not both")
+    if schedule + (instant is not None) + (buckets is not None) > 1:
+        raise InvalidInput("give one of --schedule, --instant and --buckets")
+    if partition and buckets is None:
+        raise InvalidInput("--partition needs --buckets")
     writer = TableWriter(_address(path, storage_option), options=parse_hudi_options(option))
-    if schedule:
+    if buckets is not None:
+        done = rescale_buckets(writer, buckets, partition or ())
+        results = [] if done.instant is None else [done]
+    elif schedule:
         planned = schedule_resize(writer)
         results = [] if planned is None else [WriteResult("CLUSTER", planned)]
     else:

@@ -15,9 +15,10 @@ from importlib.metadata import entry_points
 
 import pyarrow as pa
 
-from lakedex.config import TableConfig
+from lakedex.config import TableConfig, keys
 from lakedex.config.bucket_options import BucketOptions
 from lakedex.config.option_check import did_you_mean
+from lakedex.config.write_option_names import BUCKET_COUNT, BUCKET_EXPRESSIONS, BUCKET_RULE
 from lakedex.errors import IndexUnusable, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
@@ -40,9 +41,16 @@ from lakedex.index.file_index.definitions import (
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
+from lakedex.index.kinds.bucket.hashing_metadata import FOLDER as RINGS
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata, has_rings
 from lakedex.index.kinds.bucket.kind import BucketKind
-from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, store_partition_counts
+from lakedex.index.kinds.bucket.partition_counts import FOLDER as COUNTS
+from lakedex.index.kinds.bucket.partition_counts import (
+    PartitionCounts,
+    discard_partition_counts,
+    load_partition_counts,
+    store_partition_counts,
+)
 from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
 from lakedex.index.kinds.expression.kind import ExpressionKind
 from lakedex.index.kinds.files.kind import FilesKind
@@ -55,6 +63,7 @@ from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.request import CreateRequest
+from lakedex.storage import split
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, Timeline
 
@@ -231,10 +240,25 @@ def mark_rings(storage: Storage, timeline: Timeline, instants: Iterable[Instant]
         metadata.mark(partition)
 
 
-def discard_rings(storage: Storage, timeline: Timeline, instant: str) -> None:
-    """Remove the hashing metadata that a write made which is taken back."""
-    if has_rings(storage):
+def discard_buckets(storage: Storage, timeline: Timeline, instant: str) -> None:
+    """Remove hashing metadata, and numbers of buckets, of a write that is taken back."""
+    folders = storage.folders(keys.BUCKET_INDEX_FOLDER)
+    if split(RINGS)[1] in folders:
         HashingMetadata(storage, timeline).discard(instant)
+    if split(COUNTS)[1] in folders:
+        discard_partition_counts(storage, instant)
+
+
+def stored_bucket_settings(storage: Storage, timeline: Timeline) -> dict[str, str]:
+    """The numbers of buckets as they are stored for all engines: settings, by Hudi's names."""
+    found = load_partition_counts(storage, timeline)
+    if found is None:
+        return {}
+    return {
+        BUCKET_COUNT.name: str(found.default),
+        BUCKET_EXPRESSIONS.name: found.expressions,
+        BUCKET_RULE.name: found.rule,
+    }
 
 
 def remove_outdated_rings(storage: Storage, timeline: Timeline, earliest: str) -> int:

@@ -32,6 +32,7 @@ from lakedex.services.indexing import BackgroundBuild
 from lakedex.services.inline import writer_with_services
 from lakedex.services.partition_evolving import evolve_partitions
 from lakedex.services.repairing import RepairReport, repair_table
+from lakedex.services.rescaling import rescale_buckets
 from lakedex.services.resharding import reshard_index
 from lakedex.services.restoring import RestoreResult, restore_table
 from lakedex.services.rolling_back import RollbackResult, rollback_instant
@@ -266,20 +267,38 @@ class SparkTable(TableViews):
         """Run a clustering that was planned before, here or by Hudi."""
         return self._written(run_clustering(self.writer(options), instant))
 
-    def resize(self, *, options: Options = None, schedule_only: bool = False) -> list[WriteResult]:
+    def resize(
+        self,
+        buckets: int | None = None,
+        *,
+        partitions: str | Sequence[str] = (),
+        options: Options = None,
+        schedule_only: bool = False,
+    ) -> list[WriteResult]:
         """Split the buckets of a bucket index that are too large, and merge those too small.
 
-        Each plan rewrites about 2 GB at most; plans are made and run until nothing is due.
+        Each plan rewrites about 2 GB at most; plans are made and run until nothing is due. A table
+        with a fixed number of buckets gets another number, and is written as a whole.
 
         Args:
+            buckets: The new number of buckets, for the engine SIMPLE.
+            partitions: The paths of the only partitions that get it.
             options: Options of this call, such as `hoodie.bucket.index.split.threshold`.
             schedule_only: Make one plan and answer its instant; `run_clustering` runs it later.
         """
         writer = self.writer(options)
-        if schedule_only:
+        names = [partitions] if isinstance(partitions, str) else list(partitions)
+        if buckets is not None:
+            if schedule_only:
+                raise InvalidInput("another number of buckets is not planned apart: leave one out")
+            results = [rescale_buckets(writer, buckets, names)]
+        elif names:
+            raise InvalidInput("partitions are named for another number of buckets only")
+        elif schedule_only:
             instant = schedule_resize(writer)
             return [] if instant is None else [WriteResult("CLUSTER", instant)]
-        results = resize_buckets(writer)
+        else:
+            results = resize_buckets(writer)
         self.refresh()
         return results
 

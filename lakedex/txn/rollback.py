@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from lakedex.config import TableConfig, keys
 from lakedex.errors import AlreadyExists, CorruptFile, FileMissing
 from lakedex.filegroup.names import parse_data_file
-from lakedex.index.registry import discard_rings
+from lakedex.index.registry import discard_buckets
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
@@ -265,7 +265,7 @@ def take_back(
     unpublish(storage, timeline, plan.instant)
     delete_files(storage, plan.files)
     if plan.action in _REPLACING:
-        discard_rings(storage, timeline, plan.instant)
+        discard_buckets(storage, timeline, plan.instant)
     _undo_metadata(table, rollback, plan.instant)
     table.check()
     remove_instant(storage, config, plan.instant, plan.action, keeps_plan=keeps_plan)

@@ -31,6 +31,7 @@ from lakedex.index.kinds.bucket.engine import (
     BucketEngine,
     PartitionBuckets,
     RingBuckets,
+    SimpleBuckets,
     bucket_engine,
 )
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
@@ -127,6 +128,8 @@ class WriteBuckets:
             unknown = file_ids.difference(_file_ids(others))
             if unknown:
                 raise _changed(partition, min(unknown))
+            if isinstance(mine, SimpleBuckets) and mine.count != others.count:
+                raise _changed(partition, min(file_ids))
             if isinstance(mine, RingBuckets) and isinstance(others, RingBuckets):
                 before, now = mine.ring.ranges_by_group(), others.ring.ranges_by_group()
                 moved = [each for each in file_ids if before.get(each) != now.get(each)]

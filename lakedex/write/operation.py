@@ -42,6 +42,8 @@ INSERT_OVERWRITE_TABLE = Operation(
     "INSERT_OVERWRITE_TABLE", fills_small=False, replaces=Replaces.TABLE
 )
 CLUSTER = Operation("CLUSTER", fills_small=False)
+RESCALE = Operation("BUCKET_RESCALE", fills_small=False, replaces=Replaces.PARTITIONS)
+"""The rows of partitions in another number of buckets."""
 COMPACT = Operation("COMPACT", fills_small=False)
 ALTER_SCHEMA = Operation("ALTER_SCHEMA", without_rows=True)
 INDEX = Operation("INDEX", without_rows=True)

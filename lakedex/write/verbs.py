@@ -8,15 +8,18 @@ from functools import partial
 from typing import Protocol
 
 from lakedex.config import write_option_names as names_of
-from lakedex.config.bucket_options import BucketOptions
+from lakedex.config.bucket_options import BucketEngineType, BucketOptions
+from lakedex.config.keys import BUCKET_INDEX_FOLDER
 from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
+from lakedex.config.write_index import WriteIndex
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
-from lakedex.index.registry import check_buckets
+from lakedex.index.registry import check_buckets, stored_bucket_settings
+from lakedex.storage import split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.table.bucket_index import BucketIndex
@@ -265,7 +268,7 @@ class TableWriter:
         definition = snapshot.definitions.get("record_index")
         chosen = WriteOptions.resolve(
             snapshot.config,
-            kept,
+            {**kept, **_stored_counts(snapshot, kept)},
             self._options,
             record_index_partitioned=None if definition is None else definition.is_partitioned,
             column_stats_groups=_stat_groups(snapshot, self._options),
@@ -302,6 +305,17 @@ class TableWriter:
             snapshot.read_context, snapshot.timeline, partial(getattr, snapshot, "slices"), kept
         )
         return load_bucket_table(source, shown.engine, self._options).options
+
+
+def _stored_counts(snapshot: Snapshot, kept: Mapping[str, str]) -> dict[str, str]:
+    """The numbers of buckets that a rescale, or Hudi, has stored; they count, whatever is kept."""
+    if (names_of.INDEX_TYPE.given(kept) or "").upper() != WriteIndex.BUCKET.value:
+        return {}
+    if split(BUCKET_INDEX_FOLDER)[1] not in snapshot.meta_folders:
+        return {}
+    if BucketEngineType.parse(names_of.BUCKET_ENGINE.text(kept)) is not BucketEngineType.SIMPLE:
+        return {}
+    return stored_bucket_settings(snapshot.storage, snapshot.timeline)
 
 
 def _merged(operation: Operation, target: Target) -> Operation:

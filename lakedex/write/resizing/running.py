@@ -12,16 +12,15 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from lakedex.config.bucket_options import BucketOptions
 from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
-from lakedex.index.kinds.bucket.engine import RingBuckets
+from lakedex.index.kinds.bucket.engine import PartitionBuckets
 from lakedex.index.kinds.bucket.hashes import hash_keys
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.ring import HashRing
@@ -30,7 +29,7 @@ from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
-from lakedex.write.commit import Outcome
+from lakedex.write.commit import CommittedBuckets, Outcome
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.task import write_groups
 from lakedex.write.handles.work import TaskResult, WriteTask
@@ -109,6 +108,52 @@ def write_resizes(
         CommitConflict: a ring is no longer the one that the plan was made for.
         IndexUnusable: a row is in a bucket that its hash does not belong to.
     """
+    rings = new_rings(transaction.snapshot, table, resizes, transaction.instant)
+    outputs: dict[str, set[str]] = defaultdict(set)
+    for each in resizes:
+        outputs[each.partition].update(node.file_id for node in each.outputs)
+    replaced = tuple(each for resize in resizes for each in resize.slices)
+    moves = BucketMoves(
+        replaced,
+        {partition: table.engine.of_ring(ring) for partition, ring in rings.items()},
+        table.options.fields,
+        {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
+        order,
+    )
+    committed = ResizedBuckets(tuple(rings.values()), replaced)
+    return write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+
+
+@dataclass(frozen=True)
+class BucketMoves:
+    """Rows that go to other buckets."""
+
+    slices: tuple[FileSlice, ...]
+    """Where they are now."""
+    buckets: Mapping[str, PartitionBuckets]
+    """The buckets of each partition afterwards."""
+    fields: tuple[str, ...]
+    """The hash fields."""
+    outputs: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The file groups that may get rows, by partition; all where it is not named."""
+    order: RowOrder | None = None
+    """The order of the rows of each bucket."""
+
+
+def write_moves(
+    target: Target,
+    transaction: Transaction,
+    moves: BucketMoves,
+    buckets: CommittedBuckets,
+    *,
+    scratch: str,
+    clock: StepClock,
+) -> Outcome:
+    """Write rows to their new buckets, as base files; the caller commits.
+
+    Raises:
+        IndexUnusable: a row is in a bucket that its hash does not belong to.
+    """
     snapshot = transaction.snapshot
     stored = StoredSchema.of(snapshot)
     schema = WriteSchema.of(stored.columns, stored)
@@ -119,9 +164,7 @@ def write_resizes(
     # Values and keys stay as they are, and so do the secondary indexes.
     facts = replace(facts, secondary=())
     with clock.step("layout"):
-        rings = new_rings(snapshot, table, resizes, transaction.instant)
-        groups = _groups(target, facts, table, rings, resizes, order)
-    replaced = tuple(each for resize in resizes for each in resize.slices)
+        groups = _groups(target, facts, moves)
     # A task of a run that died may still be at work: its files must not be taken for ours.
     shares = share_out(
         groups, facts.instant, target.engine.parallelism, run=secrets.randbelow(_RUNS)
@@ -140,39 +183,24 @@ def write_resizes(
         answers=tuple(done),
         # Every key stays: the entry of its new place takes that of the old one.
         notes=tuple(note for answer in done for note in answer.notes),
-        replaced=replaced,
+        replaced=moves.slices,
         kept=target.kept_then,
         kept_before=target.kept,
-        buckets=ResizedBuckets(table.options, tuple(rings.values()), replaced),
+        buckets=buckets,
     )
 
 
-def _groups(
-    target: Target,
-    facts: WriteContext,
-    table: RingTable,
-    rings: Mapping[str, HashRing],
-    resizes: Sequence[BucketResize],
-    order: RowOrder | None,
-) -> list[Group]:
+def _groups(target: Target, facts: WriteContext, moves: BucketMoves) -> list[Group]:
     """The new file groups with their rows."""
-    outputs: dict[str, set[str]] = defaultdict(set)
-    for each in resizes:
-        outputs[each.partition].update(node.file_id for node in each.outputs)
     numberings = {
-        partition: _Children(
-            table.engine.of_ring(ring),
-            table.options.fields,
-            frozenset(outputs[partition]),
-        )
-        for partition, ring in rings.items()
+        partition: _Children(partition, buckets, moves.fields, moves.outputs.get(partition))
+        for partition, buckets in moves.buckets.items()
     }
-    parts = [Part(each.partition, file_slice) for each in resizes for file_slice in each.slices]
     rows = spread(
         target.engine,
         facts,
-        order or RowOrder((KEY,)),
-        parts,
+        moves.order or RowOrder((KEY,)),
+        [Part(each.partition, each) for each in moves.slices],
         numberings,
         "spread the rows to the buckets",
     )
@@ -180,8 +208,8 @@ def _groups(
     for part in rows:
         place = (part.partition, part.number)
         if place not in groups:
-            file_id = rings[part.partition].nodes[part.number].file_id
-            groups[place] = Group(part.partition, file_id, None, is_log=False, order=order)
+            file_id = moves.buckets[part.partition].file_id(part.number)
+            groups[place] = Group(part.partition, file_id, None, is_log=False, order=moves.order)
         add_segment(groups[place], part.segment, 0, part.segment.rows)
     return list(groups.values())
 
@@ -190,7 +218,6 @@ def _groups(
 class ResizedBuckets:
     """The buckets of a resize, as its commit needs them."""
 
-    options: BucketOptions
     rings: tuple[HashRing, ...]
     """Those that the resize makes."""
     replaced: tuple[FileSlice, ...]
@@ -231,25 +258,27 @@ class ResizedBuckets:
 class _Children:
     """Which of the new buckets a row goes to; a worker numbers rows with it."""
 
-    buckets: RingBuckets
+    partition: str
+    buckets: PartitionBuckets
     fields: tuple[str, ...]
-    outputs: frozenset[str]
-    """The file groups that may get rows."""
+    outputs: frozenset[str] | None
+    """The file groups that may get rows; None for all."""
 
     def numbers(self, rows: pa.Table) -> Ints:
-        """The numbers of the nodes of the new ring.
+        """The numbers of the new buckets.
 
         Raises:
             IndexUnusable: a row belongs to a bucket that stays.
         """
         keys = rows[KEY].combine_chunks()
         numbers = self.buckets.numbers(self.buckets.hashes(hash_keys(keys, self.fields)))
-        for number in np.unique(numbers).tolist():
-            if self.buckets.file_id(number) not in self.outputs:
+        outputs = self.outputs
+        for number in () if outputs is None else np.unique(numbers).tolist():
+            if outputs is not None and self.buckets.file_id(number) not in outputs:
                 key = keys[int(np.flatnonzero(numbers == number)[0])].as_py()
                 raise IndexUnusable(
-                    f"the record {key!r} of partition {self.buckets.ring.partition!r} is in a "
-                    "bucket that its hash does not belong to; `lakedex repair` moves it"
+                    f"the record {key!r} of partition {self.partition!r} is in a bucket that its "
+                    "hash does not belong to; `lakedex repair` moves it"
                 )
         return numbers
 

@@ -11,8 +11,9 @@ its instant completed, and for every snapshot that sees this instant.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -76,6 +77,39 @@ class PartitionCounts:
             found.append((to_re2(pattern.strip()).text, int(number)))
         return found
 
+    @classmethod
+    def whole(cls, count: int, instant: str = _FIRST) -> PartitionCounts:
+        """One number for all partitions; Hudi reads no file without a pattern.
+
+        Example:
+            >>> PartitionCounts.whole(8).count("day=2024-01-01")
+            8
+        """
+        return cls(f".*,{count}", count, instant=instant)
+
+    def with_counts(self, partitions: Iterable[str], count: int, instant: str) -> PartitionCounts:
+        """The same with another number for some partitions.
+
+        Raises:
+            InvalidInput: the path of a partition cannot stand in a pattern.
+
+        Example:
+            >>> PartitionCounts(".*,4", 4).with_counts(["a=1"], 8, "2026").expressions
+            '^a=1$,8;.*,4'
+        """
+        new = []
+        for partition in partitions:
+            if not partition or {",", ";", "\n"}.intersection(partition):
+                raise InvalidInput(
+                    f"partition {partition!r} cannot have a number of buckets of its own, as its "
+                    "path cannot stand in a list of patterns"
+                )
+            new.append(f"^{re.escape(partition)}$")
+        # An older number of the same partition would count no more.
+        old = [each for each in self.expressions.split(";") if each.rpartition(",")[0] not in new]
+        rules = [*(f"{pattern},{count}" for pattern in new), *(each for each in old if each)]
+        return replace(self, expressions=";".join(rules), instant=instant)
+
     def count(self, partition: str) -> int:
         """The number of buckets of a partition."""
         return self.counts([partition])[partition]
@@ -138,13 +172,18 @@ def load_partition_counts(storage: Storage, timeline: Timeline) -> PartitionCoun
     return PartitionCounts.from_json(storage.read(path), path=path)
 
 
+def discard_partition_counts(storage: Storage, instant: str) -> None:
+    """Remove the numbers that a write made which is taken back."""
+    storage.delete(f"{_CONFIGS}/{instant}{_SUFFIX}")
+
+
 def _counts(instant: str, timeline: Timeline) -> bool:
     """Whether a version is the first one, or that of a write which the timeline has."""
     return not instant.strip("0") or timeline.is_committed_write(instant)
 
 
 def store_partition_counts(storage: Storage, counts: PartitionCounts) -> None:
-    """Write the numbers of a new table, unless they are there."""
+    """Write the numbers that an instant makes, or those of a new table, unless they are there."""
     try:
         storage.create(f"{_CONFIGS}/{counts.instant}{_SUFFIX}", counts.to_json())
     except AlreadyExists:
