@@ -17,7 +17,7 @@ from statistics import mean
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from children import answer_of
+from children import FRAMES, answer_of
 from report import Figure, run
 
 OURS = ("lakedex z-order", "lakedex hilbert")
@@ -64,18 +64,25 @@ def _between(name: str, values: np.ndarray, share: float, rng: np.random.Generat
     return f"{name} between {values[first]} and {values[first + int(share * len(values))]}"
 
 
-def measured(layout: str, data: Path, files: int) -> dict:
+def measured(layout: str, data: Path, files: int, partitions: int) -> dict:
     """What one engine came to."""
     with tempfile.TemporaryDirectory() as work:
-        return answer_of("measure_layout.py", layout, data, work, files)
+        return answer_of("measure_layout.py", layout, data, work, files, partitions=partitions)
 
 
 def measure(quick: bool) -> Iterator[Figure]:
     rows, files, queries = SIZES[quick]
     with tempfile.TemporaryDirectory() as folder:
-        prepare(Path(folder), rows, queries)
-        found = {name: measured(name, Path(folder), files) for name in (*OURS, *PEERS)}
-    where = f"{rows:,} rows"
+        data = Path(folder)
+        prepare(data, rows, queries)
+        for partitions in FRAMES[:1] if quick else FRAMES:
+            names = (*OURS, *PEERS)
+            found = {name: measured(name, data, files, partitions) for name in names}
+            yield from compared(f"{rows:,} rows in {partitions} partitions", found)
+
+
+def compared(where: str, found: dict[str, dict]) -> Iterator[Figure]:
+    """All figures of one frame."""
     for name, answer in found.items():
         yield Figure(f"{where}: files, {name}", answer["files"], "files")
         yield Figure(f"{where}: seconds to lay out, {name}", answer["seconds"], "s")

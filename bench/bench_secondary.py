@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from bench_write import write_load
-from children import answer_of
+from children import FRAMES, answer_of
 from report import Figure, run
 
 from tests.support.index_specs import SecondaryIndex
@@ -82,9 +82,10 @@ def prepare(folder: Path, rows: int, parts: int, batch: int) -> None:
     (folder / "values.json").write_text(json.dumps(asked))
 
 
-def measured(what: str, engine: str, data: Path) -> dict:
+def measured(what: str, engine: str, data: Path, partitions: int) -> dict:
     with tempfile.TemporaryDirectory() as work:
-        return answer_of("measure_secondary.py", what, engine, data, work)
+        script = "measure_secondary.py"
+        return answer_of(script, what, engine, data, work, partitions=partitions)
 
 
 def measure(quick: bool) -> Iterator[Figure]:
@@ -92,12 +93,14 @@ def measure(quick: bool) -> Iterator[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder)
             prepare(data, rows, files, BATCH[quick])
-            engines = ("parquet", "lakedex", "hudi")
-            found = {name: measured("lookups", name, data) for name in engines}
-            yield from lookup_figures(f"{rows:,} rows, {files:,} files", rows, files, found)
-            if place == 0:
-                for name in UPSERTING:
-                    yield from upsert_figures(name, measured("upserts", name, data), rows)
+            for count in FRAMES[:1] if quick else FRAMES:
+                where = f"{rows:,} rows, {files:,} files, frame of {count}"
+                engines = ("parquet", "lakedex", "hudi")
+                found = {name: measured("lookups", name, data, count) for name in engines}
+                yield from lookup_figures(where, rows, files, found)
+                for name in UPSERTING if place == 0 else ():
+                    answer = measured("upserts", name, data, count)
+                    yield from upsert_figures(f"{where}: upsert, {name}", answer)
     yield from planning_figures(LARGEST[quick])
 
 
@@ -120,16 +123,15 @@ def lookup_figures(where: str, rows: int, files: int, found: dict[str, dict]) ->
     theirs, own = hudi["index_bytes"] / rows, ours["index_bytes"] / rows
     yield Figure(f"{where}: bytes per entry, hudi", theirs, "B")
     yield Figure(f"{where}: bytes per entry, lakedex", own, "B", theirs)
-    told = ours["estimate"]
-    real = {**told["real"], "seconds": ours["create"]}
+    estimate = ours["estimate"]
+    real = {**estimate["real"], "seconds": ours["create"]}
     for name, value in real.items():
-        off = abs(told[name] / value - 1) * 100
+        off = abs(estimate[name] / value - 1) * 100
         yield Figure(f"{where}: estimate of {name} off by", off, "%", OFF_BY)
 
 
-def upsert_figures(name: str, answer: dict, rows: int) -> Iterator[Figure]:
+def upsert_figures(where: str, answer: dict) -> Iterator[Figure]:
     """What keeping one index up adds to an upsert."""
-    where = f"{rows:,} rows: upsert, {name}"
     # The first of both warms the session up.
     plain, indexed = (
         statistics.median(answer["seconds"][kind][1:]) for kind in ("plain", "indexed")

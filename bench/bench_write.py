@@ -1,8 +1,8 @@
 """Loads and upserts side by side with Hudi, Delta and Iceberg on the same PySpark 3.5.
 
-Every engine writes the same rows in a process of its own; 80 % of a batch are updates spread over
-all files. Medians of the upserts count. `LAKEDEX_BENCH_LARGE=1` adds one run of lakedex alone at
-20,000,000 rows.
+Every engine writes the same rows in a process of its own, from frames of few and of many
+partitions; 80 % of a batch are updates spread over all files. Medians of the upserts count.
+`LAKEDEX_BENCH_LARGE=1` adds one run of lakedex alone at 20,000,000 rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from children import answer_of
+from children import FRAMES, answer_of
 from report import Figure, run
 
 BATCHES = 3
@@ -64,17 +64,19 @@ def prepare(folder: Path, rows: int, parts: int, batch: int) -> None:
         pq.write_table(table, folder / f"batch-{number}" / "0.parquet")
 
 
-def measured(engine: str, data: Path) -> dict:
+def measured(engine: str, data: Path, partitions: int = FRAMES[0]) -> dict:
     with tempfile.TemporaryDirectory() as work:
-        return answer_of("measure.py", engine, data, work)
+        return answer_of("measure.py", engine, data, work, partitions=partitions)
 
 
 def measure(quick: bool) -> Iterator[Figure]:
     for rows, parts, batch in SIZES[quick]:
         with tempfile.TemporaryDirectory() as folder:
-            prepare(Path(folder), rows, parts, batch)
-            found = {name: measured(name, Path(folder)) for name in (QUICK if quick else ALL)}
-        yield from figures(found, f"{rows:,} rows")
+            data = Path(folder)
+            prepare(data, rows, parts, batch)
+            for count in FRAMES[:1] if quick else FRAMES:
+                found = {name: measured(name, data, count) for name in (QUICK if quick else ALL)}
+                yield from figures(found, f"{rows:,} rows, frame of {count}")
     if os.environ.get("LAKEDEX_BENCH_LARGE"):
         with tempfile.TemporaryDirectory() as folder:
             prepare(Path(folder), 20_000_000, 400, 50_000)

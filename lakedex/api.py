@@ -328,7 +328,7 @@ class Table:
             storage=view.storage,
         )
         found += list_file_indexes(view.storage, view.config)
-        found += [info for info, _ in indexes_outside_metadata(view.storage, view.timeline)]
+        found += [info for info, _ in indexes_outside_metadata(view.stored_table)]
         lagging = async_definitions(view) if view.readable_definitions is not None else {}
         found = [_with_lag(view, each, lagging.get(each.name)) for each in found]
         used = self.usage().indexes

@@ -258,6 +258,10 @@ class ChangeSet:
                 rows = rows.set_column(rows.column_names.index(name), rows.field(name), values)
         return rows
 
+    def deletes(self) -> pa.Array:
+        """The keys of the changes that delete, whether a base row has them or not."""
+        return self._keys.filter(pa.array(self._is_delete))
+
     def _used(
         self, change: npt.NDArray[np.int64], matched: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:

@@ -116,7 +116,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Print where the time went, and keep it for the next look (`--cache-show lakedex/*`)."""
-    if len(_SECONDS) <= _PRINTED_FILES or config.cache is None:
+    if len(_SECONDS) <= _PRINTED_FILES or getattr(config, "cache", None) is None:
         return
     config.cache.set("lakedex/seconds", {file: round(s, 2) for file, s in _SECONDS.items()})
     folders: dict[str, float] = {}

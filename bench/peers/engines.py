@@ -33,8 +33,12 @@ class Engine(ABC):
         raise TypeError(f"{type(self).__name__} cannot upsert {rows}")
 
     @abstractmethod
+    def frame(self) -> Any:
+        """The table to query."""
+
     def count(self) -> int:
         """The rows of the table."""
+        return self.frame().count()
 
 
 class Parquet(Engine):
@@ -43,8 +47,8 @@ class Parquet(Engine):
     def load(self, rows: Any) -> None:
         rows.write.partitionBy(PART).parquet(self.folder)
 
-    def count(self) -> int:
-        return self.spark.read.parquet(self.folder).count()
+    def frame(self) -> Any:
+        return self.spark.read.parquet(self.folder)
 
 
 class Lakedex(Engine):
@@ -73,6 +77,9 @@ class Lakedex(Engine):
 
     def upsert(self, rows: Any) -> None:
         self.last = self.table.upsert(rows)
+
+    def frame(self) -> Any:
+        return self.spark.table("rides")
 
     def count(self) -> int:
         return lakedex.open(self.folder).to_arrow(columns=[KEY]).num_rows
@@ -122,8 +129,8 @@ class Hudi(Engine):
     def upsert(self, rows: Any) -> None:
         self._write(rows, "upsert", "append")
 
-    def count(self) -> int:
-        return self.spark.read.format("hudi").load(self.folder).count()
+    def frame(self) -> Any:
+        return self.spark.read.format("hudi").load(self.folder)
 
 
 class HudiMor(Hudi):
@@ -151,8 +158,8 @@ class Delta(Engine):
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
-    def count(self) -> int:
-        return self.spark.read.format("delta").load(self.folder).count()
+    def frame(self) -> Any:
+        return self.spark.read.format("delta").load(self.folder)
 
 
 class Iceberg(Engine):
@@ -187,8 +194,8 @@ class Iceberg(Engine):
             "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
         )
 
-    def count(self) -> int:
-        return self.spark.table("ice.db.rides").count()
+    def frame(self) -> Any:
+        return self.spark.table("ice.db.rides")
 
 
 class IcebergMor(Iceberg):

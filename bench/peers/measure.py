@@ -2,23 +2,30 @@
 
     python bench/peers/measure.py ENGINE DATA WORK
 
-DATA holds `load/` and `batch-<n>/` as Parquet; WORK is an empty folder. Prints one JSON line with
-seconds, the peak memory of driver and Python workers, and the steps of lakedex's writes.
+DATA holds `load/` and `batch-<n>/` as Parquet, and `ranges.json` where queries are to be measured;
+WORK is an empty folder. Prints one JSON line with seconds, the peak memory of driver and Python
+workers, the steps of lakedex's writes, and milliseconds and rows of queries by kind.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.engines import ENGINES
-from peers.sessions import session
+from peers.sessions import frame, session
+
+WARM_UP = 10
+"""Queries of each kind that do not count."""
 
 
 def main(name: str, data: Path, work: Path) -> None:
@@ -26,13 +33,13 @@ def main(name: str, data: Path, work: Path) -> None:
     spark = session(name, kind.jars, kind.settings)
     engine = kind(spark, work)
     watch = PeakMemory()
-    load = timed(lambda: engine.load(spark.read.parquet(str(data / "load"))))
+    load = timed(lambda: engine.load(frame(spark, data / "load")))
     loaded = steps_of(engine)
     # Or else an engine that makes its files durable waits in its upserts for what was loaded.
     os.sync()
     upserts = []
     for batch in sorted(data.glob("batch-*")) if name != "parquet" else []:
-        rows = spark.read.parquet(str(batch))
+        rows = frame(spark, batch)
         upserts.append(timed(lambda rows=rows: engine.upsert(rows)))
     print(
         json.dumps(
@@ -41,6 +48,7 @@ def main(name: str, data: Path, work: Path) -> None:
                 "load": load,
                 "upserts": upserts,
                 "rows": engine.count(),
+                "ranges": ranges(engine, data / "ranges.json"),
                 "peak_bytes": watch.stop(),
                 "load_steps": loaded,
                 "steps": steps_of(engine),
@@ -50,13 +58,30 @@ def main(name: str, data: Path, work: Path) -> None:
     spark.stop()
 
 
-def steps_of(engine) -> dict[str, float]:
-    """The seconds of each step of the last write, of an engine that tells them."""
-    told = getattr(engine, "last", None)
-    return dict(told.seconds) if told is not None else {}
+def steps_of(engine: Any) -> dict[str, float]:
+    """The seconds of each step of the last write, of an engine that reports them."""
+    result = getattr(engine, "last", None)
+    return dict(result.seconds) if result is not None else {}
 
 
-def timed(work) -> float:
+def ranges(engine: Any, path: Path) -> dict[str, dict]:
+    """Median milliseconds of queries of an open table, by kind, and what each of them found."""
+    kinds = json.loads(path.read_text()) if path.exists() else {}
+    opened = engine.frame() if kinds else None
+    found = {}
+    for kind, conditions in kinds.items():
+        rows, seconds = [], []
+        for condition in conditions:
+            query = opened.where(condition).selectExpr("count(*) n", "sum(ver) v")
+            began = time.perf_counter()
+            (answer,) = query.collect()
+            seconds.append(time.perf_counter() - began)
+            rows.append([answer.n, answer.v])
+        found[kind] = {"ms": statistics.median(seconds[WARM_UP:]) * 1000, "rows": rows}
+    return found
+
+
+def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.measure import timed
 from peers.secondary import KINDS, finder
-from peers.sessions import session
+from peers.sessions import frame, session
 
 BUILDS = {
     "a day": "USING column_stats(at) OPTIONS (expr='date_format', format='yyyy-MM-dd')",
@@ -29,7 +29,7 @@ def main(engine: str, data: Path, work: Path) -> None:
     kind = KINDS[engine][0]
     spark = session(engine, kind.jars, kind.settings)
     own = finder(engine, spark, work / "one", "rides")
-    own.load(spark.read.parquet(str(data / "load")))
+    own.load(frame(spark, data / "load"))
     create = {
         what: timed(lambda n=number, how=how: spark.sql(f"CREATE INDEX idx_{n} ON rides {how}"))
         for number, (what, how) in enumerate(BUILDS.items())

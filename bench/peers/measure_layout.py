@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.layouts import LAYOUTS
-from peers.sessions import session
+from peers.sessions import frame, session
 from tests.support.scans import files_read
 
 ROUNDS = 3
@@ -29,29 +29,29 @@ def main(name: str, data: Path, work: Path, files: int) -> None:
     kind = LAYOUTS[name]
     spark = session(name.replace(" ", "-"), kind.jars, kind.settings)
     layout = kind(spark, work, files)
-    layout.load(spark.read.parquet(str(data / "rows")))
+    layout.load(frame(spark, data / "rows"))
     began = time.perf_counter()
     layout.arrange()
     seconds = time.perf_counter() - began
-    frame = layout.frame()
-    everything = frame.selectExpr("sum(cents)")
+    table = layout.frame()
+    everything = table.selectExpr("sum(cents)")
     everything.collect()
     queries = json.loads((data / "queries.json").read_text())
     for conditions in queries.values():
-        asked(frame, conditions[:1])
-    found = {kind: asked(frame, conditions) for kind, conditions in queries.items()}
+        asked(table, conditions[:1])
+    found = {kind: asked(table, conditions) for kind, conditions in queries.items()}
     answer = {"layout": name, "seconds": seconds, "files": files_read(everything)}
     print(json.dumps({**answer, "queries": found}))
     spark.stop()
 
 
-def asked(frame: Any, conditions: list[str]) -> dict[str, Any]:
+def asked(table: Any, conditions: list[str]) -> dict[str, Any]:
     """What the queries of one kind came to; each is asked some times, and the least time counts."""
     rows, files, times = [], [], []
     for condition in conditions:
         least = float("inf")
         for _ in range(ROUNDS):
-            query = frame.where(condition).selectExpr("count(*) n", "sum(cents) s")
+            query = table.where(condition).selectExpr("count(*) n", "sum(cents) s")
             began = time.perf_counter()
             (answer,) = query.collect()
             least = min(least, time.perf_counter() - began)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from peers.measure import timed
 from peers.secondary import COLUMN, KINDS, Finder, LakedexFinder, finder
-from peers.sessions import session
+from peers.sessions import frame, session
 
 WARM_UP = 2
 """Lookups that do not count."""
@@ -28,17 +28,17 @@ WARM_UP = 2
 def lookups(engine: str, spark: Any, data: Path, work: Path) -> dict:
     """Seconds of lookups without an index and with one, and what the index came to."""
     own = finder(engine, spark, work / "one", "rides")
-    answer: dict = {"load": timed(lambda: own.load(spark.read.parquet(str(data / "load"))))}
+    answer: dict = {"load": timed(lambda: own.load(frame(spark, data / "load")))}
     values = json.loads((data / "values.json").read_text())
     answer["scan"], answer["rows"] = asked(own, values["scanned"])
     if engine == "parquet":
         return answer
-    told = estimated(own) if isinstance(own, LakedexFinder) else {}
+    estimate = estimated(own) if isinstance(own, LakedexFinder) else {}
     answer["create"] = timed(own.index)
     answer["found"], answer["found_rows"] = asked(own, values["found"])
     answer["index_bytes"] = own.index_bytes()
-    if told:
-        answer["estimate"] = {**told, "real": real(own, values["found"])}
+    if estimate:
+        answer["estimate"] = {**estimate, "real": real(own, values["found"])}
     return answer
 
 
@@ -55,11 +55,11 @@ def asked(own: Finder, values: list[str]) -> tuple[float, int]:
 
 def estimated(own: LakedexFinder) -> dict:
     """What the estimate says before there is an index."""
-    told = own.table.estimate_index(COLUMN)
+    estimate = own.table.estimate_index(COLUMN)
     return {
-        "size": told.size_bytes,
-        "files": told.files_per_value,
-        "seconds": told.build_seconds,
+        "size": estimate.size_bytes,
+        "files": estimate.files_per_value,
+        "seconds": estimate.build_seconds,
     }
 
 
@@ -74,11 +74,11 @@ def upserts(engine: str, spark: Any, data: Path, work: Path) -> dict:
     plain = finder(engine, spark, work / "plain", "plain")
     indexed = finder(engine, spark, work / "indexed", "indexed")
     for own in (plain, indexed):
-        own.load(spark.read.parquet(str(data / "load")))
+        own.load(frame(spark, data / "load"))
     indexed.index()
     seconds: dict[str, list[float]] = {"plain": [], "indexed": []}
     for number, batch in enumerate(sorted(data.glob("batch-*"))):
-        rows = spark.read.parquet(str(batch))
+        rows = frame(spark, batch)
         # In turns, so that neither always comes second.
         both = [("plain", plain), ("indexed", indexed)]
         for name, own in both if number % 2 else reversed(both):

@@ -15,7 +15,16 @@ from lakedex.cli.explain import explain
 from lakedex.cli.indexes import advise, index, indexes
 from lakedex.cli.metadata import metadata
 from lakedex.cli.read import read
-from lakedex.cli.services import archive, clean, compact, restore, rollback, savepoint, upgrade
+from lakedex.cli.services import (
+    archive,
+    clean,
+    compact,
+    resize,
+    restore,
+    rollback,
+    savepoint,
+    upgrade,
+)
 from lakedex.cli.show import show
 from lakedex.cli.verify import repair, verify
 
@@ -60,7 +69,19 @@ def lakedex(
     """Look into Apache Hudi tables and their indexes, without Spark and without Java."""
 
 
-for command in (show, indexes, metadata, explain, read, verify, repair, compact, upgrade, demo):
+for command in (
+    show,
+    indexes,
+    metadata,
+    explain,
+    read,
+    verify,
+    repair,
+    compact,
+    resize,
+    upgrade,
+    demo,
+):
     app.command()(command)
 app.add_typer(index, name="index")
 app.command()(advise)

@@ -23,6 +23,7 @@ from lakedex.cli.arguments import (
 )
 from lakedex.cli.console import print_json
 from lakedex.errors import InvalidInput
+from lakedex.services.clustering.resizing import resize_buckets, run_resize, schedule_resize
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.restoring import restore_table
 from lakedex.services.rolling_back import rollback_instant
@@ -204,6 +205,52 @@ def compact(
         console.say(f"scheduled {result.instant}", console.GOOD)
     else:
         console.say(str(result), console.GOOD)
+
+
+def resize(
+    path: TablePath,
+    *,
+    schedule: Annotated[
+        bool, typer.Option("--schedule", help="Only plan it; any process may run the plan later.")
+    ] = False,
+    instant: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Run this plan, and no other.", show_default=False),
+    ] = None,
+    option: HudiOptions = None,
+    storage_option: StorageOptions = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split buckets of a bucket index that are too large, and merge those that are too small.
+
+    Readers go on meanwhile, and writers to other buckets. A resize that was cut short leaves its
+    plan behind, for --instant.
+    """
+    if schedule and instant is not None:
+        raise InvalidInput("give --schedule or --instant, not both")
+    writer = TableWriter(_address(path, storage_option), options=parse_hudi_options(option))
+    if schedule:
+        planned = schedule_resize(writer)
+        results = [] if planned is None else [WriteResult("CLUSTER", planned)]
+    else:
+        results = resize_buckets(writer) if instant is None else [run_resize(writer, instant)]
+    if as_json:
+        plans = [
+            {
+                "instant": each.instant,
+                "buckets_before": each.file_groups_replaced,
+                "buckets_after": each.files,
+                "rows": each.rows_in,
+                "bytes_written": each.bytes_written,
+            }
+            for each in results
+        ]
+        print_json({"scheduled_only": schedule, "plans": plans})
+    elif not results:
+        console.say("all buckets are of a good size", console.GOOD)
+    for each in () if as_json else results:
+        said = f"scheduled {each.instant}" if schedule else str(each)
+        console.say(said, console.GOOD)
 
 
 def upgrade(

@@ -2,8 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+from lakedex.config import write_option_names as options
+from lakedex.config.option_values import TextOption
+from lakedex.config.table_config import TableConfig
+from lakedex.errors import InvalidInput
+
+_OTHER_NAMES: Final = {"SIMPLE_HASHING": "SIMPLE"}
+"""Names of engines in Hudi's design."""
+PARAMETERS: Final[tuple[TextOption, ...]] = (
+    options.BUCKET_ENGINE,
+    options.BUCKET_COUNT,
+    options.BUCKET_HASH_FIELD,
+    options.BUCKET_EXPRESSIONS,
+    options.BUCKET_RULE,
+)
+"""What decides on the bucket of a key; a table keeps it for good."""
+RESIZING: Final[tuple[TextOption, ...]] = (
+    options.BUCKET_MOST,
+    options.BUCKET_LEAST,
+    options.BUCKET_SPLIT_THRESHOLD,
+    options.BUCKET_MERGE_THRESHOLD,
+    options.BUCKET_RESIZE_POLICY,
+    options.BUCKET_RESIZE_BYTES,
+    options.BUCKET_RESIZE_PARTITIONS,
+)
+"""When buckets are split and merged; a later write may say otherwise."""
+
+REGEX_RULE: Final = "REGEX"
+"""Numbers of buckets by partition are said by regular expressions."""
 
 
 class BucketEngineType(Enum):
@@ -13,10 +44,40 @@ class BucketEngineType(Enum):
     CONSISTENT_HASHING = "CONSISTENT_HASHING"
     EXTENDIBLE_HASHING = "EXTENDIBLE_HASHING"
 
+    @classmethod
+    def parse(cls, text: str) -> BucketEngineType:
+        """The engine of a name, in any case.
+
+        Example:
+            >>> BucketEngineType.parse("simple_hashing").value
+            'SIMPLE'
+
+        Raises:
+            InvalidInput: no engine is called so.
+        """
+        name = text.strip().upper()
+        name = _OTHER_NAMES.get(name, name)
+        if name not in cls.__members__:
+            raise InvalidInput(
+                f"{options.BUCKET_ENGINE.name}={text[:80]!r} must be one of "
+                f"{', '.join(cls.__members__)}"
+            )
+        return cls[name]
+
 
 @dataclass(frozen=True, slots=True)
 class BucketOptions:
-    """What decides on the bucket of a key."""
+    """What decides on the bucket of a key.
+
+    Example:
+        >>> config = TableConfig.from_properties(
+        ...     {"hoodie.table.name": "t", "hoodie.table.version": "9",
+        ...      "hoodie.table.recordkey.fields": "id"}, "hoodie.properties")
+        >>> given = {"hoodie.bucket.index.num.buckets": "8"}
+        >>> chosen = BucketOptions.resolve(config, {}, given)
+        >>> chosen.engine.value, chosen.count, chosen.fields
+        ('SIMPLE', 8, ('id',))
+    """
 
     engine: BucketEngineType
     count: int
@@ -25,4 +86,148 @@ class BucketOptions:
     """The hash fields."""
     expressions: str = ""
     """Numbers of buckets by partition: `pattern,number;pattern,number`."""
-    rule: str = "REGEX"
+    rule: str = REGEX_RULE
+
+    @classmethod
+    def resolve(
+        cls, config: TableConfig, kept: Mapping[str, str], given: Mapping[str, str]
+    ) -> BucketOptions:
+        """The bucket index of a table, by what it keeps or by the options that make it one.
+
+        Raises:
+            InvalidInput: a value is wrong, or contradicts what the table keeps.
+        """
+        is_kept = options.BUCKET_ENGINE.given(kept) is not None
+        for option in PARAMETERS if is_kept else ():
+            said = option.given(given)
+            if said is not None:
+                _check_same(config, option, said, option.text(kept))
+        settings = {**_by_newest_name(given), **_by_newest_name(kept)}
+        found = cls(
+            engine=BucketEngineType.parse(options.BUCKET_ENGINE.text(settings)),
+            count=options.BUCKET_COUNT.value(settings),
+            fields=options.BUCKET_HASH_FIELD.value(settings) or config.record_key_fields,
+            expressions=options.BUCKET_EXPRESSIONS.text(settings),
+            rule=options.BUCKET_RULE.text(settings).upper(),
+        )
+        found.check(config)
+        return found
+
+    def check(self, config: TableConfig) -> None:
+        """Refuse parameters that do not go with each other or with the table.
+
+        Raises:
+            InvalidInput: naming the value.
+        """
+        name = options.INDEX_TYPE.name
+        if not config.record_key_fields:
+            raise InvalidInput(f"{name}=BUCKET needs a record key; table {config.name} has none")
+        others = [each for each in self.fields if each not in config.record_key_fields]
+        if others:
+            raise InvalidInput(
+                f"{options.BUCKET_HASH_FIELD.name} names {others[0]!r}, which is no record key "
+                f"field of table {config.name} ({', '.join(config.record_key_fields)})"
+            )
+        is_simple = self.engine is BucketEngineType.SIMPLE
+        if self.expressions and not is_simple:
+            raise InvalidInput(
+                f"{options.BUCKET_EXPRESSIONS.name} needs {options.BUCKET_ENGINE.name}=SIMPLE, "
+                f"not {self.engine.value}, whose buckets are split and merged by their size"
+            )
+        is_power = not self.count & (self.count - 1)
+        if self.engine is BucketEngineType.EXTENDIBLE_HASHING and not is_power:
+            raise InvalidInput(
+                f"{options.BUCKET_COUNT.name}={self.count} must be a power of two for "
+                f"{self.engine.value}, whose buckets are prefixes of the hash"
+            )
+
+    def kept(self) -> dict[str, str]:
+        """The settings that stay with the table."""
+        found = {
+            options.BUCKET_ENGINE.name: self.engine.value,
+            options.BUCKET_COUNT.name: str(self.count),
+            options.BUCKET_HASH_FIELD.name: ",".join(self.fields),
+        }
+        if self.expressions:
+            found[options.BUCKET_EXPRESSIONS.name] = self.expressions
+            found[options.BUCKET_RULE.name] = self.rule
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeOptions:
+    """When the buckets of a ring are split and merged."""
+
+    most: int | None = None
+    """The most buckets of a partition; None without a limit."""
+    least: int | None = None
+    """The least buckets of a partition; None without a limit."""
+    split_threshold: float = 2.0
+    """A bucket is split that is so many times as large as a file may be."""
+    merge_threshold: float = 0.2
+    """A bucket is merged that is smaller than this part of what a file may be."""
+    policy: str = options.BUCKET_RESIZE_POLICY.default
+    """Whether a bucket is divided where its records are halved, or at the middle of its range."""
+    most_bytes: int = int(options.BUCKET_RESIZE_BYTES.default)
+    """About so many bytes one plan rewrites at most."""
+    most_partitions: int = int(options.BUCKET_RESIZE_PARTITIONS.default)
+    """So many partitions one plan changes at most."""
+
+    @classmethod
+    def resolve(cls, settings: Mapping[str, str]) -> ResizeOptions:
+        """The options by their names.
+
+        Raises:
+            InvalidInput: a value is wrong, or the two limits contradict each other.
+        """
+        found = cls(
+            options.BUCKET_MOST.value_if_given(settings),
+            options.BUCKET_LEAST.value_if_given(settings),
+            options.BUCKET_SPLIT_THRESHOLD.value(settings),
+            options.BUCKET_MERGE_THRESHOLD.value(settings),
+            options.BUCKET_RESIZE_POLICY.value(settings),
+            options.BUCKET_RESIZE_BYTES.value(settings),
+            options.BUCKET_RESIZE_PARTITIONS.value(settings),
+        )
+        if found.most is not None and found.least is not None and found.most < found.least:
+            raise InvalidInput(
+                f"{options.BUCKET_MOST.name}={found.most} is less than "
+                f"{options.BUCKET_LEAST.name}={found.least}"
+            )
+        return found
+
+
+def check_no_bucket_options(given: Mapping[str, str]) -> None:
+    """Refuse options of a bucket index for a table that has none.
+
+    Raises:
+        InvalidInput: naming the first of them.
+    """
+    for option in (*PARAMETERS, *RESIZING):
+        if option.given(given) is not None:
+            raise InvalidInput(
+                f"{option.name} says nothing without {options.INDEX_TYPE.name}=BUCKET"
+            )
+
+
+def _check_same(config: TableConfig, option: TextOption, said: str, known: str) -> None:
+    if option is options.BUCKET_ENGINE:
+        same = BucketEngineType.parse(said) is BucketEngineType.parse(known)
+    elif option is options.BUCKET_HASH_FIELD:
+        # The order of the key counts, whatever the order of the list.
+        named = options.BUCKET_HASH_FIELD.value
+        same = sorted(named({option.name: said})) == sorted(named({option.name: known}))
+    elif option is options.BUCKET_COUNT:
+        same = options.BUCKET_COUNT.value({option.name: said}) == int(known)
+    else:
+        same = said.upper() == known.upper() if option is options.BUCKET_RULE else said == known
+    if not same:
+        raise InvalidInput(
+            f"{option.name}={said[:80]!r} contradicts table {config.name}, which keeps {known!r}: "
+            "another bucket index would take records that are there for new ones"
+        )
+
+
+def _by_newest_name(settings: Mapping[str, str]) -> dict[str, str]:
+    found = {option.name: option.given(settings) for option in (*PARAMETERS, *RESIZING)}
+    return {name: value for name, value in found.items() if value is not None}

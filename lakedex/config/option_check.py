@@ -37,7 +37,7 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 log = logging.getLogger("lakedex")
 
 CONFLICT_RETRIES: Final = "hoodie.write.num.retries.on.conflict.failures"
-PREFIXES: Final = ("hoodie.", "_hoodie.", "_.hoodie.", "lakedex.")
+PREFIXES: Final = ("hoodie.", "_hoodie.", "_.hoodie.", "lakedex.", "BUCKET_INDEX_")
 """What the names of options begin with, but for `as.of.instant` and the short names."""
 USAGE_SETTING: Final = "spark.lakedex.index.usage"
 """Whether the queries of a session are counted."""
@@ -284,8 +284,8 @@ def refusal(name: str, value: str) -> str | None:
 
     Example:
         >>> refusal("hoodie.datasource.hive_sync.enable", "false")
-        >>> refusal("hoodie.index.bucket.engine", "SIMPLE")
-        'bucket indexes are not written'
+        >>> refusal("hoodie.index.class", "org.example.Index")
+        'Java classes are not loaded'
     """
     option = hudi_option(name)
     if option is None or option.verdict is not Verdict.REFUSED or _is_accepted(option, value):

@@ -6,7 +6,7 @@ and writes, lay rows out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -296,6 +296,11 @@ _PLAN_CLASSES: Final = {
 }
 """Hudi's classes, with the filter of some of them."""
 _RUN_CLASSES: Final = frozenset(f"{engine}SortAndSizeExecutionStrategy" for engine in _ENGINES)
+_BUCKET_PLAN_CLASSES: Final = frozenset(
+    f"{engine}ConsistentBucketClusteringPlanStrategy" for engine in _ENGINES
+)
+_BUCKET_RUN_CLASSES: Final = frozenset({"SparkConsistentBucketClusteringExecutionStrategy"})
+"""Those of resizes, which a table with a ring of buckets needs in Hudi."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +368,22 @@ class ClusteringScope:
         Raises:
             UnsupportedFeature: naming the option and the class.
         """
+        self._require(_PLAN_CLASSES.keys(), _RUN_CLASSES)
+
+    def require_bucket_classes(self) -> None:
+        """The same for a clustering that resizes buckets.
+
+        Raises:
+            UnsupportedFeature: naming the option and the class.
+        """
+        self._require(
+            _PLAN_CLASSES.keys() | _BUCKET_PLAN_CLASSES, _RUN_CLASSES | _BUCKET_RUN_CLASSES
+        )
+
+    def _require(self, plan_classes: Set[str], run_classes: Set[str]) -> None:
         for option, name, known in (
-            (options.CLUSTERING_PLAN_CLASS, self.plan_class, _PLAN_CLASSES),
-            (options.CLUSTERING_RUN_CLASS, self.run_class, _RUN_CLASSES),
+            (options.CLUSTERING_PLAN_CLASS, self.plan_class, plan_classes),
+            (options.CLUSTERING_RUN_CLASS, self.run_class, run_classes),
         ):
             if _bare(name) not in known:
                 raise UnsupportedFeature(f"{option.name}={name[:200]}")

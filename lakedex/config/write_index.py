@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lakedex.config import write_option_names as options
-from lakedex.config.option_check import refusal
+from lakedex.config.bucket_options import PARAMETERS, RESIZING
 from lakedex.config.table_config import TableConfig
 from lakedex.errors import InvalidInput, UnsupportedFeature
 
@@ -22,11 +22,7 @@ _OTHER_NAMES = {
     "GLOBAL_RECORD_LEVEL": "GLOBAL_RECORD_LEVEL_INDEX",
 }
 """Names of earlier releases and of Hudi's own designs."""
-_BUCKET = "BUCKET"
-_LATER = (_BUCKET, "FLINK_STATE", "INMEMORY")
-_OF_BUCKETS = "bucket indexes are not written"
-"""The reason in the list of options why those of a bucket index are refused."""
-_INDEX_TYPE = "hoodie.index.type"
+_LATER = ("FLINK_STATE", "INMEMORY")
 
 
 class WriteIndex(Enum):
@@ -43,6 +39,7 @@ class WriteIndex(Enum):
     GLOBAL_BLOOM = "GLOBAL_BLOOM"
     GLOBAL_RECORD_LEVEL_INDEX = "GLOBAL_RECORD_LEVEL_INDEX"
     RECORD_LEVEL_INDEX = "RECORD_LEVEL_INDEX"
+    BUCKET = "BUCKET"
 
     @classmethod
     def parse(cls, text: str) -> WriteIndex:
@@ -55,7 +52,7 @@ class WriteIndex(Enum):
         name = text.strip().upper()
         name = _OTHER_NAMES.get(name, name)
         if name in _LATER:
-            raise UnsupportedFeature(f"the write index {_INDEX_TYPE}={name}")
+            raise UnsupportedFeature(f"the write index {options.INDEX_TYPE.name}={name}")
         if name not in cls.__members__:
             known = ", ".join(cls.__members__)
             raise InvalidInput(f"no write index is called {text!r}; there are {known}")
@@ -84,30 +81,21 @@ class WriteIndex(Enum):
         return WriteIndex.GLOBAL_SIMPLE if self.is_global else WriteIndex.SIMPLE
 
 
-def bucket_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options among the given ones that request a bucket index.
+def bucket_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The options of a bucket index among others, if they say that the table has one.
 
     Example:
         >>> bucket_options({"hoodie.index.type": "bucket", "hoodie.metadata.enable": "true"})
         {'hoodie.index.type': 'bucket'}
+        >>> bucket_options({"hoodie.bucket.index.num.buckets": "4"})
+        {}
     """
-    return {name: value for name, value in options.items() if _asks_for_buckets(name, value)}
-
-
-def refuse_bucket_options(options: Mapping[str, str]) -> None:
-    """Refuse options that request a bucket index, whatever the write index is.
-
-    Raises:
-        UnsupportedFeature: naming the first of them.
-    """
-    for name, value in bucket_options(options).items():
-        raise UnsupportedFeature(f"a bucket index ({name}={value})")
-
-
-def _asks_for_buckets(name: str, value: str) -> bool:
-    if name == _INDEX_TYPE:
-        return value.strip().upper() == _BUCKET
-    return refusal(name, value) == _OF_BUCKETS
+    said = options.INDEX_TYPE.given(settings)
+    if said is None or said.upper() != WriteIndex.BUCKET.value:
+        return {}
+    own = (options.INDEX_TYPE, *PARAMETERS, *RESIZING)
+    names = {name for option in own for name in option.names}
+    return {name: value for name, value in settings.items() if name in names}
 
 
 _RECORD_INDEX = "record_index"

@@ -27,6 +27,24 @@ BLOOM_UPDATE_PARTITION: Final = FlagOption("hoodie.bloom.index.update.partition.
 BLOOM_USE_METADATA: Final = FlagOption("hoodie.bloom.index.use.metadata", "true")
 RECORD_UPDATE_PARTITION: Final = FlagOption("hoodie.record.index.update.partition.path", "false")
 
+# The bucket index; with `hoodie.index.type=BUCKET` only.
+BUCKET_ENGINE: Final = TextOption("hoodie.index.bucket.engine", "SIMPLE", ("BUCKET_INDEX_ENGINE",))
+BUCKET_COUNT: Final = NumberOption(
+    "hoodie.bucket.index.num.buckets", "256", ("BUCKET_INDEX_NUM_BUCKETS",), most=1_000_000
+)
+BUCKET_HASH_FIELD: Final = NamesOption("hoodie.bucket.index.hash.field", "")
+BUCKET_EXPRESSIONS: Final = TextOption("hoodie.bucket.index.partition.expressions", "")
+BUCKET_RULE: Final = TextOption("hoodie.bucket.index.partition.rule.type", "REGEX")
+BUCKET_MOST: Final = NumberOption("hoodie.bucket.index.max.num.buckets", "", most=1_000_000)
+BUCKET_LEAST: Final = NumberOption("hoodie.bucket.index.min.num.buckets", "", most=1_000_000)
+BUCKET_SPLIT_THRESHOLD: Final = FactorOption("hoodie.bucket.index.split.threshold", "2.0")
+BUCKET_MERGE_THRESHOLD: Final = RateOption("hoodie.bucket.index.merge.threshold", "0.2")
+BUCKET_RESIZE_POLICY: Final = ChoiceOption(
+    "lakedex.bucket.resize.policy", "records", choices=("records", "middle")
+)
+BUCKET_RESIZE_BYTES: Final = NumberOption("lakedex.bucket.resize.max.bytes", "2147483648")
+BUCKET_RESIZE_PARTITIONS: Final = NumberOption("lakedex.bucket.resize.max.partitions", "1000")
+
 # A record index of the newest days only, which Hudi has not.
 RECORD_INDEX_WINDOW_DAYS: Final = NumberOption("lakedex.record.index.window.days", "", most=100_000)
 RECORD_INDEX_WINDOW_FORMAT: Final = TextOption("lakedex.record.index.window.format", "yyyy-MM-dd")

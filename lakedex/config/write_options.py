@@ -14,6 +14,12 @@ from enum import Enum
 
 from lakedex.config import keys
 from lakedex.config import write_option_names as options
+from lakedex.config.bucket_options import (
+    RESIZING,
+    BucketOptions,
+    ResizeOptions,
+    check_no_bucket_options,
+)
 from lakedex.config.metadata_options import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -37,7 +43,6 @@ from lakedex.config.table_config import TableConfig
 from lakedex.config.write_index import (
     RecordIndexWindow,
     WriteIndex,
-    refuse_bucket_options,
     resolve_window,
 )
 from lakedex.errors import InvalidInput, LakedexError, UnsupportedFeature
@@ -74,6 +79,8 @@ _STAT_COLUMNS: tuple[TextOption, ...] = (
     options.COLUMN_STATS_MOST_COLUMNS,
 )
 """Which columns have statistics: what the newest write says counts, from then on."""
+
+_NEWEST_COUNTS: tuple[TextOption, ...] = (*_STAT_COLUMNS, *RESIZING)
 
 _FILLING = (options.NULL_FOR_MISSING, options.RECONCILE_SCHEMA, options.DROP_MISSING)
 
@@ -148,6 +155,9 @@ class WriteOptions:
     """The settings of `kept()` besides indexes: those ever said, and those of indexes to build."""
     window: RecordIndexWindow | None = None
     """Where the record index knows the newest days only."""
+    buckets: BucketOptions | None = None
+    """The bucket index, where that is the write index."""
+    resizing: ResizeOptions = field(default_factory=ResizeOptions)
     cleaning: CleaningOptions = field(default_factory=CleaningOptions)
     archiving: ArchivingOptions = field(default_factory=ArchivingOptions)
     fills_missing: bool = False
@@ -171,13 +181,15 @@ class WriteOptions:
         *,
         record_index_partitioned: bool | None = None,
         column_stats_groups: int | None = None,
+        shown_buckets: BucketOptions | None = None,
     ) -> WriteOptions:
         """The options of a write that was given `given` on a table that keeps `kept`.
 
         `record_index_partitioned` says of which kind an existing record index is, None if it is
         not known, `column_stats_groups` how many file groups the statistics of columns have, None
-        where there are none or that is not known. A table that keeps no write index gets the given
-        one, else its record index if it has one, else SIMPLE.
+        where there are none or that is not known, `shown_buckets` the bucket index that the files
+        of a table show which keeps none. A table that keeps no write index has that one, else gets
+        the given one, else its record index if it has one, else SIMPLE.
 
         Raises:
             InvalidInput: an unknown name, a wrong value, or one that contradicts the table.
@@ -185,22 +197,34 @@ class WriteOptions:
         """
         prefix = options.COMMIT_NOTES.text({**kept, **given})
         check_options({options.COMMIT_NOTES.name: prefix, **given})
-        refuse_bucket_options({**kept, **given})
         for option in options.OBEYED:
             option.given(given)  # refuses one option under two names with two values
         check_restated(config, given)
+        if shown_buckets is not None:
+            # What the table shows is the same as if it had been kept.
+            kept = {
+                options.INDEX_TYPE.name: WriteIndex.BUCKET.value,
+                **shown_buckets.kept(),
+                **kept,
+            }
         index = _write_index(config, kept, given, partitioned=record_index_partitioned)
         fixed = _fixed_settings(config, kept, given, column_stats_groups)
         window = resolve_window(config, kept, given, index)
+        buckets = None
+        if index is WriteIndex.BUCKET:
+            buckets = BucketOptions.resolve(config, kept, given)
+            fixed |= buckets.kept()
+        else:
+            check_no_bucket_options({**kept, **given})
         if window is not None:
             fixed |= window.kept()
         elif options.INDEX_TYPE.given(kept) is None:
             _check_record_index(index, given)
-        settings = {**_by_newest_name(kept), **_by_newest_name(given), **fixed}
+        settings = {**by_newest_name(kept), **by_newest_name(given), **fixed}
         metadata = resolve_metadata(
             config,
             settings,
-            _by_newest_name(given),
+            by_newest_name(given),
             index,
             record_index_partitioned=record_index_partitioned,
             is_windowed=window is not None,
@@ -233,6 +257,8 @@ class WriteOptions:
             lock=_lock(settings),
             fixed=fixed,
             window=window,
+            buckets=buckets,
+            resizing=ResizeOptions.resolve(settings),
             cleaning=CleaningOptions.resolve(settings),
             archiving=ArchivingOptions.resolve(settings),
             fills_missing=any(option.value(settings) for option in _FILLING),
@@ -330,7 +356,7 @@ def _fixed_settings(
     """The settings that stay with the table, the kept ones and those said for the first time."""
     found: dict[str, str] = {}
     built = {FILES, *config.metadata_partitions}
-    for option in _STAT_COLUMNS:
+    for option in _NEWEST_COUNTS:
         newest = option.given({**kept, **given})
         if newest is not None:
             found[option.name] = newest
@@ -366,7 +392,8 @@ def _contradiction(config: TableConfig, name: str, wanted: str, stored: str) -> 
     )
 
 
-def _by_newest_name(given: Mapping[str, str]) -> dict[str, str]:
+def by_newest_name(given: Mapping[str, str]) -> dict[str, str]:
+    """Options under the newest of their names."""
     renamed = {old: option.name for option in options.OBEYED for old in option.older_names}
     return {renamed.get(name, name): value for name, value in given.items()}
 

@@ -1,4 +1,4 @@
-"""The record keys of a file slice, those of deleted records of its base file included."""
+"""The record keys of a file slice, those of deleted records included."""
 
 from __future__ import annotations
 
@@ -25,8 +25,16 @@ class StoredKeys:
     live: npt.NDArray[np.bool_]
 
 
-def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
-    """The keys of a slice, those of deleted records of its base file too."""
+def stored_keys(
+    context: ReadContext, file_slice: FileSlice, *, deleted_in_logs: bool = False
+) -> StoredKeys:
+    """The keys of a slice, those of deleted records of its base file too.
+
+    Args:
+        context: The table.
+        file_slice: The slice.
+        deleted_in_logs: Whether keys count too that logs delete and the base file does not have.
+    """
     if not file_slice.logs:
         parts = [
             context.record_keys(rows)
@@ -44,7 +52,9 @@ def stored_keys(context: ReadContext, file_slice: FileSlice) -> StoredKeys:
         alive.append(context.record_keys(changes.apply(rows, keys, ordering)))
     alive.append(context.record_keys(changes.inserts()))
     living = _joined(alive)
-    base = _joined(in_base)
+    base = _joined([*in_base, changes.deletes()] if deleted_in_logs else in_base)
+    if deleted_in_logs:
+        base = base.unique()
     dead = base.filter(pc.invert(pc.is_in(base, value_set=living)))
     live = np.arange(len(living) + len(dead)) < len(living)
     return StoredKeys(_joined([living, dead]), live)

@@ -47,6 +47,8 @@ class IndexInfo:
     """Of an index with `maintenance=async`, the file slices that it does not cover."""
     commits_behind: int | None = None
     """And the commits since the newest file that it covers."""
+    detail: str = ""
+    """What else there is to say of it, such as how many buckets a bucket index has."""
 
     @property
     def status(self) -> str:
@@ -58,6 +60,7 @@ class IndexInfo:
             'live, maintenance=async, 2 commits behind, 3 newer file slices'
         """
         text = self.state if self.progress is None else f"{self.state} {self.progress:.0%}"
+        text = f"{text}, {self.detail}" if self.detail else text
         if self.maintenance == "sync":
             return text
         text += f", maintenance={self.maintenance}"

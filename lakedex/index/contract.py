@@ -16,11 +16,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from lakedex.config import TableConfig
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext, Slices
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import MetadataTable
+from lakedex.storage.protocol import Storage
 from lakedex.timeline import Timeline
 
 Mask = npt.NDArray[np.bool_]
@@ -30,6 +32,20 @@ NEWEST_ONLY = "it describes the newest snapshot only"
 FIELDS_CHANGED = "it is on a field of a column, and columns of this table were renamed or dropped"
 _LOCATED = "located_columns"
 ALREADY_LOCATED = "not needed: an index of single rows has told where such values are"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """What a table is without its metadata table; the parts are read when they are asked for."""
+
+    storage: Storage
+    config: TableConfig
+    timeline: Timeline
+    read: Callable[[], ReadContext]
+    slices: Callable[[], Slices]
+    """The file slices of the snapshot."""
+    own: Callable[[], Mapping[str, str]]
+    """What the table keeps for its writers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +65,12 @@ class IndexedTable:
     """The session zone in which other engines built expression indexes, if the caller says."""
     zones: Callable[[], Mapping[str, str]] = dict
     """The zones that the table says its expression indexes are computed in, by index."""
+    own: Callable[[], Mapping[str, str]] = dict
+    """Reads what the table keeps for its writers."""
     kept: dict[str, Any] = field(default_factory=dict)
     """What an index found out about the whole table and need not find out again."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """The same of what is found out about every table, whether it has such an index or not."""
     without: frozenset[str] = frozenset()
     """Names and kinds of indexes that are not asked."""
 

@@ -23,10 +23,12 @@ from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
 from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
-from lakedex.index.contract import Mask
+from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table import Kind, MetadataTable
+from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import Int32s
+from lakedex.index.metadata_table.shard_writer import FEW_NOTES, NotedRecords
 from lakedex.index.repair import RepairedTable
 from lakedex.index.request import CreateRequest, NewIndex
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
@@ -72,8 +74,14 @@ class MetadataIndexKind:
     """Whether entries are about record keys, and a key decides on the file group of its entry."""
     describes_files: ClassVar[bool] = False
     """Whether it has entries of files or partitions, which can be made again from those alone."""
+    is_reshardable: ClassVar[bool] = False
+    """Whether it can get another number of file groups without a look at the data."""
+    few_entries: ClassVar[int] = FEW_NOTES
+    """So many entries are written without a job."""
     is_suggested: ClassVar[bool] = False
     """Whether `advise` suggests indexes of this kind."""
+    needs_metadata: ClassVar[bool] = True
+    """Whether queries need the metadata table to use it."""
     serves_queries_only: ClassVar[bool] = False
     """Whether an index that helps no query is of no use."""
 
@@ -131,6 +139,31 @@ class MetadataIndexKind:
         rebuild: Callable[[CreateRequest, str, IndexDefinition | None], NewIndex | None]
         rebuild = self._part("define").rebuild
         return rebuild(request, name, definition)
+
+    def can_maintain(self, name: str, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Whether writers can keep an index up to date."""
+        del name, definitions
+        return True
+
+    def records(
+        self,
+        name: str,
+        changes: CommitChanges,
+        instant: str,
+        definitions: Mapping[str, IndexDefinition],
+    ) -> Change | NotedRecords:
+        """What a commit writes to an index: records, or notes of which workers make them.
+
+        Args:
+            name: The full name of the index.
+            changes: What the commit did.
+            instant: Its instant.
+            definitions: The indexes of the table, and those in the making.
+        """
+        records: Callable[
+            [str, CommitChanges, str, Mapping[str, IndexDefinition]], Change | NotedRecords
+        ] = self._part("records").records
+        return records(name, changes, instant, definitions)
 
     def check(self, name: str, subject: Subject) -> Check:
         """The check by which `verify` compares an index with the data: `start` in `check.py`.
@@ -298,9 +331,9 @@ class MetadataIndexKind:
         del definition, keys, count
         return None
 
-    def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
+    def outside_metadata(self, table: StoredTable) -> list[IndexInfo]:
         """The indexes of this kind that a table has outside of the metadata table."""
-        del storage, timeline
+        del table
         return []
 
     def behind(

@@ -9,18 +9,26 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import entry_points
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
+from lakedex.config.bucket_options import BucketOptions
 from lakedex.config.option_check import did_you_mean
 from lakedex.errors import IndexUnusable, InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSliceId
 from lakedex.index.catalog import IndexInfo
-from lakedex.index.contract import Answer, IndexedTable, IndexKind, Question, Stage
+from lakedex.index.contract import (
+    Answer,
+    IndexedTable,
+    IndexKind,
+    Question,
+    Stage,
+    StoredTable,
+)
 from lakedex.index.cost import Estimate
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_index import FileIndex, FileIndexKind
@@ -32,6 +40,9 @@ from lakedex.index.file_index.definitions import (
 from lakedex.index.file_index.run import file_index_info
 from lakedex.index.kinds.bitmap import BitmapKind
 from lakedex.index.kinds.bloom_filters.kind import BloomFiltersKind
+from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata, has_rings
+from lakedex.index.kinds.bucket.kind import BucketKind
+from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, store_partition_counts
 from lakedex.index.kinds.column_stats.kind import ColumnStatsKind
 from lakedex.index.kinds.expression.kind import ExpressionKind
 from lakedex.index.kinds.files.kind import FilesKind
@@ -45,7 +56,7 @@ from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import Int32s
 from lakedex.index.request import CreateRequest
 from lakedex.storage.protocol import Storage
-from lakedex.timeline import Timeline
+from lakedex.timeline import Action, Instant, Timeline
 
 _ENTRY_POINTS = "lakedex.index_kinds"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,49}")
@@ -53,6 +64,7 @@ _RESERVED = frozenset({"secondary_index", "secondary", "expr", "expr_index", "fi
 """Names that would be taken for those of metadata partitions."""
 _METADATA_KINDS: tuple[MetadataIndexKind, ...] = (
     FilesKind(),
+    BucketKind(),
     RecordIndexKind(),
     WindowedKind(),
     ColumnStatsKind(),
@@ -155,6 +167,12 @@ def kinds() -> tuple[IndexKind, ...]:
     return tuple(sorted(found, key=lambda kind: kind.stage))
 
 
+def kinds_without_metadata() -> tuple[IndexKind, ...]:
+    """Those that need no metadata table, in the same order."""
+    own = {kind.kind for kind in _METADATA_KINDS if not kind.needs_metadata}
+    return tuple(kind for kind in kinds() if kind.kind in own)
+
+
 def metadata_kinds() -> tuple[MetadataIndexKind, ...]:
     """The kinds of index in the metadata table, and those that stand in for one."""
     return _METADATA_KINDS
@@ -180,6 +198,59 @@ def find_metadata_kind(name: str) -> MetadataIndexKind | None:
         return metadata_kind(name)
     except InvalidInput:
         return None
+
+
+def check_buckets(options: BucketOptions) -> None:
+    """Refuse numbers of buckets by partition that are none.
+
+    Raises:
+        InvalidInput: a rule is no pattern with a number.
+        UnsupportedFeature: a pattern may have another meaning here than in Java.
+    """
+    PartitionCounts(options.expressions, options.count, options.rule)
+
+
+def store_buckets(storage: Storage, options: BucketOptions) -> None:
+    """Leave for other engines what they read of the bucket index of a new table."""
+    if options.expressions:
+        store_partition_counts(
+            storage, PartitionCounts(options.expressions, options.count, options.rule)
+        )
+
+
+def mark_rings(storage: Storage, timeline: Timeline, instants: Iterable[Instant]) -> None:
+    """Mark the hashing metadata that some instants made, before these leave the timeline."""
+    metadata = HashingMetadata(storage, timeline)
+    partitions = {
+        partition
+        for each in instants
+        if each.action is Action.REPLACECOMMIT
+        for partition in timeline.commit_summary(each).replaced_file_ids
+    }
+    for partition in sorted(partitions) if partitions and has_rings(storage) else ():
+        metadata.mark(partition)
+
+
+def discard_rings(storage: Storage, timeline: Timeline, instant: str) -> None:
+    """Remove the hashing metadata that a write made which is taken back."""
+    if has_rings(storage):
+        HashingMetadata(storage, timeline).discard(instant)
+
+
+def remove_outdated_rings(storage: Storage, timeline: Timeline, earliest: str) -> int:
+    """Remove the hashing metadata that no reader as of an instant, or of a later one, needs.
+
+    Args:
+        storage: The table.
+        timeline: Its timeline.
+        earliest: The earliest instant that can still be read, restored or rolled back to.
+
+    Returns:
+        How many versions were removed.
+    """
+    if not has_rings(storage):
+        return 0
+    return HashingMetadata(storage, timeline).remove_before(earliest)
 
 
 def is_named_index(name: str) -> bool:
@@ -226,6 +297,16 @@ def reserved_names() -> frozenset[str]:
     return frozenset(part.value for part in parts if part is not None)
 
 
+def reshardable_indexes() -> frozenset[str]:
+    """The indexes that a table has once and whose number of file groups can change.
+
+    Example:
+        >>> sorted(reshardable_indexes())
+        ['record_index']
+    """
+    return frozenset(kind.kind for kind in _METADATA_KINDS if kind.is_reshardable)
+
+
 def kinds_by_name() -> tuple[str, ...]:
     """The kinds of index that CREATE INDEX makes under the name of the kind itself.
 
@@ -236,15 +317,9 @@ def kinds_by_name() -> tuple[str, ...]:
     return tuple(kind.kind for kind in _METADATA_KINDS if kind.is_creatable and not kind.is_named)
 
 
-def indexes_outside_metadata(
-    storage: Storage, timeline: Timeline
-) -> list[tuple[IndexInfo, MetadataIndexKind]]:
+def indexes_outside_metadata(table: StoredTable) -> list[tuple[IndexInfo, MetadataIndexKind]]:
     """The indexes of these kinds that a table has outside of its metadata table."""
-    return [
-        (info, kind)
-        for kind in _METADATA_KINDS
-        for info in kind.outside_metadata(storage, timeline)
-    ]
+    return [(info, kind) for kind in _METADATA_KINDS for info in kind.outside_metadata(table)]
 
 
 def find_records(

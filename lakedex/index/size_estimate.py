@@ -54,7 +54,7 @@ def stored_bytes(keys: pa.Array, values: pa.Array) -> tuple[float, float]:
     """What a file group with these records takes by itself, and what each record takes.
 
     Example:
-        >>> from lakedex.index.metadata_table.pair_writer import pair_records
+        >>> from lakedex.index.kinds.secondary.records import pair_records
         >>> alone, each = stored_bytes(pa.array(["a", "b"]), pair_records(2))
         >>> alone > each > 0
         True

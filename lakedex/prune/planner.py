@@ -24,7 +24,7 @@ from lakedex.expr.tree import Column, Expr, Literal, Unknown, columns_of
 from lakedex.filegroup import Slices, partition_layout
 from lakedex.index.contract import IndexedTable, IndexKind, Mask, Question
 from lakedex.index.cost import FIRST_S, LEAST_S, Estimate, round_trip_seconds
-from lakedex.index.registry import kinds
+from lakedex.index.registry import kinds, kinds_without_metadata
 from lakedex.keys import PartitionValue
 from lakedex.prune.cost import ANY_ENGINE, Reader, Scales
 from lakedex.prune.disjunction import lookups_for
@@ -191,12 +191,14 @@ class _Plan:
             time_zone=self._options.time_zone,
             expression_time_zone=self._options.expression_time_zone,
         )
+        known = kinds()
         if table is None:
-            return
+            known = kinds_without_metadata()
+            table = self._snapshot.unindexed_table(time_zone=self._options.time_zone)
         table = replace(table, without=self._options.without)
         scales = self._scales(table)
         waiting: list[_Waiting] = []
-        for kind in lookups_for(predicate, kinds()):
+        for kind in lookups_for(predicate, known):
             for name in kind.names(table):
                 question = self._question(predicate, table, scales)
                 if self._is_of_later_rows(kind):

@@ -18,6 +18,7 @@ from lakedex.services.index_names import (
     find_build,
     find_dropped_index,
     find_index,
+    find_outside,
     spellings,
 )
 from lakedex.storage.address import StorageAddress
@@ -51,12 +52,15 @@ def drop_index(
 
     Raises:
         InvalidInput: There is no such index, or the table's writes need it.
+        UnsupportedFeature: It is an index that tables have for good.
     """
     snapshot = Snapshot.open(address.open())
     full_name = find_index(snapshot, name)
     if full_name is not None and full_name in file_index_definitions(snapshot.config):
         drop_file_index(address, full_name, patience)
         return
+    if full_name is None:
+        _refuse_outside(snapshot, name)
     _drop_partitions(address, name, patience, with_dependents=with_dependents)
 
 
@@ -115,6 +119,20 @@ def _drop_partitions(
         write_own_properties(storage, _switched_off(kept, kind))
         for each in gone:
             remove_partition(address, each)
+
+
+def _refuse_outside(snapshot: Snapshot, name: str) -> None:
+    """Refuse to drop an index outside of the metadata table.
+
+    Raises:
+        UnsupportedFeature: there is such an index.
+    """
+    kind = find_outside(snapshot, name)
+    if kind is not None:
+        raise UnsupportedFeature(
+            f"dropping the index {kind.kind} of table {snapshot.config.name}, by which its writers "
+            "find records,"
+        )
 
 
 def _went_along(kept: Mapping[str, str], name: str) -> bool:

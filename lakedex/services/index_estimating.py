@@ -15,7 +15,6 @@ from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
 from lakedex.index.file_index import FileIndex, IndexRequest
 from lakedex.index.file_index.estimate import estimate_file_index
-from lakedex.index.metadata_table.pair_writer import FEW_PAIRS
 from lakedex.index.registry import default_kind, file_index_kinds, kind_name
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.services.index_names import indexed_path
@@ -197,7 +196,7 @@ def _as_jobs(engine: Engine, seconds: float, entries: int) -> float:
         began = time.perf_counter()
         engine.map("see how long a job takes", abs, list(range(engine.parallelism)))
         start = time.perf_counter() - began
-    jobs = 1 if entries <= FEW_PAIRS else 2
+    jobs = 1 if entries <= default_kind().few_entries else 2
     return jobs * start + seconds / engine.parallelism
 
 

@@ -10,8 +10,10 @@ from lakedex.index.builds import ForeignPlan, IndexBuild, foreign_plans
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import dropped_names
 from lakedex.index.file_index.definitions import file_index_definitions, given_name
+from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.registry import (
     default_kind,
+    indexes_outside_metadata,
     kind_name,
     kinds_by_name,
     name_prefixes,
@@ -71,6 +73,13 @@ def _spelled(name: str, known: Collection[str]) -> str | None:
     if not alike and kind_name(name) in known:
         return kind_name(name)
     return alike[0] if len(alike) == 1 else None
+
+
+def find_outside(snapshot: Snapshot, name: str) -> MetadataIndexKind | None:
+    """The kind of an index that a table has outside of its metadata table, by its name."""
+    wanted = kind_name(name.lower())
+    found = indexes_outside_metadata(snapshot.stored_table)
+    return next((kind for info, kind in found if info.name == wanted), None)
 
 
 def find_build(snapshot: Snapshot, name: str) -> IndexBuild | None:

@@ -11,7 +11,7 @@ from lakedex.engine import Engine
 from lakedex.errors import UnsupportedFeature
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.registry import find_metadata_kind, is_named_index
+from lakedex.index.registry import find_metadata_kind, is_named_index, reshardable_indexes
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -59,7 +59,8 @@ def rebuild_metadata(
             committed=CommittedInstants.of(snapshot.timeline),
             scratch=scratch.path,
         )
-        forget_resharding(address)
+        for name in reshardable_indexes():
+            forget_resharding(address, name)
         ensure_metadata(engine, facts, snapshot, plan, next_time=table.next_time)
     write_own_properties(storage, {name: kept[name] for name in kept if name != GIVEN_UP})
     return tuple(sorted(plan.wanted))

@@ -21,7 +21,7 @@ from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import update_properties
 from lakedex.txn.lock import open_lock
 from lakedex.txn.transaction import TransactionOptions
-from lakedex.write.target import StoredSchema, check_bucket_index, check_writable
+from lakedex.write.target import StoredSchema, check_writable, refuse_bucket_index
 
 
 def evolve_partitions(
@@ -75,8 +75,9 @@ def change_layout(
     with open_lock(storage, patience.lock):
         snapshot = Snapshot.open(storage)
         check_writable(snapshot)
-        check_bucket_index(snapshot)
-        _check_findable(snapshot, read_own_properties(storage))
+        kept = read_own_properties(storage)
+        refuse_bucket_index(snapshot, kept, "evolving the partitions of")
+        _check_findable(snapshot, kept)
         _check_folders(snapshot, changes)
         if keys.OTHER_ROOTS in changes:
             list_roots(storage, changes[keys.OTHER_ROOTS])

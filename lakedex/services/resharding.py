@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict, InvalidInput
-from lakedex.index.metadata_table.resharding import finish_resharding, reshard_record_index
-from lakedex.index.registry import kind_name
+from lakedex.index.metadata_table.resharding import finish_resharding, reshard_entries
+from lakedex.index.registry import kind_name, reshardable_indexes
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Action, Instant, State
 from lakedex.txn.begin import locked_table
@@ -23,7 +23,6 @@ from lakedex.write.row_size import stored_rows
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import Target
 
-RESHARDABLE = "record_index"
 _FAR_OFF = 4
 """How many times too large or too small the number of file groups may be."""
 _PLANNED = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
@@ -51,8 +50,10 @@ def reshard_index(
         CommitConflict: A write of another engine goes on, which would put its keys into the old
             file groups; nothing was changed, try again.
     """
-    if kind_name(index) != RESHARDABLE:
-        raise InvalidInput(f"only the {RESHARDABLE} can be resharded, not {index!r}")
+    name = kind_name(index)
+    if name not in reshardable_indexes():
+        known = ", ".join(sorted(reshardable_indexes()))
+        raise InvalidInput(f"only the {known} can be resharded, not {index!r}")
     if isinstance(file_groups, bool) or not isinstance(file_groups, int):
         raise InvalidInput(f"the number of file groups is a whole number, not {file_groups!r}")
     chosen = options or TransactionOptions()
@@ -67,8 +68,8 @@ def reshard_index(
                 raise CommitConflict(
                     f"the write {time} of another engine goes on; reshard after it"
                 )
-        finish_resharding(address, engine, next_time=table.next_time)
-        reshard_record_index(address, engine, file_groups, next_time=table.next_time)
+        finish_resharding(address, engine, name, next_time=table.next_time)
+        reshard_entries(address, engine, name, file_groups, next_time=table.next_time)
 
 
 def reshard_if_due(writer: TableWriter, target: Target) -> int | None:
@@ -81,18 +82,18 @@ def reshard_if_due(writer: TableWriter, target: Target) -> int | None:
         The new number of file groups; None where nothing was to be done.
     """
     snapshot = writer.snapshot()
-    definition = snapshot.definitions.get(RESHARDABLE)
-    is_live = RESHARDABLE in snapshot.config.metadata_partitions
-    if not is_live or snapshot.metadata is None or (definition and definition.is_partitioned):
-        return None
-    present = len(snapshot.metadata.groups(RESHARDABLE))
-    bounds = target.options.metadata.record_index_groups
-    room = target.options.metadata.record_index_room
-    wanted = shards_for(stored_rows(snapshot), *bounds, partitioned=False, room=room)
-    if not present or (present < _FAR_OFF * wanted and wanted < _FAR_OFF * present):
-        return None
-    reshard_index(writer.address, writer.engine, RESHARDABLE, wanted, target.patience)
-    return wanted
+    for name in sorted(reshardable_indexes().intersection(snapshot.config.metadata_partitions)):
+        definition = snapshot.definitions.get(name)
+        if snapshot.metadata is None or (definition and definition.is_partitioned):
+            continue
+        present = len(snapshot.metadata.groups(name))
+        bounds = target.options.metadata.record_index_groups
+        room = target.options.metadata.record_index_room
+        wanted = shards_for(stored_rows(snapshot), *bounds, partitioned=False, room=room)
+        if present and (present >= _FAR_OFF * wanted or wanted >= _FAR_OFF * present):
+            reshard_index(writer.address, writer.engine, name, wanted, target.patience)
+            return wanted
+    return None
 
 
 def _is_only_planned(pending: Instant) -> bool:

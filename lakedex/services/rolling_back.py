@@ -5,15 +5,13 @@ An older commit cannot be taken back alone, as later ones were built on it: that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lakedex.engine import Engine, LocalEngine
-from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
+from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import is_alive
@@ -76,14 +74,14 @@ def rollback_instant(
         UnsupportedFeature: an index would be lost; the message names it.
     """
     storage, chosen = address.open(), patience or TransactionOptions()
-    _check_resize(Snapshot.open(storage).timeline, instant)
     run_pending_cleans(address, chosen)
     with open_lock(storage, chosen.lock) as lock:
         table = locked_table(storage, lock, chosen.heartbeat)
         recovered = recover(table)
-        if instant in recovered:
-            return RollbackResult((instant,), None)
         snapshot = Snapshot.open(storage)
+        # Of a run that died recovery leaves the plan, which is to go too.
+        if instant in recovered and (keeps_plan or snapshot.timeline.find(instant) is None):
+            return RollbackResult((instant,), None)
         found = _found(snapshot.timeline, instant)
         if found.is_completed:
             _check_newest(snapshot.timeline, found)
@@ -108,26 +106,6 @@ def _found(timeline: Timeline, instant: str) -> Instant:
     if found is None or found.action not in _REVERSIBLE:
         raise InvalidInput(f"the active timeline has no commit {instant!r} to roll back")
     return found
-
-
-def refuse_resize(timeline: Timeline, instants: Iterable[Instant]) -> None:
-    """Refuse to take back a resize of buckets, as its hashing metadata would stay behind.
-
-    Raises:
-        UnsupportedFeature: naming the resize.
-    """
-    for each in instants:
-        if is_resize(timeline, each):
-            raise UnsupportedFeature(
-                f"taking back {each.requested_time}, which resizes the buckets of a "
-                "consistent-hashing bucket index (let Hudi do that),"
-            )
-
-
-def _check_resize(timeline: Timeline, instant: str) -> None:
-    found = timeline.find(instant)
-    if found is not None:
-        refuse_resize(timeline, [found])
 
 
 def _check_newest(timeline: Timeline, found: Instant) -> None:

@@ -22,6 +22,7 @@ from lakedex.prune import Report
 from lakedex.prune.usage import TableUsage
 from lakedex.services.advising import Advice
 from lakedex.services.clustering import cluster_table, run_clustering, schedule_clustering
+from lakedex.services.clustering.resizing import resize_buckets, schedule_resize
 from lakedex.services.compaction import compact_table, run_compaction, schedule_compaction
 from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_creating import create_index, refresh_index
@@ -265,6 +266,23 @@ class SparkTable(TableViews):
         """Run a clustering that was planned before, here or by Hudi."""
         return self._written(run_clustering(self.writer(options), instant))
 
+    def resize(self, *, options: Options = None, schedule_only: bool = False) -> list[WriteResult]:
+        """Split the buckets of a bucket index that are too large, and merge those too small.
+
+        Each plan rewrites about 2 GB at most; plans are made and run until nothing is due.
+
+        Args:
+            options: Options of this call, such as `hoodie.bucket.index.split.threshold`.
+            schedule_only: Make one plan and answer its instant; `run_clustering` runs it later.
+        """
+        writer = self.writer(options)
+        if schedule_only:
+            instant = schedule_resize(writer)
+            return [] if instant is None else [WriteResult("CLUSTER", instant)]
+        results = resize_buckets(writer)
+        self.refresh()
+        return results
+
     def compact(self, *, options: Options = None) -> WriteResult:
         """Put the log files of a merge-on-read table into new base files.
 
@@ -480,7 +498,14 @@ class SparkTable(TableViews):
     def writer(self, options: Options = None) -> TableWriter:
         """What writes the table, for statements that choose their rows from the table itself."""
         zone = {EXPRESSION_TIME_ZONE.name: self.time_zone}
-        chosen = {**zone, **(options or {}), **self._catalog}
+        given = dict(options or {})
+        for name, value in self._catalog.items():
+            if given.setdefault(name, value).upper() != value.upper():
+                raise InvalidInput(
+                    f"{name}={given[name][:80]!r} contradicts the catalog, which has {value!r} for "
+                    "the table"
+                )
+        chosen = {**zone, **given}
         judge = SparkJudge(self._spark, lambda: self.snapshot)
         return writer_with_services(self._address, self._engine, chosen, self._batch, judge)
 

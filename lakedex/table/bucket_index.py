@@ -16,7 +16,6 @@ numbers is practically impossible by chance.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from lakedex.config import keys
 from lakedex.config.bucket_options import BucketEngineType
 from lakedex.config.write_index import bucket_options
 from lakedex.errors import CorruptFile, FileMissing
+from lakedex.filegroup.bucket_ids import are_bucket_ids, begins_with_number
 from lakedex.storage import split
 from lakedex.table.snapshot import Snapshot
 from lakedex.timeline import Action, Instant, Timeline
@@ -34,11 +34,6 @@ from lakedex.timeline.clustering_plan import ClusteringPlan
 _CONSISTENT_FOLDER: Final = "consistent_hashing_metadata"
 _NODES_OF_GROUP: Final = "clustering.group.child.node"
 _RESIZING_CLASS: Final = re.compile(r"Consistent(Bucket|Hashing)\w*$")
-_FILE_ID: Final = re.compile(r"([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_PREFIXES: Final = 1 << 32
-_LIMITS: Final = (1 << 12, 10**6, 10**8)
-"""Bucket numbers below a limit are counted: usual ones, many buckets, all that have 8 digits."""
-_LEAST_CHANCE: Final = 1e-6
 _COMMITS_READ: Final = 3
 _FILES_READ: Final = 2_000
 """Of a larger commit so many files are as good as all of them."""
@@ -96,39 +91,12 @@ def is_resize(timeline: Timeline, instant: Instant) -> bool:
     return plan is not None and _resizes(plan)
 
 
-def are_bucket_ids(file_ids: Iterable[str]) -> bool:
-    """Whether file ids begin with bucket numbers, and not with random digits.
-
-    Of random UUIDs, fewer than one set in 300,000 counts as such, whatever its size.
-
-    Example:
-        >>> are_bucket_ids(["00000003-6ddb-4dff-83ee-36af5292a301-0"])
-        True
-        >>> are_bucket_ids(["70112233-6ddb-4dff-83ee-36af5292a301-0"])
-        False
-    """
-    # Hudi's other writers share one UUID among several file groups of a task.
-    prefixes = {found[0]: found[1] for each in file_ids if (found := _FILE_ID.match(each))}
-    numbers = [int(text) for text in prefixes.values() if text.isdigit()]
-    for limit in _LIMITS:
-        low = sum(number < limit for number in numbers)
-        if low and _chance(len(prefixes), low, limit / _PREFIXES) < _LEAST_CHANCE:
-            return True
-    return False
-
-
-def _chance(total: int, low: int, share: float) -> float:
-    """A bound of the probability that so many of some random prefixes are below a limit."""
-    ways = math.lgamma(total + 1) - math.lgamma(low + 1) - math.lgamma(total - low + 1)
-    return math.exp(min(0.0, ways + low * math.log(share)))
-
-
 def _bucket_file_id(snapshot: Snapshot) -> str | None:
     """A file id that names a bucket, if the table's file ids do."""
     file_ids = _newest_file_ids(snapshot)
     if file_ids is not None and are_bucket_ids(file_ids):
         return min(file_ids)
-    if file_ids is not None and not _all_decimal(file_ids):
+    if file_ids is not None and not (file_ids and all(map(begins_with_number, file_ids))):
         return None
     file_ids = [each.file_id for each in snapshot.slices]
     return min(file_ids) if are_bucket_ids(file_ids) else None
@@ -143,11 +111,6 @@ def _newest_file_ids(snapshot: Snapshot) -> list[str] | None:
         if file_ids:
             return list(file_ids)
     return None if len(writes) > _COMMITS_READ else []
-
-
-def _all_decimal(file_ids: Iterable[str]) -> bool:
-    found = [_FILE_ID.match(each) for each in file_ids]
-    return bool(found) and all(each is not None and each[1].isdigit() for each in found)
 
 
 def _resizes(plan: ClusteringPlan) -> bool:

@@ -14,6 +14,7 @@ from lakedex.config import TableConfig, format_properties, keys
 from lakedex.config.properties_text import with_checksum
 from lakedex.errors import AlreadyExists, InvalidInput
 from lakedex.filegroup import parse_data_file
+from lakedex.index.registry import store_buckets
 from lakedex.storage import Storage
 from lakedex.storage.roots import RootsStorage, root_addresses
 from lakedex.table.own_properties import propose_own_properties, settle_own_properties
@@ -47,6 +48,8 @@ def create_table(storage: Storage, spec: TableSpec) -> TableConfig:
     except AlreadyExists:
         raise _occupied(storage) from None
     settle_own_properties(storage, kept)
+    if resolved.options.buckets is not None:
+        store_buckets(storage, resolved.options.buckets)
     keep_backup(storage, text.encode("ascii"))
     return resolved.config
 

@@ -29,7 +29,7 @@ from lakedex.filegroup import (
     parse_data_file,
 )
 from lakedex.index.builds import IndexBuild, active_builds
-from lakedex.index.contract import IndexedTable
+from lakedex.index.contract import IndexedTable, StoredTable
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.dropped import Dropped, dropped_names, find_dropped
@@ -143,6 +143,7 @@ class Snapshot:
         self.as_of: str | None = None
         self.metadata_problem: str | None = None
         self._kept: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
 
     @classmethod
     def open(cls, storage: Storage, *, as_of: QueryTime | None = None) -> Snapshot:
@@ -286,7 +287,12 @@ class Snapshot:
     @cached_property
     def expression_zones(self) -> Mapping[str, str]:
         """The time zones that expression indexes are computed in, as far as the table says."""
-        return expression_zones(read_own_properties(self.storage))
+        return expression_zones(self.own_properties)
+
+    @cached_property
+    def own_properties(self) -> Mapping[str, str]:
+        """What the table keeps for its writers, as it was when this was first asked."""
+        return read_own_properties(self.storage)
 
     @cached_property
     def listing(self) -> Listing:
@@ -365,6 +371,18 @@ class Snapshot:
         """A predicate that is not bound yet, with names of expression indexes understood."""
         return with_expressions(predicate, partial(self.expression_named, time_zone=time_zone))
 
+    @property
+    def stored_table(self) -> StoredTable:
+        """What index kinds may know of this snapshot beside the metadata table."""
+        return StoredTable(
+            self.storage,
+            self.config,
+            self.timeline,
+            partial(getattr, self, "read_context"),
+            partial(getattr, self, "slices"),
+            partial(getattr, self, "own_properties"),
+        )
+
     def indexed_table(
         self, *, time_zone: str = "UTC", expression_time_zone: str | None = None
     ) -> IndexedTable | None:
@@ -372,15 +390,30 @@ class Snapshot:
         definitions = self.readable_definitions
         if self.metadata is None or definitions is None:
             return None
+        return self._indexed_table(self.metadata, definitions, time_zone, expression_time_zone)
+
+    def unindexed_table(self, *, time_zone: str = "UTC") -> IndexedTable:
+        """The same for index kinds that need no metadata table, as if it were empty."""
+        return self._indexed_table(MetadataTable.empty(self._full_timeline), {}, time_zone, None)
+
+    def _indexed_table(
+        self,
+        metadata: MetadataTable,
+        definitions: Mapping[str, IndexDefinition],
+        time_zone: str,
+        expression_time_zone: str | None,
+    ) -> IndexedTable:
         return IndexedTable(
             read=self.read_context,
             timeline=self.timeline,
-            metadata=self.metadata,
+            metadata=metadata,
             definitions=definitions,
             slices=self.slices,
             is_latest=self.is_latest,
             time_zone=time_zone,
             expression_time_zone=expression_time_zone,
             zones=partial(getattr, self, "expression_zones"),
+            own=partial(getattr, self, "own_properties"),
             kept=self._kept,
+            facts=self._facts,
         )

@@ -24,10 +24,10 @@ from lakedex.config.table_config import (
     parse_key_generator,
     payload_mode,
 )
-from lakedex.config.write_index import refuse_bucket_options
 from lakedex.config.write_option_names import COMPACT_INLINE, RECORD_INDEX_WINDOW_FORMAT
-from lakedex.config.write_options import WriteOptions
+from lakedex.config.write_options import WriteOptions, by_newest_name
 from lakedex.errors import InvalidInput, UnsupportedFeature
+from lakedex.index.registry import check_buckets
 from lakedex.keys.generator import KeyGenerator, check_virtual_keys, type_of
 from lakedex.keys.partition_path import PartitionDays
 from lakedex.schema import avro_schema
@@ -96,7 +96,6 @@ class TableSpec:
         for name in ordering:
             _check_ordering(schema, name)
         given, own = _split_properties(self.properties)
-        refuse_bucket_options(given)
         props = self._identity(schema)
         if record_key:
             props[keys.RECORD_KEY_FIELDS] = ",".join(record_key)
@@ -127,15 +126,14 @@ class TableSpec:
         check_virtual_keys(config, schema)
         options = WriteOptions.resolve(config, {}, given)
         options.metadata.check_columns(schema.names)
+        _check_index(config, options)
         if config.table_type is TableType.COPY_ON_WRITE and COMPACT_INLINE.value(given):
             raise InvalidInput(
                 f"{COMPACT_INLINE.name}=true: a copy-on-write table has no log files to compact; "
                 "leave it out, or create a merge-on-read table"
             )
-        if options.window is not None:
-            name = RECORD_INDEX_WINDOW_FORMAT.name
-            PartitionDays.of(config, options.window.date_format, option=name)
         chosen = {name: value for name, value in given.items() if is_write_option(name)}
+        chosen = by_newest_name(chosen)
         return ResolvedSpec(config, options, {**own, **chosen, **options.kept()})
 
     def _identity(self, schema: pa.Schema) -> dict[str, str]:
@@ -171,6 +169,15 @@ class ResolvedSpec:
     options: WriteOptions
     kept: Mapping[str, str]
     """What every later write goes by: the options above, and others that were given."""
+
+
+def _check_index(config: TableConfig, options: WriteOptions) -> None:
+    """Refuse parameters of the write index that are none."""
+    if options.buckets is not None:
+        check_buckets(options.buckets)
+    if options.window is not None:
+        name = RECORD_INDEX_WINDOW_FORMAT.name
+        PartitionDays.of(config, options.window.date_format, option=name)
 
 
 def _split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

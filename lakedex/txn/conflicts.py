@@ -155,12 +155,15 @@ def clustering_conflict(
 
 def pending_groups(timeline: Timeline) -> frozenset[FileSliceId]:
     """The file groups that a pending compaction or clustering is about to write anew."""
-    found: set[FileSliceId] = set()
-    for instant in timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION):
-        found.update(_compacted_groups(timeline, instant))
-    for instant in timeline.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
-        found.update(_clustered_groups(timeline, instant))
-    return frozenset(found)
+    pending = timeline.pending_of(Action.COMPACTION, Action.LOGCOMPACTION)
+    found = frozenset(each for instant in pending for each in _compacted_groups(timeline, instant))
+    return found | clustered_groups(timeline)
+
+
+def clustered_groups(timeline: Timeline) -> frozenset[FileSliceId]:
+    """The file groups that a pending clustering takes away."""
+    pending = timeline.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT)
+    return frozenset(each for instant in pending for each in _clustered_groups(timeline, instant))
 
 
 def _words(group: FileSliceId, other: str) -> str:

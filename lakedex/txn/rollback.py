@@ -4,7 +4,7 @@ The order makes each step safe to repeat, and none visible to readers:
 
 1. a rollback instant R with its plan goes on the timeline; a completed instant loses its completed
    file, and pends from then on, so that its files are no longer read;
-2. the data files that markers name are deleted;
+2. the data files that markers name are deleted, and rings of a bucket index that it stored;
 3. the metadata table's deltacommit of the same time is taken back, while the data table still has
    the instant as pending, so that its records stay invisible throughout;
 4. the instant's own files go from the timeline; a late task that looks for them stops here;
@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from lakedex.config import TableConfig, keys
 from lakedex.errors import AlreadyExists, CorruptFile, FileMissing
 from lakedex.filegroup.names import parse_data_file
+from lakedex.index.registry import discard_rings
 from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
@@ -48,6 +49,8 @@ from lakedex.txn.times import InstantClock
 
 PLANNED_FOR_ANYONE = (Action.COMPACTION, Action.LOGCOMPACTION)
 """Actions whose plans always outlive a run that failed."""
+_REPLACING = (Action.REPLACECOMMIT, Action.CLUSTERING)
+"""Actions that may store rings of a bucket index."""
 _log = logging.getLogger("lakedex")
 
 
@@ -258,8 +261,11 @@ def take_back(
     """
     storage, config = table.storage, table.config
     table.check()
-    unpublish(storage, table.timeline(), plan.instant)
+    timeline = table.timeline()
+    unpublish(storage, timeline, plan.instant)
     delete_files(storage, plan.files)
+    if plan.action in _REPLACING:
+        discard_rings(storage, timeline, plan.instant)
     _undo_metadata(table, rollback, plan.instant)
     table.check()
     remove_instant(storage, config, plan.instant, plan.action, keeps_plan=keeps_plan)

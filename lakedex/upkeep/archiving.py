@@ -33,6 +33,7 @@ from lakedex.config.service_options import (
     CleaningOptions,
 )
 from lakedex.filegroup import FileSliceId, parse_data_file
+from lakedex.index.registry import mark_rings
 from lakedex.storage import Storage, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -277,6 +278,7 @@ def archive(
     snapshot = Snapshot.open(storage)
     now_ms = time.time_ns() // 1_000_000
     found = data_instants_to_archive(snapshot, archiving, cleaning, now_ms)
+    mark_rings(storage, snapshot.timeline, found)
     moved = _move(table, storage, snapshot.timeline, found, archiving)
     if moved:
         _in_vain.pop(storage.root, None)
@@ -298,6 +300,7 @@ def archive_left_behind(table: LockedTable, instant: str) -> int:
     passed = timeline.archived.instants(instant, first.requested_time)
     if all(instant_key(each.requested_time) <= instant_key(instant) for each in passed):
         return 0
+    mark_rings(table.storage, timeline, [left])
     return _move(table, table.storage, timeline, [left], ArchivingOptions())
 
 

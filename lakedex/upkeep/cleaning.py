@@ -29,9 +29,10 @@ from lakedex.errors import CorruptFile, FileMissing, UnsafePath
 from lakedex.filegroup import FileSlice, FileSliceId, all_versions, latest_slices, parse_data_file
 from lakedex.index.builds import active_builds
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.deltacommit import commit_removal
 from lakedex.index.metadata_table import FILES_PAYLOAD, MetadataTable
-from lakedex.index.metadata_table.records import partition_key
-from lakedex.index.metadata_table.removal import commit_removal
+from lakedex.index.metadata_table.keys import partition_key
+from lakedex.index.registry import remove_outdated_rings
 from lakedex.storage import Storage, join, split
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -390,6 +391,10 @@ def _complete(
     data = clean_metadata(plan, instant, removed, taken_ms, dropped)
     write_once(table.storage, table.config, done, data)
     earliest = plan.earliest.requested_time if plan.earliest else None
+    if earliest is not None:
+        timeline = table.timeline()
+        kept = min([earliest, *timeline.savepoints()], key=instant_key)
+        remove_outdated_rings(table.storage, timeline, kept)
     count = sum(len(names) for names in removed.values())
     log.info("cleaned %s at %s: %d files", table.storage.root, instant, count)
     return CleanResult((instant,), count, tuple(dropped), earliest)

@@ -1,7 +1,8 @@
 """The third stage, on the driver: which rows go to which file group, and how tasks share them.
 
 Updates go where their record is. New rows fill small file groups first, then new groups of the
-target size. Names of files are decided here, so that a second attempt at a task writes the same.
+target size; in a table with a bucket index all rows go to the file group of their bucket. Names of
+files are decided here, so that a second attempt at a task writes the same.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Placing:
     """Groups whose logs delete records: a new row in a log might bring an older one back."""
     closed: frozenset[FileSliceId] = frozenset()
     """Groups that a pending compaction or clustering writes anew: new rows would be in conflict."""
+    by_bucket: bool = False
+    """Whether every row has its file group, which may be a new one."""
 
 
 def assign(
@@ -101,8 +104,12 @@ def assign(
             continue
         place = FileSliceId(part.partition, part.file_id)
         if place not in groups:
+            current = slices.get(place) if placing.by_bucket else slices[place]
             groups[place] = Group(
-                part.partition, part.file_id, slices[place], is_log=placing.to_logs
+                part.partition,
+                part.file_id,
+                current,
+                is_log=placing.to_logs and current is not None,
             )
         if part.needs_base:
             # A log would lay a row over the deleted one, which wins if it is younger, and of two

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -13,11 +14,12 @@ from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.builds import IndexBuild, kept_note
+from lakedex.index.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.kinds.secondary.composite import composite_note
 from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
-from lakedex.index.metadata_table.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
+from lakedex.index.registry import reshardable_indexes
 from lakedex.index.written import (
     CommitChanges,
     ExpressionNotes,
@@ -27,6 +29,7 @@ from lakedex.index.written import (
     joined_expressions,
 )
 from lakedex.schema import parse_avro_record
+from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
@@ -45,6 +48,20 @@ from lakedex.write.stream_batches import StreamBatch
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.unique_keys import AddedKeys
 from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_window
+
+
+class CommittedBuckets(Protocol):
+    """What a commit does about the buckets of a bucket index."""
+
+    def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+        """See that the buckets are what they were, and store the rings that the write makes.
+
+        Raises:
+            CommitConflict: a bucket is another one now.
+        """
+
+    def mark_rings(self, storage: Storage) -> None:
+        """Mark the rings that the write has made, once it is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +101,8 @@ class Outcome:
     """Options of the write that the commit's metadata repeats."""
     changed: pa.Schema | None = None
     """The columns with their ids, where the write is about them and not about rows."""
+    buckets: CommittedBuckets | None = None
+    """Those of a bucket index, where rows went to them."""
 
     def touched(self) -> set[FileSliceId]:
         """The file groups that the write changes or takes away."""
@@ -161,6 +180,7 @@ def commit_outcome(
                 **({} if history is None else said_of_columns(history)),
             },
         )
+        _prepare_buckets(scope, outcome)
         if outcome.plan.new_expressions:
             # Whoever finds the index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
@@ -177,14 +197,11 @@ def commit_outcome(
         change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         return metadata
 
-    then = None
-    if outcome.plan.new_stat_columns:
-        then = partial(name_columns, facts.address.open(), outcome.plan)
     completion = transaction.commit(
         prepare,
         touched=outcome.touched(),
         rewritten=outcome.rewritten(),
-        then=then,
+        then=partial(_after_commit, outcome),
         may_have_orphans=engine.repeats_tasks,
     )
     before = timelines[-1] if timelines else None
@@ -192,6 +209,20 @@ def commit_outcome(
         return None
     done = Instant(facts.instant, transaction.action, State.COMPLETED, completion)
     return replace(before, data=before.data.with_instants(done))
+
+
+def _prepare_buckets(scope: CommitScope, outcome: Outcome) -> None:
+    if outcome.buckets is not None:
+        outcome.buckets.prepare_commit(scope, outcome.touched())
+
+
+def _after_commit(outcome: Outcome) -> None:
+    """What the next writer can do without, with the lock still held."""
+    storage = outcome.facts.address.open()
+    if outcome.plan.new_stat_columns:
+        name_columns(storage, outcome.plan)
+    if outcome.buckets is not None:
+        outcome.buckets.mark_rings(storage)
 
 
 def _commit_indexes(
@@ -213,9 +244,9 @@ def _commit_indexes(
     if scope.snapshot.metadata is not None:
         scope.snapshot.metadata.list_all()
     ensured = ensure_metadata(engine, facts, scope.snapshot, plan, next_time=scope.next_time)
-    if RECORD_INDEX in plan.missing:
+    for name in reshardable_indexes().intersection(plan.missing):
         # Had it been in the middle of a resharding, it is now built from the data.
-        forget_resharding(facts.address)
+        forget_resharding(facts.address, name)
     widening = read_widening(engine, facts, scope.snapshot, plan)
     completed = commit_changes(
         facts.address,

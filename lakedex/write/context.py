@@ -55,6 +55,9 @@ class WriteContext:
     note_shards: int = 1
     """How many shards the record index has: a key's bucket is its shard modulo `note_buckets`."""
 
+    takes_for_live: bool = False
+    """Whether keys whose place was not looked for count as live in the file group of their bucket:
+    no index is told of keys."""
     early_look: EarlyLook | None = None
     """How to look for other writers before a file group is written; None does not look."""
     secondary: tuple[SecondaryTarget, ...] = ()

@@ -53,7 +53,7 @@ def _groups(
     sizes = _sizes(write, snapshot, parts_bytes=sum(part.segment.length for part in parts))
     new = [part for part in parts if part.file_id is None]
     placing = _placing(write, snapshot, {part.partition for part in new})
-    if order is None or not order.across_files:
+    if order is None or not order.across_files or placing.by_bucket:
         groups = assign(parts, slices, sizes, placing)
         if order is not None:
             sort_new(groups, order.order)
@@ -69,6 +69,8 @@ def _groups(
 
 def _placing(write: Attempt, snapshot: Snapshot, partitions: set[str]) -> Placing:
     to_logs = snapshot.config.table_type is TableType.MERGE_ON_READ
+    if write.target.options.buckets is not None:
+        return Placing(to_logs=to_logs, fill_small=False, by_bucket=True)
     # A row that was not looked for may be of a key that is there, and a log would merge the two.
     looked_up = write.operation.looks_up and write.target.options.lookup_index.uses_record_index
     new_in_logs = to_logs and looked_up

@@ -122,6 +122,7 @@ def take_rows(
         buckets=buckets,
         shards=plan.lookup_shards or buckets,
         all_new=not (operation.looks_up or target.options.combine_before_insert)
+        and target.options.buckets is None
         and target.options.insert_duplicates is InsertDuplicates.NONE,
         defaults=stored.defaults,
         ordering=_ordering(config),

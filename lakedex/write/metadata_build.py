@@ -30,8 +30,9 @@ from lakedex.index.metadata_table.creation import (
     create_metadata_table,
     remove_partition,
 )
-from lakedex.index.metadata_table.records import RecordMaker
-from lakedex.index.written import CommitChanges
+from lakedex.index.metadata_table.shard_writer import NotedRecords
+from lakedex.index.registry import metadata_kind
+from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
@@ -197,37 +198,30 @@ def partition_plans(
     """What each new partition starts with, in the order of the plan."""
     newest = snapshot.timeline.last_completed
     instant = newest.requested_time if newest is not None else _BEFORE_ALL
-    listing = _listing(snapshot) if _FILES in missing else {}
+    buckets = {each.name: each.buckets for each in plan.new_secondary}
     changes = CommitChanges(
-        added=listing,
+        added=_listing(snapshot) if _FILES in missing else {},
         statistics=found.statistics,
         overwritten_partitions=tuple({each.partition: None for each in snapshot.slices}),
         blooms=found.blooms,
+        key_notes=found.notes,
+        note_buckets=plan.note_buckets,
+        pairs={name: PairNotes(buckets[name], notes) for name, notes in found.pairs.items()},
         expressions=found.expressions,
     )
-    definitions = {each.name: each for each in plan.new_definitions}
-    maker = RecordMaker(changes, instant, plan.stat_columns, definitions)
-    targets = {each.name: each for each in plan.new_secondary}
+    definitions = index_definitions(snapshot, plan, missing)
+    data_partitions = tuple(dict.fromkeys(each.partition for each in snapshot.slices))
     plans: dict[str, PartitionPlan] = {}
     for name, groups in missing.items():
-        if name in targets:
-            plans[name] = PartitionPlan(
-                groups,
-                key_notes=found.pairs.get(name, ()),
-                note_buckets=targets[name].buckets,
-            )
-            continue
-        if name != RECORD_INDEX:
-            plans[name] = PartitionPlan(groups, maker.change_of(name))
-            continue
-        partitions = dict.fromkeys(each.partition for each in snapshot.slices)
+        records = metadata_kind(name).records(name, changes, instant, definitions)
+        if isinstance(records, NotedRecords):
+            records = replace(records, time=None if newest is None else instant)
+        is_partitioned = name in definitions and definitions[name].is_partitioned
         plans[name] = PartitionPlan(
             groups,
-            is_partitioned=plan.has_partitioned_record_index,
-            data_partitions=tuple(partitions) if plan.has_partitioned_record_index else (),
-            key_notes=found.notes,
-            note_buckets=plan.note_buckets,
-            notes_instant=instant if newest is not None else None,
+            records,
+            is_partitioned=is_partitioned,
+            data_partitions=data_partitions if is_partitioned else (),
         )
     return plans
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.spill import Segment, SpillWriter, rows_by_number
-from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TWICE
+from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TARGET, TWICE
 
 
 @dataclass(frozen=True)
 class TaggedPart:
-    """Rows of one target: those of a file group, or (`file_id` None) new ones of a partition."""
+    """Rows of one target: a file group, or (`file_id` None) any new one of a partition."""
 
     partition: str
     file_id: str | None
@@ -40,7 +40,11 @@ def put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
     if not rows.num_rows:
         return
     partitions = rows[PARTITION].combine_chunks().dictionary_encode()
-    groups = rows[FILE_ID].combine_chunks().fill_null("").dictionary_encode()
+    has_target = TARGET in rows.column_names
+    groups = rows[TARGET if has_target else FILE_ID]
+    groups = groups.combine_chunks().fill_null("").dictionary_encode()
+    if has_target:
+        rows = rows.drop_columns([TARGET])
     target = (
         partitions.indices.to_numpy().astype(np.int64) * len(groups.dictionary)
         + groups.indices.to_numpy()
@@ -55,7 +59,8 @@ def put_out(writer: SpillWriter, rows: pa.Table) -> Iterator[TaggedPart]:
 
 
 def _needs_base(part: pa.Table) -> bool:
-    if not pc.all(part[LIVE]).as_py():
+    # A new row of a bucket has no place in its file group yet.
+    if not pc.all(pc.or_(part[LIVE], pc.is_null(part[FILE_ID]))).as_py():
         return True
     # A change in a log is used up by the first row that has its key.
     return bool(pc.any(part[TWICE]).as_py())

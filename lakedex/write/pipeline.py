@@ -37,6 +37,12 @@ from lakedex.txn.scratch import Scratch
 from lakedex.txn.transaction import Transaction
 from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
+from lakedex.write.bucketing import (
+    WriteBuckets,
+    merges_by_key,
+    plan_buckets,
+    plan_tagging_by_bucket,
+)
 from lakedex.write.build_survey import SurveyWants, survey
 from lakedex.write.column_history import Change
 from lakedex.write.commit import Outcome, commit_outcome
@@ -49,12 +55,13 @@ from lakedex.write.intake import IngestedRows, take_change, take_rows
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan, plan_metadata
 from lakedex.write.operation import Operation, Replaces
 from lakedex.write.post_commit import run_due_services
+from lakedex.write.resizing.pending import ResizeWatch
 from lakedex.write.result import StepClock, WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.tag.plan import all_index_groups, plan_tagging
 from lakedex.write.tag.tag_plan import TagPlan
 from lakedex.write.tag_stage import TagAnswer, TagTask, split_buckets, tag_stage
-from lakedex.write.target import StoredSchema, check_bucket_index, newest_write
+from lakedex.write.target import StoredSchema, newest_write, shown_bucket_index
 from lakedex.write.unique_keys import AddedKeys, counted_unique, noted_unique
 from lakedex.write.windowed.committing import WindowPlan
 from lakedex.write.write_target import Target, write_context
@@ -102,13 +109,15 @@ def run_write(
         is_idle = operation.replaces is not Replaces.TABLE and not operation.without_rows
         if not taken.rows and is_idle and not partitions:
             return WriteResult(operation.name, None, seconds=clock.seconds)
-        retries = target.conflict_retries
+        retries, resizes = target.conflict_retries, ResizeWatch(target.snapshot.timeline)
         while True:
             try:
                 return _write(target, operation, taken, scratch.path, clock, partitions, seen)
             except CommitConflict as conflict:
                 if isinstance(conflict, ServicePends) and finish is not None and finish():
                     finish = None
+                elif target.options.buckets is not None and resizes.has_new():
+                    log.info("the buckets were resized while %s went on", operation.name)
                 elif retries:
                     retries -= 1
                 else:
@@ -166,30 +175,16 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         scratch=write.scratch,
         rows=taken.rows,
     )
-    with clock.step("tag"):
-        try:
-            unique = _are_keys_unique(write, facts)
-            answers = _tag(write, facts, every_copy=not unique)
-        except (FileMissing, IndexUnusable) as error:
-            _check_same_index(snapshot, error)
-            raise
-        metadata = snapshot.metadata if write.operation.looks_up else None
-        if plan.has_record_index and metadata and metadata.has_hidden_build(RECORD_INDEX):
-            _check_same_index(snapshot)
     replaced = _replaced(write, snapshot, partitions)
+    with clock.step("tag"):
+        buckets = plan_buckets(write, facts, plan, replaced)
+        if buckets is not None:
+            facts = replace(facts, takes_for_live=not buckets.reads_keys)
+        unique, answers = _find_records(write, facts, plan, buckets)
     with clock.step("assign"):
         groups = assigned_groups(write, facts, answers, replaced)
         shares = share_out(groups, facts.instant, target.engine.parallelism)
-    looked_up = sum(answer.looked_up for answer in answers) if write.operation.looks_up else 0
-    hits = sum(answer.found for answer in answers)
-    result = WriteResult(
-        write.operation.name,
-        None,
-        rows_in=taken.rows,
-        index_lookups=looked_up,
-        index_hits=hits,
-        seconds=clock.seconds,
-    )
+    result = _counted(write, answers, buckets)
     replaces = write.operation.replaces is not Replaces.NOTHING or write.operation.without_rows
     if not groups and not replaces:
         return result
@@ -220,6 +215,7 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         batch=target.batch,
         notes_of_user={} if write.operation.without_rows else target.options.commit_notes,
         changed=taken.changed,
+        buckets=buckets,
     )
     if not any(answer.files for answer in done) and not replaces:
         return result
@@ -229,7 +225,8 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             write.operation,
             write.transaction,
             outcome,
-            unique_keys=write.operation.looks_up,
+            # In one bucket two writers exclude each other by its file group.
+            unique_keys=write.operation.looks_up and buckets is None,
             is_global=target.options.index_type.is_global,
         )
     with clock.step("services"):
@@ -239,11 +236,50 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
     return result
 
 
+def _counted(
+    write: Attempt, answers: Sequence[TagAnswer], buckets: WriteBuckets | None
+) -> WriteResult:
+    looks_up, hits = write.operation.looks_up, sum(answer.found for answer in answers)
+    if buckets is not None and not buckets.reads_keys:
+        looks_up, hits = False, 0  # a hash is no lookup
+    return WriteResult(
+        write.operation.name,
+        None,
+        rows_in=write.taken.rows,
+        index_lookups=sum(answer.looked_up for answer in answers) if looks_up else 0,
+        index_hits=hits,
+        seconds=write.clock.seconds,
+    )
+
+
+def _find_records(
+    write: Attempt, facts: WriteContext, plan: MetadataPlan, buckets: WriteBuckets | None
+) -> tuple[bool, list[TagAnswer]]:
+    """Where the rows go, and whether the record index knows all places of their keys."""
+    snapshot = write.transaction.snapshot
+    try:
+        unique = _are_keys_unique(write, facts)
+        if buckets is not None:
+            answers = _tag_by_bucket(write, facts, buckets)
+        else:
+            answers = _tag(write, facts, every_copy=not unique)
+    except (FileMissing, IndexUnusable) as error:
+        _check_same_index(snapshot, error)
+        raise
+    metadata = snapshot.metadata if write.operation.looks_up else None
+    if plan.has_record_index and metadata and metadata.has_hidden_build(RECORD_INDEX):
+        _check_same_index(snapshot)
+    return unique, answers
+
+
 def _check_snapshot(write: Attempt, snapshot: Snapshot) -> None:
     """Refuse rows that do not suit the table as it is when the write begins."""
-    if newest_write(snapshot.timeline) != newest_write(write.target.snapshot.timeline):
-        # Another engine may have made it a table with a bucket index since.
-        check_bucket_index(snapshot)
+    # Another engine may have made it a table with a bucket index since, or plans to resize one.
+    has_buckets = write.target.options.buckets is not None
+    if has_buckets or newest_write(snapshot.timeline) != newest_write(
+        write.target.snapshot.timeline
+    ):
+        shown_bucket_index(snapshot, write.target.kept_then)
     if StoredSchema.of(snapshot).columns != write.taken.stored:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     _check_nesting(write, snapshot)
@@ -407,24 +443,43 @@ def _tag(write: Attempt, facts: WriteContext, *, every_copy: bool) -> list[TagAn
             use_metadata=options.bloom.use_metadata,
             window=None if every_copy else options.window,
         )
-    tasks = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
-    run = target.engine.map_small if _is_small(taken, tag_plan) else target.engine.map
-    return run(
-        "find the records",
-        tag_stage,
-        [
-            TagTask(
-                facts=facts,
-                plan=tag_plan,
-                buckets=share,
-                # A record has one place, so rows that change records must be of different keys.
-                reduce=looks_up or options.combine_before_insert,
-                per_partition=not index.is_global,
-                existing="update" if looks_up else options.insert_duplicates.value,
-            )
-            for share in split_buckets(taken.buckets, tasks)
-        ],
+    task = TagTask(
+        facts=facts,
+        plan=tag_plan,
+        buckets=(),
+        # A record has one place, so rows that change records must be of different keys.
+        reduce=looks_up or options.combine_before_insert,
+        per_partition=not index.is_global,
+        existing="update" if looks_up else options.insert_duplicates.value,
     )
+    return _run_tagging(write, task, is_small=_is_small(taken, tag_plan))
+
+
+def _tag_by_bucket(write: Attempt, facts: WriteContext, buckets: WriteBuckets) -> list[TagAnswer]:
+    taken, options = write.taken, write.target.options
+    if not taken.rows:
+        return []
+    merges, policy = merges_by_key(write), options.insert_duplicates
+    # What replaces records does not look at them.
+    drops = policy is not InsertDuplicates.NONE and write.operation.replaces is Replaces.NOTHING
+    existing = policy.value if drops and not write.operation.looks_up else "none"
+    task = TagTask(
+        facts=facts,
+        plan=None,
+        buckets=(),
+        reduce=merges or options.combine_before_insert,
+        per_partition=True,
+        existing="update" if existing == "none" and merges else existing,
+        by_bucket=plan_tagging_by_bucket(write, facts, buckets),
+    )
+    return _run_tagging(write, task, is_small=_is_small(taken, None))
+
+
+def _run_tagging(write: Attempt, task: TagTask, *, is_small: bool) -> list[TagAnswer]:
+    taken, engine = write.taken, write.target.engine
+    count = min(len(taken.buckets), max(1, taken.rows // _ROWS_A_TAG_TASK))
+    tasks = [replace(task, buckets=share) for share in split_buckets(taken.buckets, count)]
+    return (engine.map_small if is_small else engine.map)("find the records", tag_stage, tasks)
 
 
 def _is_small(taken: IngestedRows, plan: TagPlan | None) -> bool:

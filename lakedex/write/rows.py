@@ -22,6 +22,8 @@ TWICE: Final = "__lakedex_twice"
 """Whether the file group is known to hold the key more than once, as after a plain insert."""
 ELSEWHERE: Final = "__lakedex_elsewhere"
 """Whether other file groups are known to hold the key too, which are written with this one."""
+TARGET: Final = "__lakedex_target"
+"""The file group that a row goes to, where a bucket says so; it is not put out with the rows."""
 
 LEADING = (
     pa.field(KEY, pa.string()),

@@ -22,6 +22,7 @@ from lakedex.write.context import WriteContext
 from lakedex.write.parts import TaggedPart, placed_nowhere, put_out
 from lakedex.write.rows import DELETE, KEY, LIVE
 from lakedex.write.tag.bucket import tag_bucket
+from lakedex.write.tag.bucket_groups import BucketPlan, add_by_bucket, tag_by_bucket
 from lakedex.write.tag.places import key_codes, mask_of, row_of_place
 from lakedex.write.tag.tag_plan import TagPlan
 
@@ -32,7 +33,7 @@ class TagTask:
 
     facts: WriteContext
     plan: TagPlan | None
-    """None where keys are not looked up: every row is new."""
+    """None where keys are not looked up: every row is new, or a bucket says where it goes."""
     buckets: tuple[tuple[int, tuple[Segment, ...]], ...]
     reduce: bool
     """Whether rows of one key are reduced to one."""
@@ -40,6 +41,8 @@ class TagTask:
     """Whether one key may stand in several partitions."""
     existing: str
     """For rows whose key is there already: `update`, `drop`, `fail`, or `none` to keep both."""
+    by_bucket: BucketPlan | None = None
+    """The buckets of a bucket index."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def tag_stage(task: TagTask) -> TagAnswer:
             ordering = task.facts.read_context().ordering_fields
             rows = deduplicate(rows, ordering, per_partition=task.per_partition)
         looked_up += rows.num_rows
-        rows = _tag(task, bucket, rows)
+        rows = _tag(task, storage, bucket, rows)
         found += pc.sum(rows[LIVE]).as_py() or 0
         if task.plan is not None and not task.reduce:
             has_repeats = has_repeats or has_repeated_keys(rows, per_partition=task.per_partition)
@@ -93,20 +96,33 @@ def _portions(
             yield bucket, rows
 
 
-def _tag(task: TagTask, bucket: int, rows: pa.Table) -> pa.Table:
-    if task.plan is not None and task.existing == "update":
-        return tag_bucket(task.facts, task.plan, bucket, rows)
-    if task.plan is not None:
-        return _new_rows(task, task.plan, bucket, rows)
-    return placed_nowhere(rows)
+def _tag(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> pa.Table:
+    if task.plan is None and task.by_bucket is None:
+        return placed_nowhere(rows)
+    if task.existing == "update":
+        return _changes(task, storage, bucket, rows)
+    if task.existing == "none" and task.by_bucket is not None:
+        return add_by_bucket(task.by_bucket, rows)
+    return _new_rows(task, storage, bucket, rows)
 
 
-def _new_rows(task: TagTask, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.Table:
+def _changes(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> pa.Table:
+    """The rows, one for each key, with the places of their keys."""
+    if task.by_bucket is not None:
+        return tag_by_bucket(storage, task.by_bucket, bucket, rows)
+    if task.plan is None:
+        return placed_nowhere(rows)
+    return tag_bucket(task.facts, task.plan, bucket, rows)
+
+
+def _new_rows(task: TagTask, storage: Storage, bucket: int, rows: pa.Table) -> pa.Table:
     """The rows whose keys are not in the table; a new key may stand in several of them."""
-    # Versions do not count: a record that is there stays, wherever and however old it is.
-    in_place = replace(plan, update_partition_path=False)
+    in_place = task
+    if task.plan is not None:
+        # Versions do not count: a record that is there stays, wherever and however old it is.
+        in_place = replace(task, plan=replace(task.plan, update_partition_path=False))
     one_a_key = deduplicate(rows, (), per_partition=task.per_partition)
-    tagged = tag_bucket(task.facts, in_place, bucket, one_a_key)
+    tagged = _changes(in_place, storage, bucket, one_a_key)
     known = tagged.filter(tagged[LIVE])
     if task.existing == "fail" and known.num_rows:
         key = known[KEY][0].as_py()
@@ -114,7 +130,8 @@ def _new_rows(task: TagTask, plan: TagPlan, bucket: int, rows: pa.Table) -> pa.T
     if one_a_key.num_rows == rows.num_rows:
         return tagged.filter(pc.invert(tagged[LIVE]))
     of_known = row_of_place(rows, known, per_partition=task.per_partition)
-    return placed_nowhere(rows.filter(pa.array(of_known < 0)))
+    new = rows.filter(pa.array(of_known < 0))
+    return placed_nowhere(new) if task.by_bucket is None else add_by_bucket(task.by_bucket, new)
 
 
 def split_buckets(

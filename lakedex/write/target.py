@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.config.table_config import MergeMode
+from lakedex.config.write_index import WriteIndex
+from lakedex.config.write_option_names import INDEX_TYPE
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
@@ -21,7 +23,7 @@ from lakedex.schema.defaults import column_defaults, keep_defaults
 from lakedex.schema.field_paths import type_at
 from lakedex.schema.hudi_types import unknown_logical_type
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import find_bucket_index
+from lakedex.table.bucket_index import BucketIndex, find_bucket_index
 from lakedex.timeline import Action, Instant, Timeline
 
 WRITABLE_VERSION = 9
@@ -146,33 +148,43 @@ def newest_write(timeline: Timeline) -> Instant | None:
     return next(reversed(timeline.write_instants()), None)
 
 
-def check_bucket_index(snapshot: Snapshot, *, keeps_file_groups: bool = False) -> bool:
-    """Refuse a table whose records belong to the file group that a hash of their key names.
-
-    Returns whether it is such a table, where the work is allowed all the same.
+def shown_bucket_index(snapshot: Snapshot, kept: Mapping[str, str]) -> BucketIndex | None:
+    """The bucket index that the files of a table show, where the table keeps no write index.
 
     Args:
         snapshot: The table.
-        keeps_file_groups: The work leaves every record in its file group, as a compaction does;
-            it is refused only while a resize of the buckets pends.
+        kept: What it keeps for its writers.
+
+    Raises:
+        UnsupportedFeature: it keeps another write index than its files show.
+    """
+    said = INDEX_TYPE.given(kept)
+    if said is not None and said.upper() == WriteIndex.BUCKET.value:
+        return None
+    found = find_bucket_index(snapshot)
+    if found is not None and said is not None:
+        raise UnsupportedFeature(
+            f"writing table {snapshot.config.name}, which has a bucket index ({found.evidence}) "
+            f"and keeps {INDEX_TYPE.name}={said} (copy it: CREATE TABLE ... AS SELECT)"
+        )
+    return found
+
+
+def refuse_bucket_index(snapshot: Snapshot, kept: Mapping[str, str], work: str) -> None:
+    """Refuse work that puts records into other file groups than those of their buckets.
 
     Raises:
         UnsupportedFeature: the table has a bucket index.
     """
-    found = find_bucket_index(snapshot)
-    if found is None:
-        return False
-    name = f"table {snapshot.config.name}, which has a bucket index ({found.evidence}),"
-    if not keeps_file_groups:
+    said = INDEX_TYPE.given(kept)
+    is_kept = said is not None and said.upper() == WriteIndex.BUCKET.value
+    found = None if is_kept else find_bucket_index(snapshot)
+    if is_kept or found is not None:
+        evidence = f"{INDEX_TYPE.name}={said}" if found is None else found.evidence
         raise UnsupportedFeature(
-            f"writing {name} whatever the options say (write it with Hudi, or copy it: "
-            "CREATE TABLE ... AS SELECT)"
+            f"{work} table {snapshot.config.name}, which has a bucket index ({evidence}), as a "
+            "hash of its key names the file group of every record,"
         )
-    if found.resize is not None:
-        raise UnsupportedFeature(
-            f"compacting {name} while {found.resize} resizes its buckets (let Hudi finish that)"
-        )
-    return True
 
 
 def check_key_indexes(config: TableConfig) -> None:

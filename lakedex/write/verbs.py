@@ -8,14 +8,18 @@ from functools import partial
 from typing import Protocol
 
 from lakedex.config import write_option_names as names_of
+from lakedex.config.bucket_options import BucketOptions
 from lakedex.config.option_check import CONFLICT_RETRIES, option_texts
 from lakedex.config.write_options import InsertDuplicates, WriteOptions
 from lakedex.engine import Engine, LocalEngine
-from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.bucket.table import BucketSource, load_bucket_table
+from lakedex.index.registry import check_buckets
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.bucket_index import BucketIndex
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import Instant
 from lakedex.timeline.committed import CommittedInstants
@@ -28,7 +32,7 @@ from lakedex.write.pipeline import run_write
 from lakedex.write.result import WriteResult
 from lakedex.write.row_source import RowSource
 from lakedex.write.stream_batches import StreamBatch
-from lakedex.write.target import check_bucket_index, check_writable, newest_write
+from lakedex.write.target import check_writable, newest_write, shown_bucket_index
 from lakedex.write.write_target import Target
 
 
@@ -68,7 +72,7 @@ class TableWriter:
         self._options = option_texts(options or {})
         self._batch = batch
         self._without_buckets: Instant | None = None
-        """The newest write when the table was found to have no bucket index."""
+        """The newest write when the files of the table showed no bucket index."""
 
     @property
     def address(self) -> StorageAddress:
@@ -244,25 +248,60 @@ class TableWriter:
         Raises:
             InvalidInput: an option is wrong.
             UnsupportedFeature: the table is one that is only read.
+            IndexUnusable: nothing says the parameters of its bucket index.
         """
         storage = self._address.open()
         snapshot = Snapshot.open(storage)
         check_writable(snapshot)
-        newest = newest_write(snapshot.timeline)
-        if newest is None or newest != self._without_buckets:
-            has_buckets = check_bucket_index(snapshot, keeps_file_groups=keeps_file_groups)
-            self._without_buckets = None if has_buckets else newest
-        definition = snapshot.definitions.get("record_index")
         kept = read_own_properties(storage)
+        shown = self._shown_buckets(snapshot, kept)
+        buckets = None
+        if shown is not None:
+            try:
+                buckets = self._buckets_of(snapshot, kept, shown)
+            except IndexUnusable:
+                if not keeps_file_groups:
+                    raise
+        definition = snapshot.definitions.get("record_index")
         chosen = WriteOptions.resolve(
             snapshot.config,
             kept,
             self._options,
             record_index_partitioned=None if definition is None else definition.is_partitioned,
             column_stats_groups=_stat_groups(snapshot, self._options),
+            shown_buckets=buckets,
         )
+        if chosen.buckets is not None:
+            check_buckets(chosen.buckets)
         retries = _retries({**kept, **self._options})
-        return Target(self._address, self._engine, chosen, snapshot, kept, retries, self._batch)
+        return Target(
+            self._address,
+            self._engine,
+            chosen,
+            snapshot,
+            kept,
+            retries,
+            self._batch,
+            # What nobody knows for sure is not kept.
+            leaves_settings=shown is not None and buckets is None,
+        )
+
+    def _shown_buckets(self, snapshot: Snapshot, kept: Mapping[str, str]) -> BucketIndex | None:
+        newest = newest_write(snapshot.timeline)
+        if newest is not None and newest == self._without_buckets:
+            return None
+        shown = shown_bucket_index(snapshot, kept)
+        self._without_buckets = newest if shown is None else None
+        return shown
+
+    def _buckets_of(
+        self, snapshot: Snapshot, kept: Mapping[str, str], shown: BucketIndex
+    ) -> BucketOptions:
+        """The parameters of a bucket index that another engine made."""
+        source = BucketSource(
+            snapshot.read_context, snapshot.timeline, partial(getattr, snapshot, "slices"), kept
+        )
+        return load_bucket_table(source, shown.engine, self._options).options
 
 
 def _merged(operation: Operation, target: Target) -> Operation:

@@ -48,10 +48,14 @@ class Target:
     """Indexes with `maintenance=async` that the write is to bring up to date."""
     keeping: Mapping[str, str] = field(default_factory=dict)
     """What the table is to keep beside the options of the write."""
+    leaves_settings: bool = False
+    """Whether the table keeps what it kept, as not all of it is known."""
 
     @property
     def kept_then(self) -> dict[str, str]:
         """What the table is to keep for its next writers."""
+        if self.leaves_settings:
+            return {**self.kept, **self.keeping}
         return {**self.kept, **self.options.kept(), **self.keeping}
 
     @property

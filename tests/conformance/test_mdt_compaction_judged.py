@@ -12,12 +12,12 @@ import lakedex
 from lakedex.config import keys as names
 from lakedex.engine import LocalEngine
 from lakedex.format.avro import METADATA_RECORD, decode_distinct
+from lakedex.index.kinds.files.records import files_change
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
 from lakedex.index.metadata_table.group_merge import merged_records
-from lakedex.index.metadata_table.records import files_change
-from lakedex.index.metadata_table.resharding import reshard_record_index
+from lakedex.index.metadata_table.resharding import reshard_entries
 from lakedex.storage.address import StorageAddress
 from lakedex.timeline import Timeline, load_table_config, new_instant_time, update_properties
 from tests.support.sample_tables import changed_cow, changed_mor, make_rows, sorted_rows
@@ -48,9 +48,8 @@ def test_a_compacted_metadata_table_serves_both_readers(tmp_path, make, layout):
     grown = contents(builder.path)
     assert set(grown) == set(before)
     assert compact(builder.path, clock.next) is not None
-    reshard_record_index(
-        StorageAddress.of(str(builder.path)), LocalEngine(2), 6, next_time=clock.next
-    )
+    address = StorageAddress.of(str(builder.path))
+    reshard_entries(address, LocalEngine(2), "record_index", 6, next_time=clock.next)
     check(builder)
     after = contents(builder.path)
     assert after == grown

@@ -1,21 +1,23 @@
-"""Bucket tables that Hudi writes: lakedex compacts and reads them, and Hudi finds its buckets."""
+"""Bucket tables that Hudi made: lakedex goes on without an option given, and Hudi after it."""
 
 from __future__ import annotations
 
 import json
 import zipfile
 
+import pyarrow as pa
 import pytest
 
 import lakedex
 from lakedex.engine import LocalEngine
-from lakedex.errors import UnsupportedFeature
+from lakedex.errors import LakedexError, UnsupportedFeature
 from lakedex.services.compaction import compact_table
 from lakedex.storage.address import StorageAddress
 from lakedex.write.row_source import ArrowRowSource
 from lakedex.write.verbs import TableWriter
 from tests.support.golden import GOLDEN_FOLDER, golden_expected
 
+REGIONS = ("eu", "us", "ap")
 COLUMNS = ["id", "val", "txt", "ver", "region"]
 DUAL_WRITES = {
     "hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy."
@@ -37,8 +39,7 @@ class BucketTable:
     def hudi_upserts(
         self, numbers: range, version: int, more: dict[str, str] | None = None
     ) -> None:
-        regions = ("eu", "us", "ap")
-        rows = [(f"key-{n:05d}", n, "new", version, regions[n % 3]) for n in numbers]
+        rows = [(f"key-{n:05d}", n, "new", version, REGIONS[n % 3]) for n in numbers]
         kinds = "id string, val int, txt string, ver long, region string"
         frame = self.spark.createDataFrame(rows, kinds)
         frame.write.format("hudi").options(**self.options, **(more or {})).mode("append").save(
@@ -63,10 +64,14 @@ class BucketTable:
     def groups(self) -> set[tuple[str, str]]:
         return {(each.partition, each.file_id) for each in lakedex.open(self.path).files()}
 
-    def assert_refused(self) -> None:
-        rows = lakedex.open(self.path).to_arrow(columns=COLUMNS)
-        with pytest.raises(UnsupportedFeature, match="bucket index"):
-            self.writer.upsert(ArrowRowSource(rows))
+    def lakedex_upserts(self, numbers: range, version: int) -> None:
+        rows = [
+            dict(zip(COLUMNS, (f"key-{n:05d}", n, "ours", version, REGIONS[n % 3]), strict=True))
+            for n in numbers
+        ]
+        schema = lakedex.open(self.path).schema
+        own = pa.schema([field for field in schema if not field.name.startswith("_hoodie_")])
+        self.writer.upsert(ArrowRowSource(pa.Table.from_pylist(rows, own)))
 
 
 @pytest.mark.parametrize("name", ["bucket_simple_mor", "bucket_consistent"])
@@ -80,7 +85,31 @@ def test_hudi_finds_its_buckets_after_a_compaction(spark, tmp_path, name):  # ca
     table.hudi_upserts(range(last - 9, last + 11), 9)
     table.assert_holds(rows + 10)
     assert table.groups() == before
-    table.assert_refused()
+
+
+GOLDEN = [
+    "bucket_simple_cow",
+    "bucket_simple_mor",
+    "bucket_consistent",
+    "bucket_consistent_split",
+    "bucket_consistent_merge",
+]
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_lakedex_goes_on_without_an_option_and_hudi_after_it(spark, tmp_path, name):  # case B81
+    table = BucketTable(spark, tmp_path, name)
+    before, rows = table.groups(), lakedex.open(table.path).to_arrow().num_rows
+    last = max(int(key[4:]) for key in lakedex.open(table.path).to_arrow()["id"].to_pylist())
+    table.lakedex_upserts(range(last - 29, last + 31), 8)
+    table.assert_holds(rows + 30)
+    table.hudi_upserts(range(last - 9, last + 41), 9)
+    table.assert_holds(rows + 40)
+    table.lakedex_upserts(range(last - 9, last + 51), 10)
+    table.assert_holds(rows + 50)
+    table.hudi_upserts(range(last - 9, last + 51), 11)
+    table.assert_holds(rows + 50)
+    assert table.groups() == before
 
 
 def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # case B81
@@ -95,7 +124,8 @@ def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # case 
     table.hudi_upserts(range(10), 9, DUAL_WRITES)
     table.hudi_upserts(range(230, 240), 9, DUAL_WRITES)
     table.assert_holds(240)
-    table.assert_refused()
+    with pytest.raises(LakedexError, match="resizes"):
+        table.lakedex_upserts(range(10), 12)
     with pytest.raises(UnsupportedFeature, match="resizes"):
         compact_table(table.writer)
     table.call("execute")
@@ -103,4 +133,7 @@ def test_a_resize_beside_writes_is_read_at_every_step(spark, tmp_path):  # case 
     compact_table(table.writer)
     table.hudi_upserts(range(5, 250), 10)
     table.assert_holds(250)
-    table.assert_refused()
+    table.lakedex_upserts(range(240, 260), 11)
+    table.assert_holds(260)
+    table.hudi_upserts(range(250, 270), 12)
+    table.assert_holds(270)

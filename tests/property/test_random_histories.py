@@ -20,7 +20,7 @@ from lakedex.services.compaction import compact_table, run_compaction, schedule_
 from tests.support.history import CONDITIONS, Commit, History, create, writer_of
 from tests.support.random_histories import run_histories
 from tests.support.row_model import Row, assert_holds
-from tests.support.write_shapes import INDEXES, Shape
+from tests.support.write_shapes import INDEXES, Place, Shape
 
 KEYS = [f"k{number:05d}" for number in range(8)]
 
@@ -57,7 +57,7 @@ class Histories(RuleBasedStateMachine):
         self.history.apply(commit).write(self.shape, self.writer)
 
     def row(self, key: str, ver: int, place: int, *, gone: bool = False) -> Row:
-        row = self.history.fresh(key, 0, self.shape.places[place])._replace(gone=gone)
+        row = self.history.fresh(key, 0, self.place(place))._replace(gone=gone)
         # A record that was deleted by its ordering value stays so for all smaller ones on
         # merge-on-read and is forgotten on copy-on-write; no rule says which is right.
         least = self.tombs.get(self.history.model.identity(row), 0)
@@ -65,6 +65,9 @@ class Histories(RuleBasedStateMachine):
         if gone:
             self.tombs[self.history.model.identity(row)] = row.ver + 1
         return row
+
+    def place(self, number: int) -> Place:
+        return self.shape.places[number % len(self.shape.places)]
 
     @rule(changes=changes)
     def upsert(self, changes: list[tuple[str, int, int, bool]]) -> None:
@@ -82,12 +85,13 @@ class Histories(RuleBasedStateMachine):
     @rule(changes=changes)
     def delete(self, changes: list[tuple[str, int, int, bool]]) -> None:
         rows = [self.row(key, ver, place) for key, ver, place, _ in changes]
-        self.write(Commit("delete", tuple(rows), ("id", "city")))
+        columns = (*self.shape.key_fields, *self.shape.partition_fields)
+        self.write(Commit("delete", tuple(rows), columns))
 
     @rule(changes=changes, place=places)
     def overwrite(self, changes: list[tuple[str, int, int, bool]], place: int) -> None:
         rows = {key: self.row(key, ver, place) for key, ver, _, _ in changes}
-        path = self.shape.places[place].path
+        path = self.place(place).path
         elsewhere = {row.id for row in self.history.model.live.values() if row.path != path}
         kept = [row for key, row in rows.items() if key not in elsewhere]
         if kept:

@@ -13,9 +13,8 @@ import pyarrow as pa
 from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.kinds.files.records import files_change
 from lakedex.index.metadata_table.creation import PartitionPlan, create_metadata_table
-from lakedex.index.metadata_table.records import RecordMaker
-from lakedex.index.written import CommitChanges
 from lakedex.table import Snapshot
 from lakedex.table.creation import create_table
 from lakedex.table.spec import TableSpec
@@ -129,7 +128,7 @@ def empty_table() -> dict[str, Blob]:
     def make() -> None:
         create_table(storage, TableSpec("sim", SCHEMA, "id", partition_by="p"))
         config = load_table_config(storage)
-        change = RecordMaker(CommitChanges(), "0" * 17, ()).change_of("files")
+        change = files_change({})
         address: Any = SimAddress(storage)
         clock = InstantClock.load(storage, config)
         plan = {"files": PartitionPlan(1, change)}

@@ -1,4 +1,4 @@
-"""Tables of Hudi's with a bucket index: queries and upkeep are served, writes are refused."""
+"""Tables with a bucket index, Hudi's and our own, by SQL, DataFrames and streams."""
 
 from __future__ import annotations
 
@@ -7,28 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from lakedex.errors import LakedexError, UnsupportedFeature
+from lakedex.errors import InvalidInput, LakedexError
 from lakedex.write.stream_batches import StreamBatch
 from tests.spark.conftest import newest_only
+from tests.support.buckets import assert_in_buckets, places
 from tests.support.golden import GOLDEN_FOLDER, golden_expected
 
 pytestmark = newest_only
-STATEMENTS = [
-    "INSERT INTO {t} SELECT * FROM {t}",
-    "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE id = '1'",
-    "INSERT OVERWRITE {t} PARTITION (region = 'eu') SELECT id, val, txt, ver FROM {t} LIMIT 1",
-    "UPDATE {t} SET val = 7 WHERE id = '1'",
-    "DELETE FROM {t} WHERE id = '1'",
-    "MERGE INTO {t} USING (SELECT * FROM {t} LIMIT 2) s ON {t}.id = s.id "
-    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-    "TRUNCATE TABLE {t}",
-    "ALTER TABLE {t} DROP PARTITION (region = 'eu')",
-    "ALTER TABLE {t} ADD COLUMNS (more INT)",
-    "ALTER TABLE {t} SET TBLPROPERTIES ('hoodie.index.type' = 'SIMPLE')",
-    "CREATE INDEX idx ON {t} (txt)",
+MOVING = [
     "CALL run_clustering(table => '{t}')",
     "CALL run_clustering(table => '{t}', op => 'schedule')",
 ]
+ENGINES = ("SIMPLE", "CONSISTENT_HASHING", "EXTENDIBLE_HASHING")
 
 
 def register(spark, name, key, value):
@@ -59,36 +49,61 @@ def table(request, lake, spark, tmp_path):
     spark.sql("DROP TABLE IF EXISTS buckets")
 
 
-def test_statements_and_frames_are_refused_and_change_nothing(lake, spark, table):  # case B81
-    before, rows = content(table), spark.table("buckets").count()
-    for text in STATEMENTS:
-        with pytest.raises(LakedexError, match="bucket index"):
-            lake.sql(text.format(t="buckets"))
-        assert content(table) == before, text
+def known(spark, name="buckets"):
+    return {row.id: row for row in spark.table(name).collect()}
+
+
+def test_statements_and_frames_continue_a_table_of_hudi(lake, spark, table):  # case B81
+    """Without any option, and whatever the session says of a write index: that is refused."""
+    before, rows = places(str(table)), known(spark)
+    some = sorted(rows)[:2]
+    lake.sql(f"UPDATE buckets SET val = 7 WHERE id IN ('{some[0]}', '{some[1]}')")
+    assert {known(spark)[key].val for key in some} == {7}
+    assert places(str(table)) == before
+    lake.sql(
+        "MERGE INTO buckets t USING (SELECT id, -1.0 val, 'm' txt, ver + 1 ver, region "
+        "FROM buckets WHERE id < '2' UNION ALL SELECT 'new', -1.0, 'm', 1L, 'eu') s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert len(known(spark)) == len(rows) + 1
+    lake.sql("INSERT INTO buckets SELECT concat('i', id), val, txt, ver, region FROM buckets")
+    assert len(known(spark)) == 2 * (len(rows) + 1)
+    frame = spark.sql("SELECT concat('f', id) id, val, txt, ver, region FROM buckets LIMIT 9")
+    for mode, operation in (("append", "upsert"), ("append", "bulk_insert")):
+        writer = frame.write.format("hudi").mode(mode).option("hoodie.table.name", table.name)
+        writer.option("hoodie.datasource.write.operation", operation).save(str(table))
+        frame = spark.sql("SELECT concat('g', id) id, val, txt, ver, region FROM buckets LIMIT 9")
+    lake.table("buckets").of_batch(StreamBatch("orders", 1)).upsert(frame.limit(2))
+    lake.sql("DELETE FROM buckets WHERE id LIKE 'i%'")
+    found = places(str(table))
+    assert before.items() <= found.items()
+    assert_in_buckets(str(table), ["id"])
+    eu = [row for row in known(spark).values() if row.region == "eu"]
+    lake.sql(
+        "INSERT OVERWRITE buckets PARTITION (region = 'eu') "
+        "SELECT id, val, txt, ver FROM buckets WHERE region = 'eu' LIMIT 3"
+    )
+    assert len(known(spark)) == len(found) - len(eu) + 3
+    lake.sql("CREATE INDEX idx ON buckets (txt)")
+    lake.sql("ALTER TABLE buckets ADD COLUMNS (more INT)")
+    lake.sql("ALTER TABLE buckets DROP PARTITION (region = 'eu')")
+    lake.sql(
+        "INSERT INTO buckets (id, val, txt, ver, more, region) SELECT 'x', 1.0, 'x', 1L, 2, 'eu'"
+    )
+    assert known(spark)["x"].more == 2
+    assert_in_buckets(str(table), ["id"])
+    assert lake.table("buckets").verify().ok
     spark.conf.set("hoodie.index.type", "SIMPLE")
     try:
-        with pytest.raises(LakedexError, match="bucket index"):
-            lake.sql(STATEMENTS[0].format(t="buckets"))
+        with pytest.raises(LakedexError, match="BUCKET"):
+            lake.sql("UPDATE buckets SET val = 7 WHERE id = 'x'")
     finally:
         spark.conf.unset("hoodie.index.type")
-    frame = spark.table("buckets").limit(3)
-    for mode, operation in (
-        ("append", "upsert"),
-        ("append", "bulk_insert"),
-        ("overwrite", "insert"),
-    ):
-        writer = frame.write.format("hudi").mode(mode)
-        writer = writer.option("hoodie.datasource.write.operation", operation)
-        with pytest.raises(Exception, match="bucket index"):
-            writer.option("hoodie.table.name", table.name).save(str(table))
-        assert content(table) == before, operation
-    for act in (lake.table("buckets").upsert, lake.table("buckets").insert_overwrite_table):
-        with pytest.raises(UnsupportedFeature, match="bucket index"):
-            act(frame)
-    with pytest.raises(UnsupportedFeature, match="bucket index"):
-        lake.table("buckets").of_batch(StreamBatch("orders", 1)).upsert(frame)
-    assert content(table) == before
-    assert spark.table("buckets").count() == rows
+    stored = content(table)
+    for text in MOVING if "simple" in table.name else ():
+        with pytest.raises(LakedexError, match="bucket index"):
+            lake.sql(text.format(t="buckets"))
+        assert content(table) == stored, text
 
 
 def test_queries_and_compaction_are_served(lake, spark, table):
@@ -106,15 +121,74 @@ def test_queries_and_compaction_are_served(lake, spark, table):
     assert lake.table("buckets").verify().ok
 
 
-def test_a_name_that_asks_for_buckets_is_not_written(lake, spark, tmp_path):
-    """As Hudi registers a table: before the first commit only the catalog knows."""
-    asked = "primaryKey = 'id', 'hoodie.index.type' = 'BUCKET'"
-    path = tmp_path / "empty"
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type"):
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_table_is_created_and_written_by_sql(lake, spark, tmp_path, engine, kind):
+    asked = f"'hoodie.index.type' = 'BUCKET', 'hoodie.index.bucket.engine' = '{engine}'"
+    path = tmp_path / "own"
+    lake.sql(
+        "CREATE TABLE own (id INT, name STRING, ver INT, part STRING) USING hudi "
+        f"TBLPROPERTIES (primaryKey = 'id', orderingFields = 'ver', type = '{kind}', {asked}, "
+        f"'hoodie.bucket.index.num.buckets' = '4') PARTITIONED BY (part) LOCATION '{path}'"
+    )
+    try:
         lake.sql(
-            f"CREATE TABLE asked (id INT) USING hudi TBLPROPERTIES ({asked}) LOCATION '{path}'"
+            "INSERT INTO own SELECT cast(id AS int), 'a', 1, concat('p', id % 2) FROM range(50)"
         )
-    assert not spark.catalog.tableExists("asked")
+        lake.sql("UPDATE own SET name = 'b', ver = 2 WHERE id < 10")
+        lake.sql("DELETE FROM own WHERE id = 3")
+        lake.sql("INSERT INTO own VALUES (3, 'c', 1, 'p1')")
+        lake.sql("INSERT OVERWRITE own PARTITION (part = 'p0') VALUES (2, 'd', 1), (4, 'd', 1)")
+        found = {(row.id, row.name) for row in spark.table("own").collect()}
+        assert found == {
+            *((number, "b") for number in (1, 5, 7, 9)),
+            *((number, "a") for number in range(11, 50, 2)),
+            (3, "c"),
+            (2, "d"),
+            (4, "d"),
+        }
+        assert_in_buckets(str(path), ["id"])
+        assert lake.table("own").verify().ok
+    finally:
+        lake.sql("DROP TABLE own")
+
+
+def test_frames_and_ctas_make_tables_with_buckets(lake, spark, tmp_path):
+    options = {
+        "hoodie.table.name": "made",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ver",
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": "4",
+    }
+    frame = spark.range(40).selectExpr("cast(id AS string) id", "1 ver")
+    path = str(tmp_path / "made")
+    frame.write.format("hudi").options(**options).mode("overwrite").save(path)
+    later = frame.limit(30).selectExpr("id", "2 ver")
+    later.write.format("hudi").option("hoodie.table.name", "made").mode("append").save(path)
+    assert spark.read.format("hudi").load(path).groupBy("ver").count().orderBy("ver").collect() == [
+        (1, 10),
+        (2, 30),
+    ]
+    assert_in_buckets(path, ["id"])
+    other = later.write.format("hudi").option("hoodie.bucket.index.num.buckets", "8")
+    with pytest.raises(Exception, match=r"hoodie\.bucket\.index\.num\.buckets"):
+        other.option("hoodie.table.name", "made").mode("append").save(path)
+    ctas = str(tmp_path / "ctas")
+    lake.sql(
+        "CREATE TABLE ctas USING hudi TBLPROPERTIES (primaryKey = 'id', "
+        "'hoodie.index.type' = 'BUCKET', BUCKET_INDEX_ENGINE = 'CONSISTENT_HASHING', "
+        f"BUCKET_INDEX_NUM_BUCKETS = '4') LOCATION '{ctas}' AS SELECT id, 1 ver FROM range(40)"
+    )
+    lake.sql("UPDATE ctas SET ver = 2")
+    assert spark.table("ctas").where("ver = 2").count() == 40
+    assert_in_buckets(ctas, ["id"])
+    lake.sql("DROP TABLE ctas")
+
+
+def test_a_name_may_say_that_an_empty_table_has_buckets(lake, spark, tmp_path):
+    """As Hudi registers a table: before the first commit only the catalog knows."""
+    path = tmp_path / "empty"
     lake.sql(
         f"CREATE TABLE asked (id INT) USING hudi TBLPROPERTIES (primaryKey = 'id') "
         f"LOCATION '{path}'"
@@ -122,12 +196,15 @@ def test_a_name_that_asks_for_buckets_is_not_written(lake, spark, tmp_path):
     rows = spark.range(3).selectExpr("cast(id AS int) id")
     register(spark, "asked", "hoodie.index.type", "BUCKET")
     before = content(path)
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type"):
+    with pytest.raises(InvalidInput, match=r"hoodie\.index\.type"):
         lake.sql("INSERT INTO asked VALUES (1)")
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type"):
+    with pytest.raises(InvalidInput, match=r"hoodie\.index\.type"):
         lake.table("asked").upsert(rows)
     assert content(path) == before
-    assert spark.table("asked").count() == 0
-    register(spark, "asked", "hoodie.index.type", "SIMPLE")
+    # What lakedex keeps of a table goes before; one that it did not make keeps nothing.
+    for each in (".hoodie/lakedex.properties", ".hoodie/.lakedex/lakedex.properties"):
+        (path / each).unlink()
+    register(spark, "asked", "hoodie.bucket.index.num.buckets", "3")
     lake.table("asked").upsert(rows)
     assert spark.table("asked").count() == 3
+    assert_in_buckets(str(path), ["id"], 3)

@@ -21,8 +21,9 @@ from lakedex.write.verbs import TableWriter
 # Every module with a worker that an engine or a row source is handed.
 WORKER_MODULES = [
     "lakedex.index.metadata_table.compaction",
-    "lakedex.index.metadata_table.entry_spilling",
-    "lakedex.index.metadata_table.pair_writer",
+    "lakedex.index.kinds.record_index.records",
+    "lakedex.index.kinds.secondary.records",
+    "lakedex.index.metadata_table.resharding",
     "lakedex.index.metadata_table.shard_writer",
     "lakedex.index.kinds.windowed.run_writer",
     "lakedex.services.clustering.moved_keys",

@@ -9,6 +9,7 @@ import lakedex
 from lakedex.storage.paths import is_side_file
 
 DATA_FILE = re.compile(r".*_([0-9]{17,})(?:\.parquet|\.hfile|\.log\..*)")
+RING_FILE = re.compile(r"([0-9]+)\.(?:hashing_meta|commit)")
 LEFT_OVER_FOLDERS = (".temp", ".heartbeat", ".lakedex/spill", ".lakedex/writers")
 
 
@@ -22,6 +23,11 @@ def assert_nothing_left(path: Path) -> None:
         assert not timeline.pending(), f"{root}: {timeline.pending()}"
         for file in root.rglob("*"):
             inside = file.relative_to(root)
+            ring = RING_FILE.fullmatch(file.name)
+            if ring is not None:
+                instant = ring.group(1)
+                is_known = instant in done or instant < oldest or not instant.strip("0")
+                assert is_known, f"{inside} is of no completed write"
             if inside.parts[0] == ".hoodie" or is_side_file(file.name) or not file.is_file():
                 continue
             found = DATA_FILE.fullmatch(file.name)

@@ -21,6 +21,13 @@ INDEXES = (
     "GLOBAL_RECORD_LEVEL_INDEX",
     "RECORD_LEVEL_INDEX",
 )
+BUCKETS = {
+    "BUCKET": "SIMPLE",
+    "BUCKET_CONSISTENT": "CONSISTENT_HASHING",
+    "BUCKET_EXTENDIBLE": "EXTENDIBLE_HASHING",
+}
+"""The engines of bucket indexes, by the names that shapes have for them."""
+BUCKET_COUNT = 4
 KEY_STYLES = ("simple", "composite", "hive", "url", "nonpartitioned", "timestamp")
 
 DAY_MS = 86_400_000
@@ -161,6 +168,10 @@ class Shape:
     def properties(self) -> dict[str, str]:
         """What the table keeps about itself beyond its fields."""
         found = {"hoodie.index.type": self.index} | SMALL_INDEXES
+        if self.index in BUCKETS:
+            found["hoodie.index.type"] = "BUCKET"
+            found["hoodie.index.bucket.engine"] = BUCKETS[self.index]
+            found["hoodie.bucket.index.num.buckets"] = str(BUCKET_COUNT)
         if self.virtual_keys:
             found["hoodie.populate.meta.fields"] = "false"
         if self.index in MOVES:

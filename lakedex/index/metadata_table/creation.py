@@ -34,15 +34,8 @@ from lakedex.index.metadata_table.instants import (
     log_stat,
     require_version,
 )
-from lakedex.index.metadata_table.pair_writer import FEW_PAIRS, write_pairs
 from lakedex.index.metadata_table.partitions import Kind, metadata_partition
-from lakedex.index.metadata_table.shard_writer import (
-    ShardJob,
-    note_tasks,
-    write_entries,
-    write_notes,
-)
-from lakedex.index.written import KeyNote
+from lakedex.index.metadata_table.shard_writer import NotedRecords, ShardJob, note_tasks
 from lakedex.storage.address import StorageAddress
 from lakedex.storage.protocol import Storage
 from lakedex.timeline import Action, Instant, State, to_epoch_ms
@@ -55,26 +48,16 @@ _OPERATION = "UPSERT_PREPPED"
 
 @dataclass(frozen=True)
 class PartitionPlan:
-    """What a new partition of the metadata table is to hold.
-
-    The first records come as `changes`, or, in record and secondary indexes, as notes about keys
-    that workers read: the more keys, the more buckets.
-    """
+    """What a new partition of the metadata table is to hold."""
 
     file_groups: int
-    """How many file groups it gets; in a partitioned record index, for each data partition."""
-    changes: Change | None = None
+    """How many file groups it gets; for each data partition, if these have groups of their own."""
+    records: Change | NotedRecords | None = None
+    """The first records, or the notes of which workers make them."""
     is_partitioned: bool = False
-    """Whether a record index has groups of its own for each data partition."""
+    """Whether each data partition has groups of its own."""
     data_partitions: Sequence[str] = ()
-    """The data partitions that a partitioned record index starts with."""
-    key_notes: Sequence[KeyNote] = ()
-    """The bucket of a key is its shard (among `file_groups`) modulo the number of buckets."""
-    note_buckets: int = 1
-    notes_instant: str | None = None
-    """The committed instant of the data table that the noted places are said to be from."""
-    notes_are_entries: bool = False
-    """Whether the notes hold records that are encoded already (`shard_writer.ENTRY_SCHEMA`)."""
+    """The data partitions that it starts with, if these have groups of their own."""
 
     def groups(self, name: str) -> dict[str, list[str]]:
         """The file ids of the new partition, by data partition (`""` where that is all one)."""
@@ -103,7 +86,7 @@ def create_metadata_table(
 
     Args:
         address: Where the data table lies.
-        engine: Runs the workers that write record and secondary indexes.
+        engine: Runs the workers that write records of rows.
         config: The properties of the data table.
         plan: The new partitions, in the order in which they are made.
         next_time: Gives times that grow, for completions.
@@ -172,15 +155,11 @@ def _check(config: TableConfig, plan: Mapping[str, PartitionPlan]) -> None:
     if not config.metadata_enabled and _FILES not in plan:
         raise InvalidInput(f"the metadata table of {config.name} needs a partition {_FILES}")
     for name, wanted in plan.items():
-        kind = metadata_partition(name).kind
+        metadata_partition(name)
         if name in config.metadata_partitions:
             raise InvalidInput(f"the table {config.name} has the index {name} already")
         if wanted.file_groups < 1:
             raise InvalidInput(f"{name} needs at least one file group, not {wanted.file_groups}")
-        if wanted.key_notes and kind not in (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX):
-            raise InvalidInput(f"{name} is no index of keys, and cannot be built from them")
-        if wanted.is_partitioned and kind is not Kind.RECORD_INDEX:
-            raise InvalidInput(f"{name} is no record index, and cannot go by data partitions")
 
 
 def _build(
@@ -233,37 +212,31 @@ def write_bases(
     """Write the first records of a partition as base files of the groups that get any."""
     name, groups = place.partition, plan.groups(place.partition)
     storage = place.address.open().sub(names.METADATA_TABLE_FOLDER)
-    bases: list[GroupFile] = []
-    if plan.changes is not None and not plan.changes.is_empty:
-        bases += [
+    records = plan.records
+    if records is None:
+        return []
+    if isinstance(records, Change):
+        return [
             write_one_base(storage, place, own)
-            for own in split_change(plan.changes, groups[""])
+            for own in split_change(records, groups[""])
             if len(own.keys)
         ]
-    if plan.key_notes:
-        said = plan.notes_instant or place.instant
-        job = ShardJob(
-            address=place.address,
-            partition=name,
-            instant=place.instant,
-            pending_path=place.pending_path,
-            groups=groups,
-            is_partitioned=plan.is_partitioned,
-            buckets=plan.note_buckets,
-            as_base=True,
-            instant_ms=to_epoch_ms(said, config.timezone),
-            is_late=place.is_late,
-        )
-        work = write_entries if plan.notes_are_entries else write_notes
-        run = engine.map
-        if metadata_partition(name).kind is Kind.SECONDARY_INDEX:
-            work = write_pairs
-            noted = sum(note.segment.rows for note in plan.key_notes)
-            run = engine.map_small if noted <= FEW_PAIRS else run
-        tasks = note_tasks(plan.key_notes)
-        for answer in run(f"build the index {name}", partial(work, job), tasks):
-            bases += answer
-    return bases
+    job = ShardJob(
+        address=place.address,
+        partition=name,
+        instant=place.instant,
+        pending_path=place.pending_path,
+        groups=groups,
+        is_partitioned=plan.is_partitioned,
+        buckets=records.buckets,
+        as_base=True,
+        instant_ms=to_epoch_ms(records.time or place.instant, config.timezone),
+        is_late=place.is_late,
+    )
+    run = engine.map_small if records.rows <= records.few else engine.map
+    tasks = note_tasks(records.notes)
+    answers = run(f"build the index {name}", partial(records.write, job), tasks)
+    return [file for answer in answers for file in answer]
 
 
 def write_one_base(storage: Storage, place: BasePlace, own: GroupChange) -> GroupFile:

@@ -25,11 +25,9 @@ from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, FileMissing
 from lakedex.filegroup.slices import FileSlice
-from lakedex.index.metadata_table.partitions import Kind, metadata_partition
 from lakedex.timeline import Action, Instant, Timeline, newest_placing
 
 _NOTE = "lakedex.indexes.exact"
-_KEYED = (Kind.RECORD_INDEX, Kind.SECONDARY_INDEX)
 _SERVICES = (Action.COMPACTION, Action.LOGCOMPACTION)
 
 
@@ -71,16 +69,6 @@ class NotedFiles:
             if self.timeline.requested_action(each.requested_time) in _SERVICES
         ]
         return [each for each in (*reversed(services), own) if self.is_visible(each.requested_time)]
-
-
-def of_keys(names: Iterable[str]) -> list[str]:
-    """The partitions of the metadata table among some that are indexes of keys.
-
-    Example:
-        >>> of_keys(["files", "record_index", "secondary_index_rider"])
-        ['record_index', 'secondary_index_rider']
-    """
-    return [name for name in names if metadata_partition(name).kind in _KEYED]
 
 
 def files_digest(slices: Iterable[FileSlice]) -> str:

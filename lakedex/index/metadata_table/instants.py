@@ -15,7 +15,7 @@ from lakedex.errors import IndexUnusable, UnsupportedFeature
 from lakedex.filegroup.names import parse_data_file
 from lakedex.filegroup.slices import FileSlice, Visibility, latest_slices
 from lakedex.format.avro import METADATA_RECORD_SCHEMA_WITHOUT_META
-from lakedex.index.metadata_table.exactness import NotedFiles, exact_note, of_keys
+from lakedex.index.metadata_table.exactness import NotedFiles, exact_note
 from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import metadata_partition, no_groups
 from lakedex.keys import unescape_path_value
@@ -180,7 +180,7 @@ class MetadataStore:
             lambda time: self.timeline.is_committed_write(time) and not data.is_pending(time),
             lambda name: self.slices(name, data),
         )
-        return noted.exact(of_keys(names))
+        return noted.exact(names)
 
     def exact_note(self, data: Timeline, names: Iterable[str], after: Instant) -> dict[str, str]:
         """What an instant that is about to complete says of indexes that have every row."""

@@ -49,6 +49,16 @@ def partition_id(partition: str) -> str:
     return name_id(partition or NON_PARTITIONED_KEY)
 
 
+def partition_key(path: str) -> str:
+    """How the metadata table spells a partition path.
+
+    Example:
+        >>> partition_key("city=Oslo"), partition_key("")
+        ('city=Oslo', '.')
+    """
+    return path or NON_PARTITIONED_KEY
+
+
 def escape_secondary(value: str | None) -> str:
     r"""A secondary value as it stands in a key, without the separator.
 

@@ -116,6 +116,13 @@ class MetadataTable:
         listed = files_by_partition(files)
         return cls(table, data_timeline, place, timeline=timeline, listed=listed)
 
+    @classmethod
+    def empty(cls, data_timeline: Timeline) -> MetadataTable:
+        """What stands for the metadata table of a table that has none."""
+        storage = data_timeline.storage
+        own = Timeline(storage.sub(FOLDER), data_timeline.config, ())
+        return cls(storage, data_timeline, timeline=own, listed={})
+
     @property
     def storage(self) -> Storage:
         """Where the metadata table lies."""

@@ -1,8 +1,8 @@
-"""Workers that write the file groups of the record index from notes about keys.
+"""Workers that write the file groups of a partition from notes that tasks have spilled.
 
 Notes come in buckets: a bucket holds whole shards, so the tasks of different buckets write
-different files. A record that moved has two notes. Of a key's notes in one file group an entry
-wins over deletes, whichever comes first: notes of different files come in no order.
+different files. Of the notes of a key in one file group an entry wins over deletes, whichever comes
+first: notes of different files come in no order.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,6 @@ from lakedex.index.metadata_table.group_files import (
     write_while_pending,
 )
 from lakedex.index.metadata_table.hashing import java_hashes, shard_numbers
-from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.written import KeyNote
 from lakedex.schema.field_paths import flat
 from lakedex.storage.address import StorageAddress
@@ -38,6 +38,8 @@ _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 _ValuesOf = Callable[[pa.Array], pa.Array]
 
+FEW_NOTES: Final = 25_000
+
 ENTRY_SCHEMA = pa.schema(
     [
         pa.field("key", pa.string()),
@@ -46,6 +48,28 @@ ENTRY_SCHEMA = pa.schema(
     ]
 )
 """Rows of entries that are encoded already; `partition` is that of the data."""
+
+
+@dataclass(frozen=True)
+class NotedRecords:
+    """Records of a partition that workers make of notes, as they grow with the rows of a write."""
+
+    notes: Sequence[KeyNote]
+    write: Callable[[ShardJob, ShardTask], list[GroupFile]]
+    """The worker."""
+    buckets: int = 1
+    """The bucket of a key is its shard (its number among the file groups) modulo this."""
+    shards: int = 0
+    """By how many file groups the notes were put into buckets; 0 if that cannot change."""
+    few: int = FEW_NOTES
+    """So many notes are not worth a job."""
+    time: str | None = None
+    """The instant that the records say they are from; that of the write if None."""
+
+    @property
+    def rows(self) -> int:
+        """How many notes there are."""
+        return sum(note.segment.rows for note in self.notes)
 
 
 @dataclass(frozen=True)
@@ -86,23 +110,6 @@ def note_tasks(notes: Sequence[KeyNote]) -> list[ShardTask]:
     return [ShardTask(bucket, tuple(by_bucket[bucket])) for bucket in sorted(by_bucket)]
 
 
-def write_notes(job: ShardJob, task: ShardTask) -> list[GroupFile]:
-    """Write the files of one bucket from key notes (`NOTE_SCHEMA`)."""
-    table = job.address.open()
-    notes = read_segments(table, task.segments)
-    if notes is None or not len(notes):
-        return []
-    values, places = place_values(notes["partition"], notes["file_id"], job.instant_ms)
-    deleted = notes["is_delete"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
-    return _write(
-        job,
-        task.bucket,
-        notes,
-        deleted,
-        lambda rows: values.take(pa.array(places[rows.to_numpy()])),
-    )
-
-
 def write_entries(job: ShardJob, task: ShardTask) -> list[GroupFile]:
     """Write the files of one bucket from encoded entries (`ENTRY_SCHEMA`)."""
     entries = read_segments(job.address.open(), task.segments)
@@ -110,12 +117,21 @@ def write_entries(job: ShardJob, task: ShardTask) -> list[GroupFile]:
         return []
     values = flat(entries["value"])
     nothing = np.zeros(len(entries), dtype=np.bool_)
-    return _write(job, task.bucket, entries, nothing, values.take)
+    return write_rows(job, task.bucket, entries, nothing, values.take)
 
 
-def _write(
+def write_rows(
     job: ShardJob, bucket: int, rows: pa.Table, deleted: _Mask, values_of: _ValuesOf
 ) -> list[GroupFile]:
+    """Write the files of one bucket from rows with a key and the partition path of its data.
+
+    Args:
+        job: What all tasks know.
+        bucket: The bucket.
+        rows: The keys, in any order.
+        deleted: Which of them are deletes.
+        values_of: The records of some rows, by their numbers.
+    """
     keys = flat(rows["key"])
     numbers, file_ids = _group_numbers(job, bucket, keys, rows["partition"], deleted)
     return write_groups(job, bucket, _changes(keys, numbers, file_ids, deleted, values_of))

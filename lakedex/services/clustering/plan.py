@@ -45,7 +45,7 @@ def regroup(slices: Mapping[str, Sequence[FileSlice]], file_bytes: int) -> tuple
 def requested(storage: Storage, groups: Sequence[Regrouping], order: RowOrder) -> bytes:
     """The content of the requested file."""
     plan = ClusteringPlan(
-        groups=tuple(_group(storage, each) for each in groups),
+        groups=tuple(plan_group(storage, each.slices, each.files) for each in groups),
         strategy_class=_STRATEGY_CLASS,
         strategy_params={SORT_COLUMNS: ",".join(order.stored)},
         extra=_said_of(order),
@@ -71,14 +71,19 @@ def _base_bytes(slices: Sequence[FileSlice]) -> int:
     return base + int(logs * _LOG_SHARE)
 
 
-def _group(storage: Storage, regrouping: Regrouping) -> ClusteringGroup:
-    slices = regrouping.slices
+def plan_group(
+    storage: Storage,
+    slices: Sequence[FileSlice],
+    files: int,
+    extra: Mapping[str, str] | None = None,
+) -> ClusteringGroup:
+    """A group of a plan: slices, and how many file groups take their rows."""
     logs = [log.size_bytes for each in slices for log in each.logs]
     read_mb = sum(each.size_bytes for each in slices) / _MB
     written_mb = _base_bytes(slices) / _MB
     return ClusteringGroup(
         slices=tuple(_slice(storage, each) for each in slices),
-        output_file_groups=regrouping.files,
+        output_file_groups=files,
         metrics={
             "TOTAL_IO_MB": read_mb + written_mb,
             "TOTAL_IO_READ_MB": read_mb,
@@ -86,6 +91,7 @@ def _group(storage: Storage, regrouping: Regrouping) -> ClusteringGroup:
             "TOTAL_LOG_FILES": float(len(logs)),
             "TOTAL_LOG_FILES_SIZE": float(sum(logs)),
         },
+        extra=extra,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from lakedex.errors import CommitConflict
 from lakedex.services.clustering.plan import Regrouping, regroup, requested
 from lakedex.services.clustering.request import Asked
+from lakedex.services.clustering.resizing import cluster_buckets, has_ring
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.services.clustering.selection import Selection
 from lakedex.table import Snapshot
@@ -51,6 +52,8 @@ def cluster_table(
         CommitConflict: another writer was first; the table is as it was.
     """
     target = writer.target()
+    if has_ring(target):
+        return cluster_buckets(writer, by, where, time_zone)
     clock = StepClock()
     snapshot = Snapshot.open(target.address.open())
     asked = Asked.of(target, snapshot, by, strategy, where, time_zone)

@@ -10,7 +10,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
-from lakedex.errors import CommitConflict, InvalidInput, UnsupportedFeature
+from lakedex.errors import CommitConflict, InvalidInput
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.services.clustering.plan import (
     LAYOUT_STRATEGY,
@@ -21,9 +21,14 @@ from lakedex.services.clustering.plan import (
     requested,
 )
 from lakedex.services.clustering.request import Asked, table_order
+from lakedex.services.clustering.resizing import (
+    has_ring,
+    pending_resizes,
+    run_resize,
+    schedule_buckets,
+)
 from lakedex.services.clustering.rewriting import rewrite_groups
 from lakedex.table import Snapshot
-from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Timeline
 from lakedex.timeline.clustering_plan import ClusteringPlan
 from lakedex.txn.begin import locked_table, put_plan
@@ -58,6 +63,8 @@ def schedule_clustering(
         CommitConflict: other writers held the lock all the time.
     """
     target = writer.target()
+    if has_ring(target):
+        return schedule_buckets(writer, by, where, time_zone)
     storage, patience = target.address.open(), target.patience
     asked = Asked.of(target, Snapshot.open(storage), by, strategy, where, time_zone)
     with open_lock(storage, patience.lock) as lock:
@@ -81,7 +88,8 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
         CommitConflict: another process runs it, or a writer was first; the plan stays.
     """
     target = writer.target()
-    _check_plan(target.snapshot, instant)
+    if instant in pending_resizes(target.snapshot.timeline):
+        return run_resize(writer, instant)
     clock = StepClock()
     with Scratch(target.address) as scratch:
         with clock.step("begin"):
@@ -105,7 +113,7 @@ def run_clustering(writer: TableWriter, instant: str) -> WriteResult:
 
 def run_pending_clusterings(writer: TableWriter) -> list[WriteResult]:
     """Run every clustering that pends; those that another process runs are left to it."""
-    storage = writer.target().address.open()
+    storage = writer.address.open()
     results = []
     for instant in pending_clusterings(Snapshot.open(storage).timeline):
         try:
@@ -122,16 +130,6 @@ def run_pending_clusterings(writer: TableWriter) -> list[WriteResult]:
 def pending_clusterings(timeline: Timeline) -> tuple[str, ...]:
     """The instants of clusterings that were planned and not completed, oldest first."""
     return tuple(each.requested_time for each in timeline.pending_of(Action.CLUSTERING))
-
-
-def _check_plan(snapshot: Snapshot, instant: str) -> None:
-    """Refuse a plan that makes the buckets of another engine larger or smaller."""
-    pending = snapshot.timeline.find(instant)
-    if pending is not None and not pending.is_completed and is_resize(snapshot.timeline, pending):
-        raise UnsupportedFeature(
-            f"running the clustering {instant} of table {snapshot.config.name}, which resizes the "
-            "buckets of a consistent-hashing bucket index (run it with Hudi),"
-        )
 
 
 def planned_groups(snapshot: Snapshot, plan: ClusteringPlan) -> tuple[Regrouping, ...]:

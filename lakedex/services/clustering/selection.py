@@ -39,17 +39,26 @@ class Selection:
             InvalidInput: there is no such partition, or the condition is about something else.
         """
         closed = pending_groups(snapshot.timeline)
-        present = sorted(snapshot.slices.partitions)
-        wanted = chosen_partitions(present, self.scope)
-        if self.where is not None:
-            fitting = {*_matching(snapshot, present, self.where, self.time_zone)}
-            wanted = [partition for partition in wanted if partition in fitting]
+        wanted = self.partitions(snapshot)
         found: dict[str, list[FileSlice]] = {partition: [] for partition in wanted}
         for each in snapshot.slices:
             is_small = each.size_bytes < self.scope.most_bytes
             if each.partition in found and is_small and each.id not in closed:
                 found[each.partition].append(each)
         return within_limits(found, self.scope)
+
+    def partitions(self, snapshot: Snapshot) -> list[str]:
+        """The partitions, the first to take first.
+
+        Raises:
+            InvalidInput: there is no such partition, or the condition is about something else.
+        """
+        present = sorted(snapshot.slices.partitions)
+        wanted = chosen_partitions(present, self.scope)
+        if self.where is None:
+            return wanted
+        fitting = {*_matching(snapshot, present, self.where, self.time_zone)}
+        return [partition for partition in wanted if partition in fitting]
 
 
 def _matching(

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.deltacommit import commit_changes
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.change import Change
-from lakedex.index.metadata_table.deltacommit import commit_changes
-from lakedex.index.metadata_table.records import RecordMaker
 from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
 from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
@@ -160,13 +159,17 @@ def right_records(
     )
     newest = snapshot.timeline.last_completed
     instant = "" if newest is None else newest.requested_time
-    maker = RecordMaker(changes, instant, plan.stat_columns, snapshot.definitions)
+    found_records = {
+        name: metadata_kind(name).records(name, changes, instant, snapshot.definitions)
+        for name in names
+    }
     return {
         name: _only(
-            maker.change_of(name),
+            records,
             dict.fromkeys(key for each in problems if each.index == name for key in each.entries),
         )
-        for name in names
+        for name, records in found_records.items()
+        if isinstance(records, Change)
     }
 
 

@@ -52,7 +52,6 @@ from lakedex.txn.metadata_rollback import drop_metadata
 from lakedex.txn.recovery import recover
 from lakedex.write import operation as kinds
 from lakedex.write.holding import locked
-from lakedex.write.target import check_bucket_index
 from lakedex.write.verbs import TableWriter
 
 FILES = Kind.FILES.value
@@ -122,7 +121,6 @@ def _repair_indexes(
     is_whole = is_metadata_whole(snapshot.storage)
     if not _of_indexes(before) and is_whole and not behind:
         return RepairReport(before, before)
-    check_bucket_index(snapshot)
     if snapshot.metadata is None or not is_whole or not _is_listing_repairable(before):
         _check_nothing_lost(before)
         return _without_metadata(writer, snapshot, before)

@@ -15,6 +15,7 @@ from lakedex.errors import (
     LakedexError,
     TimelineDamaged,
 )
+from lakedex.index.contract import IndexedTable
 from lakedex.index.file_index.check import file_index_check
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_kind import MetadataIndexKind
@@ -94,26 +95,18 @@ def _verify_indexes(
     listener: Listener | None,
     threads: int | None,
 ) -> VerifyReport:
-    listed = indexes_outside_metadata(snapshot.storage, snapshot.timeline)
+    listed = indexes_outside_metadata(snapshot.stored_table)
     outside = {info.name: kind for info, kind in listed}
     of_files = sorted(file_index_definitions(snapshot.config))
     names = _chosen(snapshot, indexes, [*of_files, *outside])
-    metadata = snapshot.metadata
-    if metadata is None:
-        if snapshot.metadata_problem:
-            findings.add(_METADATA, ProblemKind.UNREADABLE, _METADATA, snapshot.metadata_problem)
-        else:
-            findings.note(_METADATA, "the table has none, so there is no index to verify")
-        return VerifyReport.of(findings)
-    metadata.read_anew()
-    try:
-        definitions = snapshot.definitions
-    except LakedexError as error:
-        path = str(snapshot.config.index_defs_path)
-        findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
-        return VerifyReport.of(findings)
-    table = snapshot.indexed_table(time_zone=time_zone)
-    assert table is not None
+    table = _indexed_table(snapshot, findings, time_zone)
+    if table is None:
+        # What needs no metadata table is verified all the same.
+        names = [name for name in names if name in outside and not outside[name].needs_metadata]
+        if not names:
+            return VerifyReport.of(findings)
+        of_files = []
+        table = snapshot.unindexed_table(time_zone=time_zone)
     subject = Subject(
         table,
         snapshot.listing.files,
@@ -121,13 +114,13 @@ def _verify_indexes(
         snapshot.visibility.logs_name_own_instant,
         LocalEngine(threads),
     )
-    behind = indexes_behind(snapshot.timeline, definitions)
+    behind = indexes_behind(snapshot.timeline, table.definitions)
     there = {*snapshot.config.metadata_partitions, *of_files} - behind
     live = [name for name in names if name in there]
     verified = [*live, *(name for name in outside if name in names)]
     started = (_started(name, outside.get(name), subject) for name in verified)
     checks = [check for check in started if check is not None]
-    _note_unused(subject, sorted({*names} - {*live}))
+    _note_unused(subject, sorted({*names} - {*verified}))
     progress = Progress(len(subject.slices) + len(checks), listener)
     try:
         show_data(subject, checks, progress)
@@ -138,6 +131,25 @@ def _verify_indexes(
         for check in checks:
             check.close()
     return VerifyReport.of(findings)
+
+
+def _indexed_table(snapshot: Snapshot, findings: Findings, time_zone: str) -> IndexedTable | None:
+    """The table with its metadata table; None where that cannot be read, with the reason."""
+    metadata = snapshot.metadata
+    if metadata is None:
+        if snapshot.metadata_problem:
+            findings.add(_METADATA, ProblemKind.UNREADABLE, _METADATA, snapshot.metadata_problem)
+        else:
+            findings.note(_METADATA, "the table has none, so there is no index to verify in it")
+        return None
+    metadata.read_anew()
+    try:
+        _ = snapshot.definitions
+    except LakedexError as error:
+        path = str(snapshot.config.index_defs_path)
+        findings.add(_METADATA, ProblemKind.UNREADABLE, path, str(error))
+        return None
+    return snapshot.indexed_table(time_zone=time_zone)
 
 
 def _note_unused(subject: Subject, names: Sequence[str]) -> None:

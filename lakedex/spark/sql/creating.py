@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import CharType, StringType, StructType, VarcharType
 
 from lakedex.config import keys
+from lakedex.config.bucket_options import PARAMETERS
 from lakedex.config.restated_options import check_restated
 from lakedex.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from lakedex.expr.sql_lexer import Kind as TokenKind
@@ -38,6 +39,7 @@ log = logging.getLogger("lakedex")
 
 _OF_THE_SESSION = (
     "hoodie.index.type",
+    *(option.name for option in PARAMETERS),
     "hoodie.metadata.record.index.enable",
     "hoodie.metadata.global.record.level.index.enable",
     "hoodie.metadata.record.level.index.enable",

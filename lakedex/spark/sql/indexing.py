@@ -13,7 +13,7 @@ from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.registry import expression_kind
 from lakedex.services.file_index_creating import FileIndexBuild
-from lakedex.services.index_names import find_index, spellings
+from lakedex.services.index_names import find_index, find_outside, spellings
 from lakedex.services.indexing import BackgroundBuild
 from lakedex.spark.sql.context import Context, Prepared, Statement
 from lakedex.spark.sql.names import NamedTable
@@ -154,7 +154,8 @@ def drop_anywhere(context: Context, name: str, *, if_there: bool) -> None:
 
 def _drop(context: Context, named: NamedTable, name: str, *, if_there: bool) -> None:
     table = context.open(named)
-    if if_there and find_index(table.snapshot, name) is None:
+    is_there = find_index(table.snapshot, name) is not None
+    if if_there and not is_there and find_outside(table.snapshot, name) is None:
         return
     # Scripts of Hudi drop the record index first, and then the indexes that need it.
     table.drop_index(name, with_dependents=True)

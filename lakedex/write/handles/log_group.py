@@ -65,6 +65,10 @@ def write_log(
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
         effect = _Effect(is_new, is_row & ~is_new, is_delete, None)
         unread = incoming if facts.secondary else None
+    elif facts.takes_for_live:
+        is_flagged = is_row & incoming.is_flagged
+        updates = is_row & ~is_new & ~incoming.is_flagged
+        effect, unread = _Effect(is_new, updates, is_delete | is_flagged, None), None
     else:
         effect = _read_effect(facts, context, group, incoming, size)
         unread = None

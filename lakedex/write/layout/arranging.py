@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,13 @@ _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
 _LITTLE_BYTES = 4 << 20
 """The driver looks through so little sooner than it starts a job."""
+
+
+class Numbering(Protocol):
+    """Says which of the new files each row goes to."""
+
+    def numbers(self, rows: pa.Table) -> Ints:
+        """The number of each row; the rows have their meta columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +99,25 @@ def fit(
     boxes: Mapping[str, Boxes],
 ) -> list[SpreadRows]:
     """The rows of partitions by the box that holds them."""
+    return spread(engine, facts, order, parts, boxes, "fit the rows into small files")
+
+
+def spread(
+    engine: Engine,
+    facts: WriteContext,
+    order: RowOrder,
+    parts: Sequence[Part],
+    numberings: Mapping[str, Numbering],
+    label: str,
+) -> list[SpreadRows]:
+    """The rows of partitions by the number that the numbering of the partition gives them."""
     tasks = []
     for share in _shares(engine, parts):
-        own = {part.partition: boxes[part.partition] for part in share}
+        own = {part.partition: numberings[part.partition] for part in share}
         tasks.append(SpreadTask(facts, order, share, own))
     is_little = sum(part.size_bytes for part in parts) <= _LITTLE_BYTES
     run = engine.map_small if is_little else engine.map
-    answers = run("fit the rows into small files", spread_rows, tasks)
-    return list(chain.from_iterable(answers))
+    return list(chain.from_iterable(run(label, spread_rows, tasks)))
 
 
 def _samples(
@@ -172,12 +191,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class SpreadTask:
-    """Parts to spread, and how their partitions are cut: into ranges, or by boxes."""
+    """Parts to spread, and how their partitions are cut: into ranges, or by what numbers rows."""
 
     facts: WriteContext
     order: RowOrder
     parts: tuple[Part, ...]
-    cuts: Mapping[str, Cut | Boxes]
+    cuts: Mapping[str, Cut | Numbering]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +225,8 @@ def spread_rows(task: SpreadTask) -> tuple[SpreadRows, ...]:
     return tuple(found)
 
 
-def _ranges(context: ReadContext, order: RowOrder, cut: Cut | Boxes) -> Ranges | Boxes | None:
-    if isinstance(cut, Boxes):
+def _ranges(context: ReadContext, order: RowOrder, cut: Cut | Numbering) -> Numbering | None:
+    if not isinstance(cut, Cut):
         return cut
     sample = read_segments(context.storage, cut.sample) if cut.ranges > 1 else None
     return None if sample is None else Ranges.of(order, sample, cut.ranges)

@@ -27,6 +27,7 @@ from lakedex.format.logfile import BlockKind
 from lakedex.format.parquet.footer import ParquetFooter, read_footer
 from lakedex.format.spill import Segment, SpillWriter
 from lakedex.write.context import WriteContext
+from lakedex.write.tag.bucket_groups import BucketPlan
 from lakedex.write.tag.hints import KeyRange, LookupTask, TaskFilters
 from lakedex.write.tag.incoming import Incoming, incoming_keys
 from lakedex.write.tag.places import PLACES, Positions, mask_of, positions_of
@@ -59,8 +60,19 @@ def find_matches(
     index: WriteIndex,
     buckets: Sequence[Sequence[Segment]],
     task: LookupTask,
+    *,
+    plan: BucketPlan | None = None,
 ) -> Matches:
-    """Where keys of the write stand in the slices: spilled places, by bucket."""
+    """Where keys of the write stand in the slices: spilled places, by bucket.
+
+    Args:
+        facts: The table.
+        index: How files are chosen in which a key may be.
+        buckets: The spilled rows.
+        task: The slices.
+        plan: The buckets of a bucket index, which choose the files instead; keys that only logs
+            have and delete are places then, too.
+    """
     context = facts.read_context()
     slices, filters = task.slices, TaskFilters(context.storage, task.filters)
     spill = SpillWriter(
@@ -70,6 +82,8 @@ def find_matches(
     found: list[tuple[int, Segment]] = []
     for incoming in incoming_keys(context.storage, buckets):
         wanted: Sequence[int] = range(len(slices))
+        if plan is not None:
+            wanted = _hit(plan, incoming, slices)
         if index in _BLOOMS:
             questions = KeyQuestions(incoming, per_partition=not index.is_global)
             wanted = [
@@ -81,11 +95,23 @@ def find_matches(
             ]
         for number in wanted:
             if number not in stored:
-                stored[number] = stored_keys(context, slices[number])
+                stored[number] = stored_keys(
+                    context, slices[number], deleted_in_logs=plan is not None
+                )
         places, owners = _matched(incoming, slices, {n: stored[n] for n in wanted})
         found += _spilled(spill, places, owners)
     spill.finish()
     return tuple(found)
+
+
+def _hit(plan: BucketPlan, incoming: Incoming, slices: Sequence[FileSlice]) -> list[int]:
+    """The numbers of the slices to whose bucket a key of the write belongs."""
+    targets = plan.targets(incoming.keys, incoming.partitions)
+    names = pc.binary_join_element_wise(incoming.partitions, targets.file_ids, "/")
+    found = set(names.unique().to_pylist())
+    return [
+        number for number, each in enumerate(slices) if f"{each.partition}/{each.file_id}" in found
+    ]
 
 
 def _base_may_hold(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from lakedex.config import option_check
+from lakedex.config.bucket_options import PARAMETERS, RESIZING
 from lakedex.config.option_check import HudiOption, Use, Verdict, hudi_options
 from lakedex.config.write_option_names import OBEYED
 from lakedex.errors import InvalidInput, UnsupportedFeature
@@ -32,6 +33,9 @@ TIMEBASED = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.
 FITTING = {
     "as.of.instant": "99991231000000000",
     "hoodie.base.file.format": "PARQUET",
+    "hoodie.bucket.index.hash.field": "id",
+    "hoodie.bucket.index.max.num.buckets": "300",
+    "hoodie.bucket.index.min.num.buckets": "2",
     "hoodie.bulkinsert.user.defined.partitioner.sort.columns": "x",
     "hoodie.clustering.plan.strategy.cluster.begin.partition": "a",
     "hoodie.clustering.plan.strategy.cluster.end.partition": "b",
@@ -108,6 +112,7 @@ FITTING = {
     "hoodie.write.table.version": "9",
 }
 """Values of served options that suit the table of this file, where the default is no value."""
+OF_BUCKETS = {name for option in (*PARAMETERS, *RESIZING) for name in option.names}
 ODD_VALUE = "something-else"
 OF_INCREMENTAL = (".read.begin.", ".read.start.", ".read.end.", ".incr.", ".incremental.")
 """Parts of the names that only an incremental query obeys."""
@@ -125,7 +130,15 @@ def warnings(monkeypatch, caplog) -> Any:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory) -> Lab:
-    made = Lab(tmp_path_factory.mktemp("options"))
+    return filled(Lab(tmp_path_factory.mktemp("options")))
+
+
+@pytest.fixture(scope="module")
+def bucket_lab(tmp_path_factory) -> Lab:
+    return filled(Lab(tmp_path_factory.mktemp("buckets"), index="BUCKET"))
+
+
+def filled(made: Lab) -> Lab:
     made.writer.upsert(source([row("a", "a", 1, 0.5), row("b", "b", 1, 0.5)]))
     return made
 
@@ -234,10 +247,22 @@ def test_an_option_of_the_other_use_is_warned_of(lab, warnings):
 
 def test_a_served_option_of_a_write_is_accepted_without_a_word(lab, warnings):
     served = [name for name in listed(Use.WRITE, Verdict.SERVED) if not name.startswith(TIMEBASED)]
+    served = [name for name in served if name not in OF_BUCKETS]
     for start in range(0, len(served), 6):
         written(lab, {name: fitting(name) for name in served[start : start + 6]})
         assert not messages(warnings), served[start : start + 6]
     lab.holds(lab.rows(indexes=False), "x > 1", "id = 'a'", "p = 'b'")
+
+
+def test_an_option_of_a_bucket_index_needs_a_table_with_one(lab, bucket_lab, warnings):
+    for name in sorted(OF_BUCKETS):
+        before = state(lab)
+        with pytest.raises(InvalidInput, match=r"without hoodie\.index\.type=BUCKET"):
+            written(lab, {name: fitting(name)})
+        assert state(lab) == before
+        written(bucket_lab, {name: fitting(name)})
+        assert not messages(warnings), name
+    bucket_lab.holds(bucket_lab.rows(indexes=False), "x > 1", "id = 'a'")
 
 
 def test_a_served_option_of_a_read_is_accepted_without_a_word(lab, warnings):

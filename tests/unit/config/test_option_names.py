@@ -210,10 +210,8 @@ def test_a_refused_option_may_ask_for_what_happens_anyway(caplog):
     check_options({sync: " FALSE "})
     with pytest.raises(UnsupportedFeature, match=f"{sync}=true .no other catalog is synced"):
         check_options({sync: "true"})
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.bucket\.index\.num\.buckets=4"):
-        check_options({"hoodie.bucket.index.num.buckets": "4"})
-    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type=BUCKET"):
-        WriteOptions.resolve(CONFIG, {}, {"hoodie.index.type": "BUCKET"})
+    with pytest.raises(UnsupportedFeature, match=r"hoodie\.index\.type=INMEMORY"):
+        WriteOptions.resolve(CONFIG, {}, {"hoodie.index.type": "INMEMORY"})
     assert not caplog.records
 
 

@@ -152,6 +152,17 @@ SHOWN = {
         hoodie.datasource.write.schema.allow.auto.evolution.column.drop
         hoodie.write.set.null.for.missing.columns
     """,
+    "unit/write/test_bucket_options.py": """
+        hoodie.bucket.index.hash.field
+        hoodie.bucket.index.max.num.buckets
+        hoodie.bucket.index.merge.threshold
+        hoodie.bucket.index.min.num.buckets
+        hoodie.bucket.index.num.buckets
+        hoodie.bucket.index.partition.expressions
+        hoodie.bucket.index.partition.rule.type
+        hoodie.bucket.index.split.threshold
+        hoodie.index.bucket.engine
+    """,
     "unit/write/test_bulk_sort.py": """
         hoodie.bulkinsert.sort.mode
         hoodie.bulkinsert.user.defined.partitioner.sort.columns

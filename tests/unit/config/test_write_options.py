@@ -236,7 +236,7 @@ def test_options_that_are_wrong_or_contradict_the_table_are_refused(given, words
 @pytest.mark.parametrize(
     "given",
     [
-        {TYPE: "BUCKET"},
+        {TYPE: "INMEMORY"},
         {"hoodie.index.class": "com.evil.Index"},
         {"hoodie.write.lock.provider": "org.apache.hudi.ZookeeperBasedLockProvider"},
         {"hoodie.payload.delete.field": "gone"},

@@ -12,6 +12,8 @@ import pytest
 
 from lakedex.engine import LocalEngine
 from lakedex.errors import CorruptFile, IndexUnusable, InvalidInput
+from lakedex.index.kinds.files.records import files_change
+from lakedex.index.kinds.record_index.records import write_notes
 from lakedex.index.metadata_table import creation, resharding
 from lakedex.index.metadata_table.compaction import compact_if_due
 from lakedex.index.metadata_table.creation import (
@@ -21,13 +23,14 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.instants import MetadataStore
-from lakedex.index.metadata_table.records import files_change
 from lakedex.index.metadata_table.resharding import (
     finish_resharding,
     forget_resharding,
-    reshard_record_index,
+    note_path,
+    reshard_entries,
     unfinished_reshard,
 )
+from lakedex.index.metadata_table.shard_writer import NotedRecords
 from lakedex.timeline import load_table_config
 from tests.support.metadata_lab import Lab, file_id
 
@@ -42,9 +45,7 @@ def test_first_records_lie_in_base_files_of_the_first_instants(tmp_path):
             "files": PartitionPlan(1, files_change({"p=0": {"a": 1}, "p=1": {"b": 2}})),
             "record_index": PartitionPlan(
                 5,
-                key_notes=lab.notes(entries),
-                note_buckets=3,
-                notes_instant="20231231000000000",
+                NotedRecords(lab.notes(entries), write_notes, 3, time="20231231000000000"),
             ),
             "column_stats": PartitionPlan(2),
         }
@@ -71,7 +72,7 @@ def test_a_partition_can_be_added_later(tmp_path):
     lab.create({"files": PartitionPlan(1)})
     lab.commit(added={"p=1": {"a": 1}})
     notes = lab.notes([("k1", "p=1", file_id(1))])
-    lab.create({"record_index": PartitionPlan(3, key_notes=notes, note_buckets=2)})
+    lab.create({"record_index": PartitionPlan(3, NotedRecords(notes, write_notes, 2))})
     lab.commit(entries=[("k2", "p=1", file_id(1))])
     assert set(lab.stored_places()) == {"k1", "k2"}
     with pytest.raises(InvalidInput, match="record_index already"):
@@ -160,7 +161,7 @@ def test_resharding_keeps_every_entry(tmp_path, partitioned):
     lab.commit(deletes=entries[:20], entries=[("new", "p=0", file_id(9))])
     before = lab.stored_places()
     for count in (7, 2):
-        reshard_record_index(lab.address, lab.engine, count, next_time=lab.clock.next)
+        reshard_entries(lab.address, lab.engine, "record_index", count, next_time=lab.clock.next)
         assert lab.stored_places() == before
         assert len(lab.open().groups("record_index")) == count * (3 if partitioned else 1)
         assert "record_index" in load_table_config(lab.storage).metadata_partitions
@@ -182,17 +183,17 @@ def test_a_resharding_that_was_cut_short_is_ended_by_the_next_writer(tmp_path, m
     with monkeypatch.context() as patch:
         patch.setattr(resharding, "create_metadata_table", cut_short)
         with pytest.raises(KeyboardInterrupt):
-            reshard_record_index(lab.address, lab.engine, 6, next_time=lab.clock.next)
+            reshard_entries(lab.address, lab.engine, "record_index", 6, next_time=lab.clock.next)
     assert "record_index" not in load_table_config(lab.storage).metadata_partitions
-    assert unfinished_reshard(lab.storage).file_groups == 6
+    assert unfinished_reshard(lab.storage, "record_index").file_groups == 6
     with monkeypatch.context() as patch:
         patch.setattr(MetadataStore, "complete", cut_short)
         with pytest.raises(KeyboardInterrupt):
-            finish_resharding(lab.address, lab.engine, next_time=lab.clock.next)
-    assert finish_resharding(lab.address, lab.engine, next_time=lab.clock.next)
+            finish_resharding(lab.address, lab.engine, "record_index", next_time=lab.clock.next)
+    assert finish_resharding(lab.address, lab.engine, "record_index", next_time=lab.clock.next)
     assert lab.stored_places() == before
     assert len(lab.open().groups("record_index")) == 6
-    assert not finish_resharding(lab.address, lab.engine, next_time=lab.clock.next)
+    assert not finish_resharding(lab.address, lab.engine, "record_index", next_time=lab.clock.next)
 
 
 def test_a_resharding_that_others_overtook_is_not_ended(tmp_path, monkeypatch):
@@ -202,25 +203,25 @@ def test_a_resharding_that_others_overtook_is_not_ended(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(resharding, "create_metadata_table", cut_short)
         with pytest.raises(KeyboardInterrupt):
-            reshard_record_index(lab.address, lab.engine, 6, next_time=lab.clock.next)
+            reshard_entries(lab.address, lab.engine, "record_index", 6, next_time=lab.clock.next)
     lab.commit(added={"p=1": {"b": 1}})
     with pytest.raises(IndexUnusable, match="changed since"):
-        finish_resharding(lab.address, lab.engine, next_time=lab.clock.next)
-    note = lab.root / resharding.NOTE_PATH
+        finish_resharding(lab.address, lab.engine, "record_index", next_time=lab.clock.next)
+    note = lab.root / note_path("record_index")
     note.write_bytes(json.dumps({"file_groups": 1}).encode())
     with pytest.raises(CorruptFile, match="reshard"):
-        unfinished_reshard(lab.storage)
-    forget_resharding(lab.address)
-    assert unfinished_reshard(lab.storage) is None
+        unfinished_reshard(lab.storage, "record_index")
+    forget_resharding(lab.address, "record_index")
+    assert unfinished_reshard(lab.storage, "record_index") is None
 
 
 def test_resharding_needs_a_record_index(tmp_path):
     lab = Lab(tmp_path / "t")
     lab.create({"files": PartitionPlan(1)})
     with pytest.raises(IndexUnusable, match="no record index"):
-        reshard_record_index(lab.address, LocalEngine(1), 2, next_time=lab.clock.next)
+        reshard_entries(lab.address, LocalEngine(1), "record_index", 2, next_time=lab.clock.next)
     with pytest.raises(InvalidInput, match="at least one"):
-        reshard_record_index(lab.address, LocalEngine(1), 0, next_time=lab.clock.next)
+        reshard_entries(lab.address, LocalEngine(1), "record_index", 0, next_time=lab.clock.next)
 
 
 def test_workers_need_nothing_but_arrow_and_numpy():
@@ -235,7 +236,9 @@ class Missing:
 sys.meta_path.insert(0, Missing())
 import lakedex.index.metadata_table.shard_writer
 import lakedex.index.metadata_table.compaction_worker
-import lakedex.index.metadata_table.entry_spilling
+import lakedex.index.metadata_table.resharding
+import lakedex.index.kinds.record_index.records
+import lakedex.index.kinds.secondary.records
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=60)
 

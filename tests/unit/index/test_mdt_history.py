@@ -9,9 +9,10 @@ import pytest
 
 from lakedex.config.table_config import TimelineZone
 from lakedex.errors import AlreadyExists, IndexUnusable, UnsupportedFeature
-from lakedex.index.metadata_table import compaction, deltacommit
+from lakedex.index.deltacommit import commit_changes
+from lakedex.index.kinds.record_index import records as record_index_records
+from lakedex.index.metadata_table import compaction
 from lakedex.index.metadata_table.compaction import compact_if_due
-from lakedex.index.metadata_table.deltacommit import commit_changes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.written import CommitChanges
 from lakedex.timeline import Action, to_epoch_ms
@@ -246,12 +247,12 @@ def test_a_worker_that_comes_too_late_writes_nothing(lab, monkeypatch):
         return []
 
     with monkeypatch.context() as patch:
-        patch.setattr(deltacommit, "write_notes", keep)
+        patch.setattr(record_index_records, "write_notes", keep)
         time = lab.commit(entries=[("a", "p=1", file_id(1))], added={"p=1": {"f": 1}})
     store = MetadataStore.open(lab.address)
     store.discard(time, Action.DELTACOMMIT)
     before = store.files_of("record_index")
     job, task = seen[0]
     with pytest.raises(Exception, match="not pending any more"):
-        deltacommit.write_notes(job, task)
+        record_index_records.write_notes(job, task)
     assert store.files_of("record_index") == before

@@ -11,7 +11,7 @@ import pytest
 import lakedex
 from lakedex.engine import LocalEngine
 from lakedex.errors import InvalidInput
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.prune.report import Step
 from lakedex.services.clustering import cluster_table
 from lakedex.services.compaction import compact_table

@@ -33,6 +33,8 @@ EVERY = os.environ.get("LAKEDEX_KILLS") == "all"
 POINTS_A_SCENARIO = 12
 COW = Shape("cow", "GLOBAL_RECORD_LEVEL_INDEX", "simple")
 MOR = Shape("mor", "BLOOM", "simple")
+BUCKETS = Shape("cow", "BUCKET", "simple")
+RING = Shape("mor", "BUCKET_CONSISTENT", "simple")
 WINDOWED = Shape("mor", "GLOBAL_RECORD_LEVEL_INDEX", "daily", 2)
 
 
@@ -98,6 +100,15 @@ def insert_overwrite(path: Path) -> Scene:
     return prepare(COW, path, lambda history: history.overwrite(6))
 
 
+def bucket_upsert(path: Path) -> Scene:
+    return prepare(BUCKETS, path, lambda history: history.mixture(12))
+
+
+def ring_overwrite(path: Path) -> Scene:
+    """Its buckets get other file groups, which only the hashing metadata name."""
+    return prepare(RING, path, lambda history: history.overwrite(6))
+
+
 def first_commit(path: Path) -> Scene:
     return prepare(MOR, path, lambda history: history.insert(20), commits=0)
 
@@ -137,6 +148,8 @@ SCENES = {
         cow_upsert,
         mor_upsert_and_compaction,
         insert_overwrite,
+        bucket_upsert,
+        ring_overwrite,
         first_commit,
         recovery,
         clustering,
@@ -198,6 +211,8 @@ def assert_scene_is_what_it_says(scene: Scene, changes: list[str]) -> None:
     if "compact" in str(scene.options):
         assert re.search(r"create (oslo|rio|lima)/\..*\.log\.1_", text)
         assert re.search(r"metadata/\.hoodie/timeline/[0-9]+_[0-9]+\.commit$", text, re.MULTILINE)
+    if scene.shape is RING:
+        assert re.search(r"replace \.hoodie/\.bucket_index/.*/[0-9]{17}\.hashing_meta", text)
     if scene.path.parent.name.startswith("recovery"):
         assert ".rollback" in text
 

@@ -11,7 +11,7 @@ from hudi import HudiTable
 import lakedex
 from lakedex.config import TableConfig
 from lakedex.engine import LocalEngine
-from lakedex.index.metadata_table.deltacommit import commit_changes
+from lakedex.index.deltacommit import commit_changes
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.storage.address import StorageAddress

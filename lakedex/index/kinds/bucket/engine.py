@@ -14,7 +14,7 @@ It imports only what executors need.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakedex.config.bucket_options import BucketEngineType, BucketOptions
 from lakedex.errors import IndexUnusable
@@ -30,17 +31,22 @@ from lakedex.index.kinds.bucket.hashes import Hashes, HashKeys, list_hashes, rin
 from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
 from lakedex.index.kinds.bucket.partition_counts import PartitionCounts, load_partition_counts
 from lakedex.index.kinds.bucket.ring import (
+    GROUP_SUFFIX,
     Directory,
     HashRing,
     even_ring,
     name_uuid,
     prefix_ring,
+    ring_positions,
 )
 from lakedex.storage.protocol import Storage
-from lakedex.timeline import Timeline
+from lakedex.timeline import Action, Timeline
+from lakedex.timeline.instant_time import instant_key
 
 Positions = npt.NDArray[np.int64]
 _DIGITS: Final = 8
+_MOST_MARKED_A_ROW: Final = 32
+"""Sorting the buckets of a few rows costs less than a mark for each bucket."""
 _FIRST_RINGS: Final[Mapping[BucketEngineType, Callable[[str, int], HashRing]]] = {
     BucketEngineType.CONSISTENT_HASHING: even_ring,
     BucketEngineType.EXTENDIBLE_HASHING: prefix_ring,
@@ -67,11 +73,33 @@ class PartitionBuckets(ABC):
     def count(self) -> int:
         """How many buckets there are."""
 
+    @abstractmethod
+    def group_names(self, numbers: Positions) -> pa.Array:
+        """The file groups of some buckets; as `file_id` for all of them."""
+
+    @abstractmethod
+    def numbers_of(self, file_ids: Collection[str]) -> Positions:
+        """The buckets of file groups, in order; those of no bucket are left out."""
+
+    @property
+    def for_workers(self) -> PartitionBuckets:
+        """The same buckets in as few bytes as workers need."""
+        return self
+
+    def hit(self, hashes: Hashes) -> tuple[Positions, Positions]:
+        """The buckets of some hashes, each once and in order, and the place of each hash's."""
+        numbers = self.numbers(hashes)
+        if self.count > _MOST_MARKED_A_ROW * len(hashes):
+            return np.unique(numbers, return_inverse=True)
+        is_hit = np.zeros(self.count, dtype=np.bool_)
+        is_hit[numbers] = True
+        places = np.cumsum(is_hit) - 1
+        return np.flatnonzero(is_hit), places[numbers]
+
     def file_ids(self, keys: HashKeys) -> pa.Array:
         """The file group of each record."""
-        numbers, places = np.unique(self.numbers(self.hashes(keys)), return_inverse=True)
-        names = pa.array([self.file_id(number) for number in numbers.tolist()], pa.string())
-        return names.take(pa.array(places))
+        numbers, places = self.hit(self.hashes(keys))
+        return self.group_names(numbers).take(pa.array(places))
 
 
 @dataclass(frozen=True)
@@ -109,12 +137,36 @@ class SimpleBuckets(PartitionBuckets):
 
     def file_id(self, number: int) -> str:
         """The file group of a bucket."""
-        generation = self.generation
-        if not generation:
-            if number in self.present:
-                return self.present[number]
-            generation = self.generations.get(number, "")
-        return simple_file_id(self.partition, number, generation)
+        known = self._known(number)
+        return known or simple_file_id(self.partition, number, self._generation(number))
+
+    def group_names(self, numbers: Positions) -> pa.Array:
+        """The file groups of some buckets."""
+        wanted = numbers.tolist()
+        names = pa.array([self._known(number) for number in wanted], pa.string())
+        if not names.null_count:
+            return names
+        tails: dict[str, str] = {}
+        for number in wanted:
+            generation = self._generation(number)
+            if generation not in tails:
+                tails[generation] = _simple_tail(self.partition, generation)
+        ends = pa.array([tails[self._generation(number)] for number in wanted], pa.string())
+        digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width=_DIGITS, padding="0")
+        return pc.coalesce(names, pc.binary_join_element_wise(digits, ends, ""))
+
+    def numbers_of(self, file_ids: Collection[str]) -> Positions:
+        """The buckets of file groups that are there."""
+        if not file_ids:
+            return np.empty(0, dtype=np.int64)
+        found = sorted(number for number, each in self.present.items() if each in file_ids)
+        return np.array(found, dtype=np.int64)
+
+    def _known(self, number: int) -> str | None:
+        return None if self.generation else self.present.get(number)
+
+    def _generation(self, number: int) -> str:
+        return self.generation or self.generations.get(number, "")
 
 
 @dataclass(frozen=True)
@@ -135,17 +187,76 @@ class RingBuckets(PartitionBuckets):
 
     def numbers(self, hashes: Hashes) -> Positions:
         """The nodes that own the hashes."""
-        if self._directory is not None:
-            return self._directory.positions(hashes)
-        return self.ring.positions(hashes)
+        return self.for_workers.numbers(hashes)
 
     def file_id(self, number: int) -> str:
         """The file group of a node."""
         return self.ring.nodes[number].file_id
 
+    def group_names(self, numbers: Positions) -> pa.Array:
+        """The file groups of some nodes."""
+        return self.for_workers.group_names(numbers)
+
+    def numbers_of(self, file_ids: Collection[str]) -> Positions:
+        """The nodes of file groups."""
+        return self.for_workers.numbers_of(file_ids)
+
     @cached_property
-    def _directory(self) -> Directory | None:
-        return Directory.of(self.ring) if self.is_of_prefixes else None
+    def for_workers(self) -> RangeBuckets:
+        """The ranges without their nodes."""
+        directory = Directory.of(self.ring) if self.is_of_prefixes else None
+        return RangeBuckets(
+            self.ring.values, pa.array([node.prefix for node in self.ring.nodes]), directory
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RangeBuckets(PartitionBuckets):
+    """Buckets of a ring as workers need them: a node is an object, and a ring may have many.
+
+    Example:
+        >>> buckets = RingBuckets(even_ring("c=c1", 4)).for_workers
+        >>> buckets.numbers(np.array([536870912, 536870913], dtype=np.uint32)).tolist()
+        [0, 1]
+        >>> buckets.file_id(0)
+        '0fc23cdb-2778-367b-b4cb-a5fe650a3679-0'
+    """
+
+    values: Hashes
+    """The last hash value of each bucket."""
+    prefixes: pa.Array
+    """Their file ids without `-0`."""
+    directory: Directory | None = None
+    """What finds the bucket of a hash value sooner, if there is one."""
+
+    @property
+    def count(self) -> int:
+        """How many buckets there are."""
+        return len(self.values)
+
+    def hashes(self, keys: HashKeys) -> Hashes:
+        """xxHash32 of the hash keys."""
+        return ring_hashes(keys)
+
+    def numbers(self, hashes: Hashes) -> Positions:
+        """The buckets that own the hashes."""
+        if self.directory is not None:
+            return self.directory.positions(hashes)
+        return ring_positions(self.values, hashes)
+
+    def file_id(self, number: int) -> str:
+        """The file group of a bucket."""
+        return f"{self.prefixes[number].as_py()}{GROUP_SUFFIX}"
+
+    def group_names(self, numbers: Positions) -> pa.Array:
+        """The file groups of some buckets."""
+        return pc.binary_join_element_wise(self.prefixes.take(pa.array(numbers)), GROUP_SUFFIX, "")
+
+    def numbers_of(self, file_ids: Collection[str]) -> Positions:
+        """The buckets of file groups."""
+        names = pc.binary_join_element_wise(self.prefixes, GROUP_SUFFIX, "")
+        is_wanted = pc.is_in(names, value_set=pa.array(list(file_ids), pa.string()))
+        return np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
 
 
 class BucketEngine(ABC):
@@ -211,13 +322,11 @@ class SimpleEngine(BucketEngine):
     def _generations(self) -> Mapping[str, Mapping[int, str]]:
         """The instants that last replaced the file group of a bucket, by partition and bucket."""
         found: dict[str, dict[int, str]] = {}
-        for instant in self.timeline.write_instants():
-            replaced = self.timeline.commit_summary(instant).replaced_file_ids
-            for partition, file_ids in replaced.items():
-                for file_id in file_ids:
-                    number = bucket_number(file_id)
-                    if number is not None:
-                        found.setdefault(partition, {})[number] = instant.requested_time
+        for partition, replaced in _replacements(self.timeline).items():
+            for file_id, instant in replaced.items():
+                number = bucket_number(file_id)
+                if number is not None:
+                    found.setdefault(partition, {})[number] = instant
         return found
 
 
@@ -237,22 +346,52 @@ class RingEngine(BucketEngine):
                 f"partition {partition!r} has file groups and no hashing metadata; the next write "
                 "makes them again, if they are those of the first ring"
             )
-        return self._of(ring or self._first(partition))
+        return self.of_ring(ring or self._first(partition))
 
     def created(self, partition: str, slices: Iterable[FileSlice]) -> RingBuckets:
-        """The present ring; the first one is stored where there is none."""
-        return self._of(self.metadata.load_or_create(self._first(partition), slices))
+        """The present ring; the first one is stored where there is none.
+
+        Hudi's writes that replace file groups, such as its drop of a partition, leave the ring as
+        it was. Rows for a file group that was replaced would not be seen by anyone, so that its
+        bucket gets another one.
+        """
+        own = list(slices)
+        ring = self.metadata.load_or_create(self._first(partition), own)
+        known = {each.file_id for each in own}
+        replaced = _replacements(self.metadata.timeline).get(partition, {})
+        gone = {
+            file_id: instant
+            for node in ring.nodes
+            if (file_id := node.file_id) not in known and (instant := replaced.get(file_id))
+        }
+        if gone:
+            ring = ring.with_new_groups(max(gone.values(), key=instant_key), gone)
+            self.metadata.store(ring)
+        return self.of_ring(ring)
 
     def replaced(self, partition: str, slices: Iterable[FileSlice], instant: str) -> RingBuckets:
         """The same ranges with other file groups; stored by the commit, as `ring` has it."""
         ring = self.metadata.load_or_create(self._first(partition), slices)
-        return self._of(ring.with_new_groups(instant))
+        return self.of_ring(ring.with_new_groups(instant))
 
     def _first(self, partition: str) -> HashRing:
         return _FIRST_RINGS[self.options.engine](partition, self.options.count)
 
-    def _of(self, ring: HashRing) -> RingBuckets:
+    def of_ring(self, ring: HashRing) -> RingBuckets:
+        """The buckets of a ring, as a resize makes one."""
         return RingBuckets(ring, self.options.engine is BucketEngineType.EXTENDIBLE_HASHING)
+
+
+def _replacements(timeline: Timeline) -> Mapping[str, Mapping[str, str]]:
+    """The instants that replaced file groups, by partition and file group, oldest first."""
+    found: dict[str, dict[str, str]] = {}
+    for instant in timeline.write_instants():
+        if instant.action is not Action.REPLACECOMMIT:
+            continue
+        replaced = timeline.commit_summary(instant).replaced_file_ids
+        for partition, file_ids in replaced.items():
+            found.setdefault(partition, {}).update(dict.fromkeys(file_ids, instant.requested_time))
+    return found
 
 
 def bucket_engine(options: BucketOptions, storage: Storage, timeline: Timeline) -> BucketEngine:
@@ -275,8 +414,12 @@ def simple_file_id(partition: str, number: int, generation: str = "") -> str:
         >>> simple_file_id("p", 3)[:9], simple_file_id("p", 3, "2026") == simple_file_id("p", 3)
         ('00000003-', False)
     """
-    name = f"bucket {number} {generation} {partition}".encode()
-    return f"{number:0{_DIGITS}d}{name_uuid(name)[_DIGITS:]}-0"
+    return f"{number:0{_DIGITS}d}{_simple_tail(partition, generation)}"
+
+
+def _simple_tail(partition: str, generation: str) -> str:
+    """What the file ids of a partition's buckets have after the bucket."""
+    return f"{name_uuid(f'buckets {generation} {partition}'.encode())[_DIGITS:]}{GROUP_SUFFIX}"
 
 
 def bucket_number(file_id: str) -> int | None:

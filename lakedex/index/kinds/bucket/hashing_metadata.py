@@ -32,8 +32,14 @@ from lakedex.timeline import Timeline
 from lakedex.timeline.instant_time import instant_key
 
 FOLDER: Final = f"{keys.BUCKET_INDEX_FOLDER}/consistent_hashing_metadata"
-_META: Final = ".hashing_meta"
+SUFFIX: Final = ".hashing_meta"
+_META: Final = SUFFIX
 _MARK: Final = ".commit"
+
+
+def has_rings(storage: Storage) -> bool:
+    """Whether a table has hashing metadata."""
+    return split(FOLDER)[1] in storage.folders(keys.BUCKET_INDEX_FOLDER)
 
 
 @dataclass(frozen=True)
@@ -110,9 +116,46 @@ class HashingMetadata:
 
     def discard(self, instant: str) -> None:
         """Remove what a write that is rolled back made."""
-        for info in self.storage.list_recursive(FOLDER):
-            if split(info.path)[1] in (f"{instant}{_META}", f"{instant}{_MARK}"):
-                self.storage.delete(info.path)
+        found = {info.path for info in self.storage.list_recursive(FOLDER)}
+        # A mark without a version says nothing, but a version with its mark would count.
+        for suffix in (_MARK, _META):
+            for path in sorted(found):
+                if split(path)[1] == f"{instant}{suffix}":
+                    self.storage.delete(path)
+
+    def remove_before(self, earliest: str) -> int:
+        """Remove the versions that were replaced before an instant; return how many.
+
+        Args:
+            earliest: The earliest instant as of which the table can still be read.
+        """
+        limit, count = instant_key(earliest), 0
+        for partition in self.partitions():
+            folder = join(FOLDER, partition)
+            names = {split(info.path)[1] for info in self.storage.list(folder)}
+            instants = sorted(
+                (name.removesuffix(_META) for name in names if name.endswith(_META)),
+                key=instant_key,
+            )
+            old = [
+                each
+                for each in instants
+                if self._counts(each, is_marked=f"{each}{_MARK}" in names)
+                and self._done(each) < limit
+            ]
+            if len(old) > 1:
+                # Hudi knows the present version by its mark, once its instant is archived.
+                self.mark(partition)
+            for each in old[:-1]:
+                for suffix in (_META, _MARK):
+                    self.storage.delete(f"{folder}/{each}{suffix}")
+                count += 1
+        return count
+
+    def _done(self, instant: str) -> str:
+        """When an instant completed; one that is archived did so before all that can be read."""
+        found = self.timeline.find(instant)
+        return instant_key(instant if found is None else found.completion_time or instant)
 
     def partitions(self) -> list[str]:
         """The partitions that have a ring."""

@@ -4,13 +4,14 @@
     {"expressions": "2024.*,8;2025.*,16", "defaultBucketNumber": 4, "rule": "regex", "version": 1,
      "instant": "00000000000000000"}
 
-The first pattern that is found in a partition path says its number. A version whose instant pends
-does not count yet.
+The first pattern that is found in a partition path says its number. A version counts as soon as
+its instant completed, and for every snapshot that sees this instant.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,11 +78,16 @@ class PartitionCounts:
 
     def count(self, partition: str) -> int:
         """The number of buckets of a partition."""
-        path = pa.scalar(partition, pa.string())
-        for pattern, number in self.rules():
-            if pc.match_substring_regex(path, pattern).as_py():
-                return number
-        return self.default
+        return self.counts([partition])[partition]
+
+    def counts(self, partitions: Sequence[str]) -> dict[str, int]:
+        """The numbers of buckets of some partitions."""
+        found = dict.fromkeys(partitions, self.default)
+        paths = pa.array(found, pa.string())
+        for pattern, number in reversed(self.rules()):
+            matched = paths.filter(pc.match_substring_regex(paths, pattern))
+            found.update(dict.fromkeys(matched.to_pylist(), number))
+        return found
 
     def to_json(self) -> bytes:
         """The file that Hudi reads."""
@@ -125,11 +131,16 @@ def load_partition_counts(storage: Storage, timeline: Timeline) -> PartitionCoun
         for info in storage.list(_CONFIGS)
         if (name := split(info.path)[1]).endswith(_SUFFIX)
     }
-    valid = [instant for instant in versions if not timeline.is_pending(instant)]
+    valid = [instant for instant in versions if _counts(instant, timeline)]
     if not valid:
         return None
     path = versions[max(valid)]
     return PartitionCounts.from_json(storage.read(path), path=path)
+
+
+def _counts(instant: str, timeline: Timeline) -> bool:
+    """Whether a version is the first one, or that of a write which the timeline has."""
+    return not instant.strip("0") or timeline.is_committed_write(instant)
 
 
 def store_partition_counts(storage: Storage, counts: PartitionCounts) -> None:

@@ -23,9 +23,10 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -36,6 +37,8 @@ from lakedex.index.kinds.bucket.hashes import HASH_MASK, Hashes
 
 FIRST_INSTANT: Final = "00000000000000"
 """The instant of the first ring of a partition."""
+GROUP_SUFFIX: Final = "-0"
+"""What the file id of a bucket has after its prefix."""
 _BITS: Final = 31
 _MOST_DEPTH: Final = 20
 """A directory of so many bits is a table of its prefixes; below that the ring is searched."""
@@ -63,7 +66,7 @@ class HashNode:
     @property
     def file_id(self) -> str:
         """The file group of the bucket."""
-        return f"{self.prefix}-0"
+        return f"{self.prefix}{GROUP_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,22 @@ class HashRing:
 
     def positions(self, hashes: Hashes) -> npt.NDArray[np.int64]:
         """The numbers of the nodes that own hash values."""
-        values = np.array([node.value for node in self.nodes], dtype=np.uint32)
-        at = np.searchsorted(values, hashes)
-        at[at == len(values)] = 0
-        return at.astype(np.int64)
+        return ring_positions(self.values, hashes)
+
+    @cached_property
+    def values(self) -> Hashes:
+        """The last hash value of each node."""
+        return np.array([node.value for node in self.nodes], dtype=np.uint32)
 
     def ranges(self) -> list[tuple[int, int]]:
         """The first and last hash value of each node; the first node may begin above its end."""
         values = [node.value for node in self.nodes]
         begins = [(value + 1) % _HALF for value in (values[-1], *values)]
         return list(zip(begins, values, strict=False))
+
+    def ranges_by_group(self) -> dict[str, tuple[int, int]]:
+        """The first and last hash value of each file group."""
+        return {node.file_id: own for node, own in zip(self.nodes, self.ranges(), strict=True)}
 
     def resized(self, children: Iterable[HashNode], instant: str) -> HashRing:
         """The ring once a plan that splits or merges buckets is done.
@@ -140,10 +149,17 @@ class HashRing:
         wrapped = begin + value + (0 if begin < value else _HALF)
         return (wrapped >> 1) & HASH_MASK
 
-    def with_new_groups(self, instant: str) -> HashRing:
-        """The same ranges with other file groups, for a write that replaces the present ones."""
+    def with_new_groups(self, instant: str, gone: Collection[str] | None = None) -> HashRing:
+        """The same ranges with other file groups, for a write that replaces the present ones.
+
+        Args:
+            instant: The time of the write.
+            gone: The file groups that it replaces; all by default.
+        """
         nodes = tuple(
             HashNode(node.value, node_prefix(self.partition, begin, node.value, instant))
+            if gone is None or node.file_id in gone
+            else node
             for node, (begin, _) in zip(self.nodes, self.ranges(), strict=True)
         )
         return replace(self, nodes=nodes, instant=instant, sequence=self.sequence + 1)
@@ -178,6 +194,13 @@ class HashRing:
             )
         except (ValueError, KeyError, TypeError, AttributeError, InvalidInput) as error:
             raise CorruptFile(path, 0, expected="hashing metadata", actual=error) from error
+
+
+def ring_positions(values: Hashes, hashes: Hashes) -> npt.NDArray[np.int64]:
+    """The numbers of the nodes that own hash values, by the last value of each node."""
+    at = np.searchsorted(values, hashes).astype(np.int64, copy=False)
+    at[at == len(values)] = 0
+    return at
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import FileSlice, read_slice
-from lakedex.index.metadata_table.stat_records import column_stats_change
+from lakedex.index.kinds.column_stats.records import column_stats_change
 from lakedex.index.sampling import spread_slices
 from lakedex.index.size_estimate import SampledTable, SizeEstimate, stored_bytes
 

@@ -37,6 +37,10 @@ class ExpressionKind(ExpressionIndex, MetadataIndexKind):
         accepts: Callable[[CreateRequest], bool] = self._part("define").accepts
         return accepts(request)
 
+    def can_maintain(self, name: str, definitions: Mapping[str, IndexDefinition]) -> bool:
+        """Where the table says what the index is on."""
+        return name in definitions
+
     def covered(
         self,
         metadata: MetadataTable,

@@ -25,8 +25,8 @@ from lakedex.index.cost import lookup_seconds
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.file_bounds import Notes, bounds_seconds
 from lakedex.index.kinds.expression.asking import Ask
+from lakedex.index.kinds.expression.records import partition_end
 from lakedex.index.metadata_table import STATS_PAYLOAD
-from lakedex.index.metadata_table.expression_records import partition_end
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.stat_values import stat_values
 

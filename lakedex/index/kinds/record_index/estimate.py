@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.filegroup import RECORD_KEY, read_slice
+from lakedex.index.kinds.record_index.records import place_values
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.sampling import files_with_any, spread_slices
 from lakedex.index.size_estimate import SampledTable, SizeEstimate, stored_bytes
 

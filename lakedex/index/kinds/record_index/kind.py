@@ -30,6 +30,7 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
 
     partition = Kind.RECORD_INDEX
     is_of_keys = True
+    is_reshardable = True
     is_suggested = True
     switches = (options_of.GLOBAL_RECORD_INDEX, options_of.PARTITIONED_RECORD_INDEX)
     options = (PARTITIONED,)

@@ -31,10 +31,10 @@ from lakedex.index.contract import IndexedTable, Mask
 from lakedex.index.definitions import BUILT_AFTER, IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import spelled
 from lakedex.index.kinds.secondary.pairs import SecondaryTarget
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.index.metadata_table import MetadataTable
 from lakedex.index.metadata_table.hashing import java_hashes, shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_keys
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.schema.field_paths import column_at, type_at, values_at
 from lakedex.timeline import (
     CommitMetadata,

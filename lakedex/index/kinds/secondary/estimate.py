@@ -26,9 +26,9 @@ from lakedex.format.avro import METADATA_RECORD_SCHEMA
 from lakedex.format.logfile import BlockKind, HeaderKey, encode_block, encode_delete_content
 from lakedex.index.kinds.secondary.key_encoding import is_indexable, spelled
 from lakedex.index.kinds.secondary.pairs import SecondaryTarget, pair_rows
+from lakedex.index.kinds.secondary.records import pair_records
 from lakedex.index.metadata_table.hashing import shards_of
 from lakedex.index.metadata_table.keys import placed_values_of_secondary, secondary_values
-from lakedex.index.metadata_table.pair_writer import pair_records
 from lakedex.index.sampling import Ints, files_per_value, files_with_any, spread_slices
 from lakedex.index.size_estimate import SampledTable, SizeEstimate, encoded_size, stored_bytes
 from lakedex.schema.field_paths import column_at, flat, type_at, values_at

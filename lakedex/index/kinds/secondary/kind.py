@@ -15,6 +15,7 @@ from lakedex.index.kinds.secondary.coverage import covered_slices, find_pairs
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.pairs import PREFIX
+from lakedex.index.kinds.secondary.records import FEW_PAIRS
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
@@ -30,6 +31,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
 
     partition = Kind.SECONDARY_INDEX
     is_of_keys = True
+    few_entries = FEW_PAIRS
     is_suggested = True
     needs = ("record_index",)
     is_default = True

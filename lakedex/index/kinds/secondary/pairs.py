@@ -18,9 +18,9 @@ from lakedex.filegroup import RECORD_KEY, FileSliceId
 from lakedex.format.hfile import MAX_KEY_BYTES
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.secondary.key_encoding import spelled
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import escaped_secondary, secondary_values
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA, PLACED_PAIR_SCHEMA
 from lakedex.schema.field_paths import flat, values_at
 
 PREFIX: Final = "secondary_index_"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from lakedex.index.kinds.secondary.records import PAIR_SCHEMA
 from lakedex.index.metadata_table.hashing import java_hashes
 from lakedex.index.metadata_table.keys import placed_values_of_secondary
-from lakedex.index.metadata_table.pair_writer import PAIR_SCHEMA
 from lakedex.index.repair import RepairedTable
 from lakedex.index.verification.findings import Problem, ProblemKind
 from lakedex.index.written import CommitChanges, PairNotes

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from lakedex.index.catalog import IndexInfo
+from lakedex.index.contract import StoredTable
 from lakedex.index.kinds.windowed.store import NAME, list_windowed
 from lakedex.index.metadata_kind import MetadataIndexKind
-from lakedex.storage.protocol import Storage
-from lakedex.timeline import Timeline
 
 
 class WindowedKind(MetadataIndexKind):
@@ -16,6 +15,6 @@ class WindowedKind(MetadataIndexKind):
     partition = None
     is_creatable = False
 
-    def outside_metadata(self, storage: Storage, timeline: Timeline) -> list[IndexInfo]:
+    def outside_metadata(self, table: StoredTable) -> list[IndexInfo]:
         """The windowed record index of a table, if it has one."""
-        return list_windowed(storage, timeline.is_committed_write)
+        return list_windowed(table.storage, table.timeline.is_committed_write)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.metadata_table.bloom_records import blooms_change
+from lakedex.index.kinds.bloom_filters.records import blooms_change
+from lakedex.index.kinds.column_stats.records import column_stats_change
+from lakedex.index.kinds.partition_stats.records import partition_stats_change
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import partition_id
 from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
 from lakedex.index.metadata_table.stat_bounds import outermost, zone_note
-from lakedex.index.metadata_table.stat_records import column_stats_change, partition_stats_change
 from lakedex.index.written import CommitChanges, ExpressionNotes, FileStatistics
 
 _BLOOM = "bloom_filters"
 
 
-def expression_change(definition: IndexDefinition, changes: CommitChanges, instant: str) -> Change:
-    """What a commit does to an expression index of either flavour."""
-    notes = changes.expressions.get(definition.name, ExpressionNotes())
+def records(
+    name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
+) -> Change:
+    """What a commit does to an expression index, of ranges or of filters."""
+    definition = definitions[name]
+    notes = changes.expressions.get(name, ExpressionNotes())
     if definition.index_type == _BLOOM:
         return blooms_change(notes.blooms, changes.removed, instant)
     column = definition.source_fields[0]
@@ -31,7 +37,7 @@ def expression_change(definition: IndexDefinition, changes: CommitChanges, insta
         [column],
         note=note,
         always_typed=True,
-        anew=statistics if changes.replaces_ranges else (),
+        replaced=statistics if changes.replaces_ranges else (),
     )
     if definition.is_own:
         # Other engines write files of a partition without a word to this index.

@@ -7,10 +7,19 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.keys import bloom_key
 from lakedex.index.metadata_table.partitions import BLOOM_PAYLOAD, RecordType
-from lakedex.index.written import BloomText
+from lakedex.index.written import BloomText, CommitChanges
+
+
+def records(
+    name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
+) -> Change:
+    """The filters of the base files that a commit adds, and the keys of those that it removes."""
+    del name, definitions
+    return blooms_change(changes.blooms, changes.removed, instant)
 
 
 def blooms_change(

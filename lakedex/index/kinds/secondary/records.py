@@ -1,4 +1,4 @@
-"""The worker that writes the file groups of a secondary index from pairs that came and went.
+"""The records of a secondary index, which workers write from pairs that came and went.
 
 Pairs come in buckets as key notes do. All records of such an index are alike: what counts is the
 key. A pair that one file lost and another one got, as when a record moves, is in the index already
@@ -7,7 +7,7 @@ and stays there: nothing is written for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -17,16 +17,19 @@ import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
 from lakedex.format.spill import read_segments
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.kinds.record_index.records import place_values
 from lakedex.index.metadata_table.group_files import GroupChange, GroupFile
 from lakedex.index.metadata_table.hashing import shard_numbers
 from lakedex.index.metadata_table.partitions import SECONDARY_PAYLOAD, RecordType
-from lakedex.index.metadata_table.record_values import place_values
 from lakedex.index.metadata_table.shard_writer import (
+    NotedRecords,
     ShardJob,
     ShardTask,
     check_bucket,
     write_groups,
 )
+from lakedex.index.written import CommitChanges, PairNotes
 from lakedex.schema.field_paths import flat
 
 FEW_PAIRS = 200_000
@@ -46,6 +49,15 @@ PLACED_PAIR_SCHEMA = pa.schema(
 
 _Ints = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
+
+
+def records(
+    name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
+) -> NotedRecords:
+    """The pairs that a commit adds to the index and takes from it."""
+    del instant, definitions
+    pairs = changes.pairs.get(name, PairNotes(1, ()))
+    return NotedRecords(pairs.notes, write_pairs, pairs.buckets, few=FEW_PAIRS)
 
 
 def write_pairs(job: ShardJob, task: ShardTask) -> list[GroupFile]:

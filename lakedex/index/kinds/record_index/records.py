@@ -1,10 +1,10 @@
-"""Records of the record index: where a key lies, encoded once for each place."""
+"""The records of the record index: the place of a key, encoded once for each place."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,52 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakedex.format.avro import METADATA_RECORD, encode_records
+from lakedex.format.spill import read_segments
+from lakedex.index.definitions import IndexDefinition
+from lakedex.index.metadata_table.group_files import GroupFile
 from lakedex.index.metadata_table.partitions import (
     RECORD_INDEX_PAYLOAD,
     SECONDARY_PAYLOAD,
     RecordType,
 )
+from lakedex.index.metadata_table.shard_writer import (
+    NotedRecords,
+    ShardJob,
+    ShardTask,
+    write_rows,
+)
+from lakedex.index.written import CommitChanges
 
 _FILE_ID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:-(0|[1-9][0-9]{0,8}))?")
 _AS_UUID, _AS_TEXT = 0, 1
 _MISSING = -1
+
+
+def records(
+    name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
+) -> NotedRecords:
+    """The keys that a commit adds to file groups and takes from them."""
+    del name, instant, definitions
+    return NotedRecords(
+        changes.key_notes, write_notes, changes.note_buckets, shards=changes.note_shards
+    )
+
+
+def write_notes(job: ShardJob, task: ShardTask) -> list[GroupFile]:
+    """Write the files of one bucket from key notes (`NOTE_SCHEMA`); a key that moved has two."""
+    table = job.address.open()
+    notes = read_segments(table, task.segments)
+    if notes is None or not len(notes):
+        return []
+    values, places = place_values(notes["partition"], notes["file_id"], job.instant_ms)
+    deleted = notes["is_delete"].combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
+    return write_rows(
+        job,
+        task.bucket,
+        notes,
+        deleted,
+        lambda rows: values.take(pa.array(places[rows.to_numpy()])),
+    )
 
 
 def place_values(

@@ -1,0 +1,22 @@
+"""The bucket index as a kind of index."""
+
+from __future__ import annotations
+
+from lakedex.index.catalog import IndexInfo
+from lakedex.index.contract import StoredTable
+from lakedex.index.kinds.bucket.listing import list_bucket_index
+from lakedex.index.kinds.bucket.lookup import BucketLookup
+from lakedex.index.metadata_kind import MetadataIndexKind
+
+
+class BucketKind(BucketLookup, MetadataIndexKind):
+    """The bucket index as a kind of index: its file groups are the index."""
+
+    partition = None
+    aliases = ("bucket_index",)
+    is_creatable = False
+    needs_metadata = False
+
+    def outside_metadata(self, table: StoredTable) -> list[IndexInfo]:
+        """The bucket index of a table, if it has one."""
+        return list_bucket_index(table)

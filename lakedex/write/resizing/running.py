@@ -1,0 +1,272 @@
+"""Rewrites buckets into those that take their place, as one commit.
+
+    spread by the hash -> write -> commit with the new ring
+
+Every row goes to the bucket that owns its hash. The new buckets are base files at the instant of
+the plan, so that log files which writers gave to them meanwhile lie on top of them. Readers see the
+old buckets until the commit, and the new ones after it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from lakedex.config.bucket_options import BucketOptions
+from lakedex.errors import CommitConflict, IndexUnusable, InvalidInput
+from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.index.kinds.bucket.engine import RingBuckets
+from lakedex.index.kinds.bucket.hashes import hash_keys
+from lakedex.index.kinds.bucket.hashing_metadata import HashingMetadata
+from lakedex.index.kinds.bucket.ring import HashRing
+from lakedex.storage import Storage
+from lakedex.table import Snapshot
+from lakedex.timeline import Timeline, load_table_config
+from lakedex.txn.transaction import CommitScope, Transaction
+from lakedex.write.assign import Group, add_segment, share_out
+from lakedex.write.commit import Outcome
+from lakedex.write.context import WriteContext
+from lakedex.write.handles.task import write_groups
+from lakedex.write.handles.work import TaskResult, WriteTask
+from lakedex.write.layout.arranging import spread
+from lakedex.write.layout.order import RowOrder
+from lakedex.write.layout.parts import Part
+from lakedex.write.layout.ranks import Ints
+from lakedex.write.metadata_plan import plan_metadata
+from lakedex.write.resizing.planning import BucketResize, RingTable
+from lakedex.write.result import StepClock
+from lakedex.write.rows import KEY
+from lakedex.write.target import StoredSchema, WriteSchema
+from lakedex.write.write_target import Target, write_context
+
+_RUNS: Final = 1 << 30
+
+
+def new_rings(
+    snapshot: Snapshot, table: RingTable, resizes: Sequence[BucketResize], instant: str
+) -> dict[str, HashRing]:
+    """The rings of partitions once some changes are done, of a plan of any engine.
+
+    Raises:
+        CommitConflict: a ring is no longer the one that the plan was made for.
+        InvalidInput: the changes do not go with the ring.
+    """
+    found = {}
+    by_partition: dict[str, list[BucketResize]] = defaultdict(list)
+    for each in resizes:
+        by_partition[each.partition].append(each)
+    for partition, own in by_partition.items():
+        slices = [each for each in snapshot.slices if each.partition == partition]
+        now = table.engine.buckets(partition, slices).ring
+        if any(each.sequence != now.sequence for each in own):
+            raise CommitConflict(
+                f"the buckets of partition {partition!r} were changed since {instant} was planned: "
+                "roll that plan back"
+            )
+        ring = now.resized([node for each in own for node in each.children], instant)
+        _check_moves(now, ring, {each.file_id for each in slices}, own)
+        found[partition] = ring
+    return found
+
+
+def _check_moves(
+    now: HashRing, then: HashRing, present: set[str], resizes: Sequence[BucketResize]
+) -> None:
+    """Refuse a plan whose new buckets take something of buckets that it does not name.
+
+    Raises:
+        InvalidInput: naming the buckets.
+    """
+    before, after = now.ranges_by_group(), then.ranges_by_group()
+    changed = {file_id for file_id, owned in before.items() if after.get(file_id) != owned}
+    planned = {slice_.file_id for each in resizes for slice_ in each.slices}
+    if changed & present != planned or changed & after.keys():
+        raise InvalidInput(
+            f"the plan {then.instant} replaces the buckets {sorted(planned)} of partition "
+            f"{now.partition!r}, and its new buckets take the ranges of {sorted(changed)}"
+        )
+
+
+def write_resizes(
+    target: Target,
+    transaction: Transaction,
+    table: RingTable,
+    resizes: Sequence[BucketResize],
+    order: RowOrder | None,
+    *,
+    scratch: str,
+    clock: StepClock,
+) -> Outcome:
+    """Write the new buckets; the caller commits.
+
+    Raises:
+        CommitConflict: a ring is no longer the one that the plan was made for.
+        IndexUnusable: a row is in a bucket that its hash does not belong to.
+    """
+    snapshot = transaction.snapshot
+    stored = StoredSchema.of(snapshot)
+    schema = WriteSchema.of(stored.columns, stored)
+    plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
+    facts = write_context(
+        target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
+    )
+    # Values and keys stay as they are, and so do the secondary indexes.
+    facts = replace(facts, secondary=())
+    with clock.step("layout"):
+        rings = new_rings(snapshot, table, resizes, transaction.instant)
+        groups = _groups(target, facts, table, rings, resizes, order)
+    replaced = tuple(each for resize in resizes for each in resize.slices)
+    # A task of a run that died may still be at work: its files must not be taken for ours.
+    shares = share_out(
+        groups, facts.instant, target.engine.parallelism, run=secrets.randbelow(_RUNS)
+    )
+    with clock.step("write"):
+        transaction.start_writing()
+        tasks = [
+            WriteTask(facts, number, tuple(share)) for number, share in enumerate(shares) if share
+        ]
+        done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
+    return Outcome(
+        facts=facts,
+        stored=stored.columns,
+        schema=schema,
+        plan=plan,
+        answers=tuple(done),
+        # Every key stays: the entry of its new place takes that of the old one.
+        notes=tuple(note for answer in done for note in answer.notes),
+        replaced=replaced,
+        kept=target.kept_then,
+        kept_before=target.kept,
+        buckets=ResizedBuckets(table.options, tuple(rings.values()), replaced),
+    )
+
+
+def _groups(
+    target: Target,
+    facts: WriteContext,
+    table: RingTable,
+    rings: Mapping[str, HashRing],
+    resizes: Sequence[BucketResize],
+    order: RowOrder | None,
+) -> list[Group]:
+    """The new file groups with their rows."""
+    outputs: dict[str, set[str]] = defaultdict(set)
+    for each in resizes:
+        outputs[each.partition].update(node.file_id for node in each.outputs)
+    numberings = {
+        partition: _Children(
+            table.engine.of_ring(ring),
+            table.options.fields,
+            frozenset(outputs[partition]),
+        )
+        for partition, ring in rings.items()
+    }
+    parts = [Part(each.partition, file_slice) for each in resizes for file_slice in each.slices]
+    rows = spread(
+        target.engine,
+        facts,
+        order or RowOrder((KEY,)),
+        parts,
+        numberings,
+        "spread the rows to the buckets",
+    )
+    groups: dict[tuple[str, int], Group] = {}
+    for part in rows:
+        place = (part.partition, part.number)
+        if place not in groups:
+            file_id = rings[part.partition].nodes[part.number].file_id
+            groups[place] = Group(part.partition, file_id, None, is_log=False, order=order)
+        add_segment(groups[place], part.segment, 0, part.segment.rows)
+    return list(groups.values())
+
+
+@dataclass(frozen=True)
+class ResizedBuckets:
+    """The buckets of a resize, as its commit needs them."""
+
+    options: BucketOptions
+    rings: tuple[HashRing, ...]
+    """Those that the resize makes."""
+    replaced: tuple[FileSlice, ...]
+
+    def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
+        """See that the rings are what they were, and store the new ones.
+
+        Raises:
+            CommitConflict: another writer has changed a ring, or made a file group for a bucket
+                that goes away.
+        """
+        metadata = HashingMetadata(scope.storage, scope.timeline)
+        gone = {each.id for each in self.replaced}
+        for ring in self.rings:
+            now = metadata.load(ring.partition)
+            left = [
+                each
+                for each in scope.snapshot.slices
+                if each.partition == ring.partition and each.id not in gone
+            ]
+            known = {node.file_id for node in ring.nodes}
+            is_next = now is not None and now.sequence + 1 == ring.sequence
+            if not is_next or any(each.file_id not in known for each in left):
+                raise CommitConflict(
+                    f"another writer changed the buckets of partition {ring.partition!r} meanwhile"
+                )
+        for ring in self.rings:
+            metadata.store(ring)
+
+    def mark_rings(self, storage: Storage) -> None:
+        """Mark the new rings; whoever loads them can do it later."""
+        metadata = HashingMetadata(storage, Timeline.load(storage, load_table_config(storage)))
+        for ring in self.rings:
+            metadata.mark(ring.partition)
+
+
+@dataclass(frozen=True)
+class _Children:
+    """Which of the new buckets a row goes to; a worker numbers rows with it."""
+
+    buckets: RingBuckets
+    fields: tuple[str, ...]
+    outputs: frozenset[str]
+    """The file groups that may get rows."""
+
+    def numbers(self, rows: pa.Table) -> Ints:
+        """The numbers of the nodes of the new ring.
+
+        Raises:
+            IndexUnusable: a row belongs to a bucket that stays.
+        """
+        keys = rows[KEY].combine_chunks()
+        numbers = self.buckets.numbers(self.buckets.hashes(hash_keys(keys, self.fields)))
+        for number in np.unique(numbers).tolist():
+            if self.buckets.file_id(number) not in self.outputs:
+                key = keys[int(np.flatnonzero(numbers == number)[0])].as_py()
+                raise IndexUnusable(
+                    f"the record {key!r} of partition {self.buckets.ring.partition!r} is in a "
+                    "bucket that its hash does not belong to; `lakedex repair` moves it"
+                )
+        return numbers
+
+
+def slices_of_plan(
+    snapshot: Snapshot, wanted: Sequence[tuple[str, str]], instant: str
+) -> list[FileSlice]:
+    """The file slices of the groups that a plan names, as they are now.
+
+    Raises:
+        CommitConflict: one of them is no longer there.
+    """
+    slices = {(each.partition, each.file_id): each for each in snapshot.slices}
+    missing = [each for each in wanted if each not in slices]
+    if missing:
+        raise CommitConflict(
+            f"the file group {missing[0][1]} was replaced since {instant} was planned: roll that "
+            "plan back"
+        )
+    return [slices[each] for each in wanted]
