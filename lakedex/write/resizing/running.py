@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -117,7 +117,7 @@ def write_resizes(
         target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
     )
     # Values and keys stay as they are, and so do the secondary indexes.
-    facts = replace(facts, secondary=())
+    facts = facts.without_row_indexes()
     with clock.step("layout"):
         rings = new_rings(snapshot, table, resizes, transaction.instant)
         groups = _groups(target, facts, table, rings, resizes, order)
