@@ -165,6 +165,25 @@ class MetadataIndexKind:
         del size
         return self.usual_file_groups
 
+    def definition_of_table(
+        self,
+        known: IndexDefinition | None,
+        *,
+        is_new: bool,
+        stat_columns: tuple[str, ...],
+        is_partitioned: bool,
+    ) -> IndexDefinition | None:
+        """The definition of an index that a table has once; None if it has, or keeps, none.
+
+        Args:
+            known: The definition that the table has.
+            is_new: Whether the index is made by the write.
+            stat_columns: The columns that have ranges, if any have.
+            is_partitioned: Whether the record index has file groups for each data partition.
+        """
+        del is_new, stat_columns, is_partitioned
+        return known
+
     def stamped(
         self, definition: IndexDefinition, timeline: Callable[[], Timeline]
     ) -> IndexDefinition:

@@ -28,7 +28,7 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.shard_writer import NotedRecords
-from lakedex.index.registry import is_named_index, metadata_kind
+from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
 from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
@@ -40,8 +40,7 @@ from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
-_FILES, _COLUMN_STATS = "files", "column_stats"
-_IS_PARTITIONED = "isPartitioned"
+_FILES = "files"
 _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
 
@@ -245,18 +244,18 @@ def index_definitions(
         for each in plan.new_definitions
         if each.name in missing
     }
-    if RECORD_INDEX in missing:
-        options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
-        found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
-    is_there = _COLUMN_STATS in {*snapshot.config.metadata_partitions, *missing}
-    if is_there and plan.stat_columns:
-        known = found.get(_COLUMN_STATS)
-        if known is None or _COLUMN_STATS in missing:
-            known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come. Those
-        # that older files have no ranges of yet are named when they are there.
-        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
-        found[_COLUMN_STATS] = replace(known, source_fields=named)
+    # Columns that older files have no ranges of yet are named when they are there.
+    stated = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+    for name in unnamed_indexes():
+        if name in missing or name in snapshot.config.metadata_partitions:
+            definition = metadata_kind(name).definition_of_table(
+                found.get(name),
+                is_new=name in missing,
+                stat_columns=stated,
+                is_partitioned=plan.has_partitioned_record_index,
+            )
+            if definition is not None:
+                found[name] = definition
     return found
 
 

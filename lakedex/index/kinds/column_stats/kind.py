@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from lakedex.config import write_option_names as options_of
 from lakedex.index.definitions import IndexDefinition
@@ -31,6 +32,22 @@ class ColumnStatsKind(ColumnStatsIndex, MetadataIndexKind):
         """As options say, or by the number of columns and files."""
         chosen = size.options.column_stats_groups
         return chosen or stat_groups_for(size.stat_columns, size.files)
+
+    def definition_of_table(
+        self,
+        known: IndexDefinition | None,
+        *,
+        is_new: bool,
+        stat_columns: tuple[str, ...],
+        is_partitioned: bool,
+    ) -> IndexDefinition | None:
+        """With the columns; what the version says of the records that are there stays true."""
+        del is_partitioned
+        if not stat_columns:
+            return known
+        if known is None or is_new:
+            known = IndexDefinition(self.kind, self.kind, self.kind, (), version=2)
+        return replace(known, source_fields=stat_columns)
 
     def range_key(
         self, column: str, live: Collection[str], definitions: Mapping[str, IndexDefinition]

@@ -39,6 +39,21 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     options = (PARTITIONED,)
     aliases = ("record_level", "record_level_index")
 
+    def definition_of_table(
+        self,
+        known: IndexDefinition | None,
+        *,
+        is_new: bool,
+        stat_columns: tuple[str, ...],
+        is_partitioned: bool,
+    ) -> IndexDefinition | None:
+        """Whether there is one for each partition."""
+        del stat_columns
+        if not is_new:
+            return known
+        options = {PARTITIONED: str(is_partitioned).lower()}
+        return IndexDefinition(self.kind, self.kind, "", (), options)
+
     def first_file_groups(self, size: IndexedRows) -> int:
         """By the number of rows, in the bounds that options set."""
         options = size.options
