@@ -234,10 +234,12 @@ def test_a_bucket_that_another_engine_began_meanwhile_is_in_conflict(kind, tmp_p
     lab = bucket_lab(tmp_path, kind)
     lab.writer.upsert(source([row("z", "c", 1)]))
 
+    def names(_: object, numbers: object) -> pa.Array:
+        return pa.array([f"{number:08}-1111-4222-8333-444444444444-0" for number in numbers])
+
     def as_hudi() -> None:
         with monkeypatch.context() as patch:
-            rest = "-1111-4222-8333-444444444444-0"
-            patch.setattr(engines, "simple_file_id", lambda _, number, *__: f"{number:08}{rest}")
+            patch.setattr(engines.SimpleBuckets, "group_names", names)
             lab.writer.upsert(source([row("k00", "a", 1)]))
 
     with pytest.raises(CommitConflict, match="buckets of partition 'p=a'"):
