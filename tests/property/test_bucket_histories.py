@@ -134,5 +134,5 @@ class BucketLogHistories(BucketHistories, MergeOnReadHistories):
 
 @pytest.mark.parametrize("machine", [BucketHistories, BucketLogHistories])
 def test_random_histories_leave_every_record_in_its_bucket(machine):
-    # cases B46, B49, B50, B53, B54, B55, B70, B71
+    # cases B49, B50, B53, B54, B55, B70, B78
     run_histories(machine, count=8, steps=8)

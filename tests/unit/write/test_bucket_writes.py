@@ -57,6 +57,7 @@ def rings(lab: Lab) -> list[str]:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_inserted_keys_that_are_there_come_beside_their_records_in_base_files(engine, tmp_path):
     """As Hudi's handle for inserts puts rows together without looking at their keys."""
+    # cases B53, B55
     lab = bucket_lab(tmp_path, "cow", engine)
     lab.writer.upsert(source(ROWS))
     before = file_ids(lab)
@@ -234,10 +235,12 @@ def test_a_bucket_that_another_engine_began_meanwhile_is_in_conflict(kind, tmp_p
     lab = bucket_lab(tmp_path, kind)
     lab.writer.upsert(source([row("z", "c", 1)]))
 
+    def names(_: object, numbers: object) -> pa.Array:
+        return pa.array([f"{number:08}-1111-4222-8333-444444444444-0" for number in numbers])
+
     def as_hudi() -> None:
         with monkeypatch.context() as patch:
-            rest = "-1111-4222-8333-444444444444-0"
-            patch.setattr(engines, "simple_file_id", lambda _, number, *__: f"{number:08}{rest}")
+            patch.setattr(engines.SimpleBuckets, "group_names", names)
             lab.writer.upsert(source([row("k00", "a", 1)]))
 
     with pytest.raises(CommitConflict, match="buckets of partition 'p=a'"):
@@ -371,6 +374,45 @@ def test_buckets_whose_file_groups_hudi_replaced_get_others(engine, verb, tmp_pa
         )
     assert any(each.name == f"{replacing}.hashing_meta" for each in Path(lab.path).rglob("*_meta"))
     in_buckets(lab)
+
+
+class _Twice(LocalEngine):
+    """Runs every task twice, as speculation and retries do; only one answer counts."""
+
+    def map(self, label, worker, tasks):  # type: ignore[no-untyped-def]
+        super().map(label, worker, tasks)
+        return super().map(label, worker, tasks)
+
+    @property
+    def repeats_tasks(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_that_run_twice_make_no_second_file_group(kind, engine, tmp_path):  # cases B48, B77
+    lab = bucket_lab(tmp_path, kind, engine)
+    writer = TableWriter(lab.address, _Twice(2))
+    for version in (5, 6):
+        writer.upsert(source([{**each, "ver": version} for each in ROWS]))
+        lab.holds([{**each, "ver": version} for each in ROWS])
+        in_buckets(lab)
+    files = {each.name for each in Path(lab.path).rglob("*.parquet") if ".hoodie" not in str(each)}
+    assert len(files) == sum(len(file_ids(lab, name)) for name in ("p=a", "p=b")) * (
+        2 if kind == "cow" else 1
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_partitions_and_bucket_numbers_are_not_one_text(engine, tmp_path):  # case B47
+    properties = {"hoodie.index.bucket.engine": engine, "hoodie.bucket.index.num.buckets": "16"}
+    lab = Lab(tmp_path, "cow", "BUCKET", properties=properties)
+    rows = [row(f"k{number}", "aaaa1"[3 : 4 + number % 2], 1) for number in range(300)]
+    for _ in range(2):
+        lab.writer.upsert(source(rows))
+        lab.holds(rows)
+    assert {len(file_ids(lab, f"p={name}")) for name in ("a", "a1")} == {16}
+    assert not file_ids(lab, "p=a") & file_ids(lab, "p=a1")
 
 
 def test_a_sorted_bulk_insert_sorts_each_bucket(tmp_path):
