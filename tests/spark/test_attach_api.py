@@ -158,7 +158,9 @@ def test_store_settings_of_a_lake_are_for_the_stores_that_know_them(lake, spark,
     remote = lakedex.attach(spark, storage_options={"aws_region": "eu-west-1"})
     try:
         assert remote.table(tmp_path / "t").to_df().count() == 3
-        assert dict(address_of(spark, "s3://b/t", {"aws_region": "x"}).settings)["aws_region"] == "x"
+        assert (
+            dict(address_of(spark, "s3://b/t", {"aws_region": "x"}).settings)["aws_region"] == "x"
+        )
     finally:
         lakedex.attach(spark)
 
