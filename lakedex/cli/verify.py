@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Annotated
 
 import typer
 
@@ -79,6 +80,13 @@ def repair(
     path: TablePath,
     *,
     index: IndexNames = None,
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss",
+            help="Go on without data files that are gone; queries then show what is left.",
+        ),
+    ] = False,
     option: HudiOptions = None,
     storage_option: StorageOptions = None,
     as_json: AsJson = False,
@@ -94,7 +102,7 @@ def repair(
     address = StorageAddress.of(path, parse_storage_options(storage_option))
     writer = TableWriter(address, options=parse_hudi_options(option))
     with console.working(f"repairing {path}"):
-        report = repair_table(writer, index or None)
+        report = repair_table(writer, index or None, accepts_data_loss=accept_data_loss)
     if as_json:
         print_json(report.as_dict())
     else:

@@ -8,7 +8,7 @@ life, such as `lookup.py` and `check.py`; those that queries do not need are imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import ClassVar
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.config import TableConfig
-from lakedex.config.option_values import FlagOption, TextOption
+from lakedex.config.option_values import FlagOption, TextOption, flag_text
 from lakedex.errors import UnsupportedFeature
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, FileSliceId, ReadContext
@@ -25,6 +25,8 @@ from lakedex.index.advice import Suggestion, Workload
 from lakedex.index.catalog import IndexInfo
 from lakedex.index.contract import Mask, StoredTable
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.file_groups import IndexedRows
+from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.metadata_table.hashing import Int32s
@@ -70,6 +72,14 @@ class MetadataIndexKind:
     """Indexes whose records are made of those of this kind: they are dropped and built with it."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Indexes without which one of this kind is of no use."""
+    build_order: ClassVar[int] = 0
+    """Where an index that a table has once comes when all of them are built, as in Hudi."""
+    usual_file_groups: ClassVar[int] = 1
+    """What Hudi gives it where a table does not say a number."""
+    has_stat_columns: ClassVar[bool] = False
+    """Whether it has ranges of columns that options choose."""
+    collects: ClassVar[bool] = False
+    """Whether tasks note for it what they write."""
     is_of_keys: ClassVar[bool] = False
     """Whether entries are about record keys, and a key decides on the file group of its entry."""
     describes_files: ClassVar[bool] = False
@@ -139,6 +149,100 @@ class MetadataIndexKind:
         rebuild: Callable[[CreateRequest, str, IndexDefinition | None], NewIndex | None]
         rebuild = self._part("define").rebuild
         return rebuild(request, name, definition)
+
+    def maintained(self, name: str, request: MaintainRequest) -> MaintainedIndex | None:
+        """An index as writers keep it up to date; None if they note nothing for it.
+
+        Raises:
+            IndexUnusable: it cannot be kept up to date.
+        """
+        if not self.collects:
+            return None
+        maintained: Callable[[str, MaintainRequest], MaintainedIndex | None]
+        maintained = self._part("collect").maintained
+        return maintained(name, request)
+
+    def first_file_groups(self, size: IndexedRows) -> int:
+        """How many file groups a new index gets; for each data partition, if these have own."""
+        del size
+        return self.usual_file_groups
+
+    def definition_of_table(
+        self,
+        known: IndexDefinition | None,
+        *,
+        is_new: bool,
+        stat_columns: tuple[str, ...],
+        is_partitioned: bool,
+    ) -> IndexDefinition | None:
+        """The definition of an index that a table has once; None if it has, or keeps, none.
+
+        Args:
+            known: The definition that the table has.
+            is_new: Whether the index is made by the write.
+            stat_columns: The columns that have ranges, if any have.
+            is_partitioned: Whether the record index has file groups for each data partition.
+        """
+        del is_new, stat_columns, is_partitioned
+        return known
+
+    def stamped(
+        self, definition: IndexDefinition, timeline: Callable[[], Timeline]
+    ) -> IndexDefinition:
+        """The definition of an index that is about to be built from what is committed now."""
+        del timeline
+        return definition
+
+    def commit_note(
+        self,
+        maintained: Sequence[MaintainedIndex],
+        new: Sequence[MaintainedIndex],
+        timeline: Timeline,
+        definitions: Mapping[str, IndexDefinition],
+    ) -> dict[str, str]:
+        """What a commit says in its metadata of the indexes of this kind.
+
+        Args:
+            maintained: Those that the commit keeps up to date.
+            new: Those that it builds.
+            timeline: The table's timeline just before the commit.
+            definitions: The table's index definitions at that time.
+        """
+        del maintained, new, timeline, definitions
+        return {}
+
+    def kept_settings(
+        self, definition: IndexDefinition | None, kept: Mapping[str, str], *, is_live: bool
+    ) -> dict[str, str]:
+        """The settings by which the next write builds an index that a table has once, or does not.
+
+        Args:
+            definition: Its definition, where the table has one.
+            kept: What the table keeps for its writers.
+            is_live: Whether the table has the index.
+        """
+        del definition, kept
+        return {option.name: flag_text(is_live) for option in self.switches}
+
+    def can_build_again(
+        self, name: str, definition: IndexDefinition | None, kept: Mapping[str, str]
+    ) -> bool:
+        """Whether an index can be built again from the data, as it was, without the metadata table.
+
+        Args:
+            name: Its full name.
+            definition: Its definition, where the table has one.
+            kept: What the table keeps for its writers.
+        """
+        del name, kept
+        return not self.is_named or (definition is not None and bool(definition.source_fields))
+
+    def range_key(
+        self, column: str, live: Collection[str], definitions: Mapping[str, IndexDefinition]
+    ) -> tuple[str, str] | None:
+        """The live index with the ranges of a column, and the name of the column there."""
+        del column, live, definitions
+        return None
 
     def can_maintain(self, name: str, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Whether writers can keep an index up to date."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 
@@ -59,6 +59,7 @@ from lakedex.index.kinds.partition_stats.kind import PartitionStatsKind
 from lakedex.index.kinds.record_index.kind import RecordIndexKind
 from lakedex.index.kinds.secondary.kind import SecondaryKind
 from lakedex.index.kinds.windowed.kind import WindowedKind
+from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import MetadataTable, metadata_partition
 from lakedex.index.metadata_table.hashing import Int32s
@@ -319,6 +320,45 @@ def reserved_names() -> frozenset[str]:
     """The names of partitions of the metadata table that a table has once."""
     parts = (kind.partition for kind in _METADATA_KINDS if not kind.is_named)
     return frozenset(part.value for part in parts if part is not None)
+
+
+def unnamed_indexes() -> tuple[str, ...]:
+    """The indexes of the metadata table that a table has once, in the order they are built in.
+
+    Example:
+        >>> unnamed_indexes()
+        ('files', 'column_stats', 'bloom_filters', 'record_index', 'partition_stats')
+    """
+    once = (kind for kind in _METADATA_KINDS if kind.partition is not None and not kind.is_named)
+    return tuple(kind.kind for kind in sorted(once, key=lambda kind: kind.build_order))
+
+
+def commit_notes(
+    maintained: Sequence[MaintainedIndex],
+    new: Sequence[MaintainedIndex],
+    timeline: Timeline,
+    definitions: Mapping[str, IndexDefinition],
+) -> dict[str, str]:
+    """What a commit says in its metadata of indexes that it keeps up to date or builds."""
+    notes: dict[str, str] = {}
+    for kind in _METADATA_KINDS:
+        notes |= kind.commit_note(maintained, new, timeline, definitions)
+    return notes
+
+
+def stat_indexes(request: MaintainRequest) -> list[MaintainedIndex]:
+    """What notes the ranges of the columns of a request."""
+    found = (
+        kind.maintained(kind.kind, request) for kind in _METADATA_KINDS if kind.has_stat_columns
+    )
+    return [each for each in found if each is not None]
+
+
+def range_key(table: IndexedTable, column: str) -> tuple[str, str] | None:
+    """The live index with the ranges of a column, and the name of the column there."""
+    live = table.read.config.metadata_partitions
+    keys = (kind.range_key(column, live, table.definitions) for kind in _METADATA_KINDS)
+    return next((key for key in keys if key is not None), None)
 
 
 def reshardable_indexes() -> frozenset[str]:

@@ -1,17 +1,15 @@
-"""What a write did to files and keys, as the indexes are told."""
+"""What a commit did to files and rows, in the form that indexes need."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pyarrow as pa
 
 from lakedex.format.spill import Segment
-
-if TYPE_CHECKING:
-    from lakedex.index.metadata_table.change import Change
+from lakedex.index.metadata_table.change import Change
 
 NOTE_SCHEMA = pa.schema(
     [
@@ -62,7 +60,7 @@ class KeyNote:
 
 @dataclass(frozen=True, slots=True)
 class PairNotes:
-    """Pairs of one secondary index that came and went (`pair_writer.PAIR_SCHEMA`), by bucket."""
+    """Pairs of one secondary index that came and went, by bucket."""
 
     buckets: int
     notes: tuple[KeyNote, ...]
@@ -93,24 +91,6 @@ class ExpressionNotes:
     """Partitions with files that nothing is said of, as those that do not have the column."""
 
 
-def joined_expressions(
-    parts: Sequence[Mapping[str, ExpressionNotes]],
-) -> dict[str, ExpressionNotes]:
-    """What several workers noted of expression indexes, by index."""
-    found: dict[str, ExpressionNotes] = {}
-    for name in dict.fromkeys(name for part in parts for name in part):
-        own = [part[name] for part in parts if name in part]
-        tables = [each.statistics for each in own if each.statistics is not None]
-        found[name] = ExpressionNotes(
-            pa.concat_tables(tables) if tables else None,
-            tuple(bloom for each in own for bloom in each.blooms),
-            own[0].zone,
-            own[0].type,
-            tuple(sorted({path for each in own for path in each.open_partitions})),
-        )
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class WholeColumn:
     """A column that comes to the statistics: the ranges of all files are among the new ones."""
@@ -130,8 +110,6 @@ class CommitChanges:
     """Files that are gone (after a rollback, a clean), by partition path."""
     dropped_partitions: Sequence[str] = ()
     """Partitions that no longer exist at all."""
-    statistics: FileStatistics = field(default_factory=dict)
-    """Ranges of the new files, log files included."""
     overwritten_partitions: Sequence[str] = ()
     """Partitions whose old file groups were all replaced: their statistics start again."""
     young_columns: frozenset[str] = frozenset()
@@ -144,14 +122,11 @@ class CommitChanges:
     """Columns that had no statistics before this commit."""
     replaces_ranges: bool = False
     """Whether the ranges of files take the place of what was said of the same files before."""
-    blooms: Sequence[BloomText] = ()
     key_notes: Sequence[KeyNote] = ()
     note_buckets: int = 1
     note_shards: int = 0
     """By how many file groups of a record index the notes were put into buckets; 0: unknown."""
-    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
-    """What secondary indexes get, by name."""
-    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
-    """What expression indexes get, by name."""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """What tasks noted for each index (`index.maintenance`), by name."""
     made: Mapping[str, Change] = field(default_factory=dict)
     """What some partitions get instead of what is said above."""

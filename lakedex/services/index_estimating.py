@@ -13,17 +13,18 @@ from lakedex.config.option_check import did_you_mean
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import FileSlice
+from lakedex.index.file_groups import shards_for
 from lakedex.index.file_index import FileIndex, IndexRequest
 from lakedex.index.file_index.estimate import estimate_file_index
-from lakedex.index.registry import default_kind, file_index_kinds, kind_name
+from lakedex.index.maintenance import Collectors, CollectTask, MaintainRequest
+from lakedex.index.registry import default_kind, file_index_kinds, kind_name, stat_indexes
 from lakedex.index.size_estimate import SampledTable, SizeEstimate
 from lakedex.services.index_names import indexed_path
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
 from lakedex.timeline import load_table_config
-from lakedex.write.build_ranges import StoredRanges
+from lakedex.write.build_ranges import StoredFiles
 from lakedex.write.file_indexes import BUILD_TASKS_A_CORE
-from lakedex.write.metadata_plan import shards_for
 from lakedex.write.row_size import stored_rows
 
 _MOST_GROWTH = 1_000_000
@@ -169,10 +170,16 @@ def stored_ranges(
     snapshot: Snapshot, columns: Sequence[str], slices: Sequence[FileSlice]
 ) -> Mapping[str, pa.Table]:
     """The ranges of some columns in the files of some slices, read from the data."""
-    ranges = StoredRanges(snapshot.read_context, columns)
+    context = snapshot.read_context
+    request = MaintainRequest(
+        snapshot.config.name, None, 0, context.schema, stat_columns=tuple(columns)
+    )
+    collectors = Collectors(stat_indexes(request), CollectTask(context.storage, ""))
+    files = StoredFiles(context, collectors)
     for each in slices:
-        ranges.add(each)
-    return ranges.tables()
+        files.add(each)
+    (found,) = collectors.finish().values() or ({},)
+    return dict(found)
 
 
 def _commit_seconds(snapshot: Snapshot, groups: int) -> float:

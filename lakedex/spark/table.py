@@ -399,9 +399,16 @@ class SparkTable(TableViews):
         reader = self._spark.readStream.format(DATA_SOURCE).options(**dict(options or {}))
         return reader.load(self._address.url)
 
-    def repair(self, indexes: Sequence[str] | None = None) -> RepairReport:
-        """Make every index, or some, agree with the data again; the data stays as it is."""
-        return repair_table(self.writer(), indexes)
+    def repair(
+        self, indexes: Sequence[str] | None = None, *, accepts_data_loss: bool = False
+    ) -> RepairReport:
+        """Make every index, or some, agree with the data again; the data stays as it is.
+
+        Args:
+            indexes: Only these.
+            accepts_data_loss: Whether to go on without data files that are gone.
+        """
+        return repair_table(self.writer(), indexes, accepts_data_loss=accepts_data_loss)
 
     def reshard_index(self, index: str, file_groups: int) -> None:
         """Give the record index another number of file groups; the data is not read."""

@@ -14,9 +14,9 @@ from lakedex.errors import CorruptFile
 from lakedex.index.builds import IndexBuild, completed_builds, pending_builds
 from lakedex.index.definition_files import load_definitions, write_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.secondary.composite import is_stamped, stamped
 from lakedex.index.metadata_table.creation import remove_partition_of
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.registry import metadata_kind
 from lakedex.storage import Storage
 from lakedex.timeline import Action, Timeline, load_table_config, update_properties
 from lakedex.txn.heartbeat import SignsOfLife
@@ -101,7 +101,7 @@ def add_definitions(table: LockedTable, build: IndexBuild) -> None:
     config = load_table_config(table.storage)
     known = _known_definitions(table.storage, config)
     made = {
-        name: stamped(each, table.timeline()) if is_stamped(each) else each
+        name: metadata_kind(name).stamped(each, table.timeline)
         for name, each in build.definitions.items()
     }
     if made:

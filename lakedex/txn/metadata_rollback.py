@@ -16,20 +16,16 @@ from typing import Final
 
 from lakedex.config import TableConfig, keys
 from lakedex.config import write_option_names as options
-from lakedex.config.metadata_options import zone_setting
-from lakedex.config.option_values import flag_text
 from lakedex.errors import (
     CorruptFile,
     IndexUnusable,
-    InvalidInput,
     TableNotFound,
     UnsupportedFeature,
 )
 from lakedex.index.definition_files import load_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.definition import is_free_of_zones
-from lakedex.index.metadata_table import Kind, metadata_partition
 from lakedex.index.metadata_table.instants import MetadataStore
+from lakedex.index.registry import find_metadata_kind, is_named_index, metadata_kinds
 from lakedex.storage import Storage
 from lakedex.table.own_properties import read_own_properties, write_own_properties
 from lakedex.timeline import (
@@ -41,16 +37,8 @@ from lakedex.timeline import (
     update_properties,
 )
 
-_BUILT_ANEW = (
-    Kind.FILES,
-    Kind.COLUMN_STATS,
-    Kind.PARTITION_STATS,
-    Kind.BLOOM_FILTERS,
-    Kind.RECORD_INDEX,
-)
 _NO_WRITES = (Action.CLEAN, Action.ROLLBACK, Action.RESTORE)
 _ON = "true"
-_NAMED = (Kind.SECONDARY_INDEX.value, Kind.EXPRESSION_INDEX.value)
 GIVEN_UP: Final = "lakedex.indexes.given.up"
 """The own property that names secondary and expression indexes to be built again."""
 _log = logging.getLogger("lakedex")
@@ -130,7 +118,7 @@ def require_forgettable(storage: Storage, data: Timeline, times: Collection[str]
     definitions = load_definitions(storage, data.config)
     kept = read_own_properties(storage)
     for name in data.config.metadata_partitions:
-        if not _is_built_anew(name, definitions.get(name), kept):
+        if not _is_built_again(name, definitions.get(name), kept):
             raise UnsupportedFeature(
                 f"rolling back commits that the index {name} already covers",
                 instead="drop the index first, and create it again afterwards",
@@ -154,34 +142,18 @@ def _note_wanted(storage: Storage) -> None:
     config = load_table_config(storage)
     kept = read_own_properties(storage)
     present = set(config.metadata_partitions)
-    wanted = {
-        options.METADATA_ENABLE.name: _ON,
-        options.COLUMN_STATS.name: flag_text(Kind.COLUMN_STATS.value in present),
-        options.PARTITION_STATS.name: flag_text(Kind.PARTITION_STATS.value in present),
-        options.BLOOM_FILTERS.name: flag_text(Kind.BLOOM_FILTERS.value in present),
-    }
-    if Kind.RECORD_INDEX.value in present:
-        definition = load_definitions(storage, config).get(Kind.RECORD_INDEX.value)
-        by_partition = definition is not None and definition.is_partitioned
-        own = options.PARTITIONED_RECORD_INDEX if by_partition else options.GLOBAL_RECORD_INDEX
-        wanted[own.name] = _ON
-        if options.INDEX_TYPE.given(kept) is None:
-            index = "RECORD_LEVEL_INDEX" if by_partition else "GLOBAL_RECORD_LEVEL_INDEX"
-            wanted[options.INDEX_TYPE.name] = index
-    named = sorted(name for name in present if name.startswith(_NAMED))
+    definitions = load_definitions(storage, config)
+    wanted = {options.METADATA_ENABLE.name: _ON}
+    for kind in metadata_kinds():
+        if not kind.is_named:
+            is_live = kind.kind in present
+            wanted |= kind.kept_settings(definitions.get(kind.kind), kept, is_live=is_live)
+    named = sorted(name for name in present if is_named_index(name))
     if named:
         wanted[GIVEN_UP] = ",".join(named)
     write_own_properties(storage, {**kept, **wanted})
 
 
-def _is_built_anew(name: str, definition: IndexDefinition | None, kept: Mapping[str, str]) -> bool:
-    try:
-        kind = metadata_partition(name).kind
-    except InvalidInput:
-        return False
-    if kind in (Kind.SECONDARY_INDEX, Kind.EXPRESSION_INDEX):
-        if definition is None or not definition.source_fields:
-            return False
-        is_secondary = kind is Kind.SECONDARY_INDEX
-        return is_secondary or zone_setting(name) in kept or is_free_of_zones(definition)
-    return kind in _BUILT_ANEW
+def _is_built_again(name: str, definition: IndexDefinition | None, kept: Mapping[str, str]) -> bool:
+    kind = find_metadata_kind(name)
+    return kind is not None and kind.can_build_again(name, definition, kept)

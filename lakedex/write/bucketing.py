@@ -320,7 +320,8 @@ def _reads_keys(write: Attempt, plan: MetadataPlan) -> bool:
     if adds and write.target.options.insert_duplicates is not InsertDuplicates.NONE:
         return True
     is_mor = write.transaction.snapshot.config.table_type is TableType.MERGE_ON_READ
-    tells_keys = plan.has_record_index or plan.secondary or plan.new_secondary
+    has_rows = any(each.row_columns for each in (*plan.maintained, *plan.new))
+    tells_keys = plan.has_record_index or has_rows
     return is_mor and bool(tells_keys or any(each.has_keys for each in plan.building))
 
 

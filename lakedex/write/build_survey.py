@@ -9,90 +9,57 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
 from lakedex.engine import Engine
-from lakedex.filegroup import RECORD_KEY, BaseFile, FileSlice, ReadContext, read_slice
-from lakedex.format.bloom import BloomFilter
-from lakedex.format.parquet import read_footer
+from lakedex.filegroup import RECORD_KEY, FileSlice, ReadContext, read_slice
 from lakedex.format.spill import SpillWriter
-from lakedex.index.kinds.expression.target import ExpressionTarget
-from lakedex.index.kinds.secondary.coverage import coverage_pairs
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget
+from lakedex.index.maintenance import ChangedRows, MaintainedIndex, joined_notes
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import (
-    BloomText,
-    ExpressionNotes,
-    FileStatistics,
-    KeyNote,
-    joined_expressions,
-    note_rows,
-)
+from lakedex.index.written import KeyNote, note_rows
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import flat
 from lakedex.storage.protocol import Storage
-from lakedex.write.build_ranges import StoredRanges
+from lakedex.write.build_ranges import StoredFiles
 from lakedex.write.context import WriteContext
-from lakedex.write.handles.notes import PairTaker
-from lakedex.write.handles.outcome import ChangedRows
 
 _TASKS_A_CORE = 4
 _NOTES_AT_ONCE = 1_000_000
-_LEAST_BLOOM_ENTRIES = 10
 
 
 @dataclass(frozen=True)
 class SurveyWants:
-    """What the new indexes need to know."""
+    """What is read of the data."""
 
-    stat_columns: tuple[str, ...] = ()
-    blooms: bool = False
+    indexes: tuple[MaintainedIndex, ...] = ()
+    """The indexes that are to be built."""
     shards: int = 0
     """File groups of the record index, of one partition if it is partitioned; 0 for none."""
     buckets: int = 1
-    secondary: tuple[SecondaryTarget, ...] = ()
-    """Secondary indexes that are to be built."""
-    expressions: tuple[ExpressionTarget, ...] = ()
-    """Expression indexes that are to be built."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no data has to be read."""
-        by_file = self.stat_columns or self.blooms or self.expressions
-        return not (by_file or self.shards or self.secondary)
+        return not (self.indexes or self.shards)
 
 
 @dataclass(frozen=True)
 class Survey:
     """What was found in some slices."""
 
-    statistics: FileStatistics = field(default_factory=dict)
-    blooms: tuple[BloomText, ...] = ()
     notes: tuple[KeyNote, ...] = ()
-    pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
-    """The pairs of secondary indexes, by name."""
-    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
-    """The ranges or filters of expression indexes, by name."""
+    """The keys, for a record index."""
+    index_notes: Mapping[str, Any] = field(default_factory=dict)
+    """What was noted for each index, by name."""
 
     @classmethod
-    def joined(cls, parts: Sequence[Survey]) -> Survey:
+    def joined(cls, wants: SurveyWants, parts: Sequence[Survey]) -> Survey:
         """All parts in one."""
-        columns = dict.fromkeys(name for part in parts for name in part.statistics)
         return cls(
-            {
-                name: pa.concat_tables(
-                    [part.statistics[name] for part in parts if name in part.statistics]
-                )
-                for name in columns
-            },
-            tuple(bloom for part in parts for bloom in part.blooms),
             tuple(note for part in parts for note in part.notes),
-            {
-                name: tuple(note for part in parts for note in part.pairs.get(name, ()))
-                for name in dict.fromkeys(name for part in parts for name in part.pairs)
-            },
-            joined_expressions([part.expressions for part in parts]),
+            joined_notes(wants.indexes, [part.index_notes for part in parts]),
         )
 
 
@@ -123,7 +90,7 @@ def survey(
     if wants.is_empty or not slices:
         return Survey()
     shares = shares_of_slices(slices, engine.parallelism * _TASKS_A_CORE)
-    return Survey.joined(survey_shares(engine, facts, history, shares, wants))
+    return Survey.joined(wants, survey_shares(engine, facts, history, shares, wants))
 
 
 def shares_of_slices(slices: Sequence[FileSlice], most: int) -> list[tuple[FileSlice, ...]]:
@@ -155,51 +122,23 @@ def survey_slices(task: _Task) -> Survey:
         history=task.history,
         is_committed=facts.committed,
     )
-    ranges = StoredRanges(context, wants.stat_columns, wants.expressions)
-    notes = _KeyNotes(context.storage, facts.scratch, wants)
     # Only what the new indexes need is read of the rows, and that once.
-    told = replace(facts, secondary=wants.secondary)
-    pairs = PairTaker(told, context.storage)
-    columns = list(dict.fromkeys([RECORD_KEY, *told.indexed_columns]))
-    blooms = []
+    needed = replace(facts, indexes=wants.indexes)
+    collectors = needed.collectors(context.storage)
+    files = StoredFiles(context, collectors)
+    notes = _KeyNotes(context.storage, facts.scratch, wants)
+    columns = list(dict.fromkeys([RECORD_KEY, *needed.row_columns]))
     for current in task.slices:
-        if wants.stat_columns or wants.expressions:
-            ranges.add(current)
-        if wants.blooms and current.base is not None:
-            blooms.append(_bloom(facts, context, current, current.base))
-        if wants.shards or wants.secondary:
+        files.add(current)
+        for collector in collectors.by_slices:
+            collector.add_slice(context, current)
+        if wants.shards or needed.needs_changed_rows:
             for rows in read_slice(context, current, columns):
                 if wants.shards:
                     notes.add(current, context.record_keys(rows))
-                if wants.secondary:
-                    nothing = rows.slice(0, 0)
-                    pairs.add(ChangedRows(nothing, rows, place=current.id))
-    for target in wants.secondary:
-        if target.is_async:
-            pairs.add_pairs(target, coverage_pairs(target, context, task.slices))
-    return Survey(
-        ranges.tables(), tuple(blooms), notes.finish(), pairs.finish(), ranges.expressions()
-    )
-
-
-def _bloom(
-    facts: WriteContext, context: ReadContext, current: FileSlice, base: BaseFile
-) -> BloomText:
-    """The filter in a base file's footer; where there is none, one is made of its keys."""
-    footer = read_footer(context.storage.source(current.path_of(base.name), base.size_bytes))
-    if footer.bloom_text is not None:
-        text = footer.bloom_text.decode("ascii", "replace")
-        return BloomText(current.partition, base.name, footer.bloom_type_code, text)
-    alone = FileSlice(current.partition, current.file_id, base.instant_time, base)
-    parts = [
-        context.record_keys(rows).cast(pa.string())
-        for rows in read_slice(context, alone, [RECORD_KEY])
-    ]
-    keys = pa.chunked_array(parts, pa.string())
-    entries = max(facts.bloom_entries or 0, len(keys), _LEAST_BLOOM_ENTRIES)
-    bloom = BloomFilter.create_simple(entries, facts.bloom_error_rate)
-    bloom.add(keys)
-    return BloomText(current.partition, base.name, bloom.type_code, bloom.encode())
+                nothing = rows.slice(0, 0)
+                collectors.add_rows(ChangedRows(nothing, rows, place=current.id))
+    return Survey(notes.finish(), collectors.finish())
 
 
 class _KeyNotes:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,19 +15,11 @@ from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId, LogFile, parse_data_file
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.deltacommit import ExactRule, LoadedTable, commit_changes
-from lakedex.index.kinds.secondary.composite import composite_note
-from lakedex.index.kinds.secondary.coverage import covering_note, kept_up_note
+from lakedex.index.maintenance import joined_notes
 from lakedex.index.metadata_table.instants import MetadataStore
 from lakedex.index.metadata_table.resharding import forget_resharding
-from lakedex.index.registry import reshardable_indexes
-from lakedex.index.written import (
-    CommitChanges,
-    ExpressionNotes,
-    FileStatistics,
-    KeyNote,
-    PairNotes,
-    joined_expressions,
-)
+from lakedex.index.registry import commit_notes, reshardable_indexes
+from lakedex.index.written import CommitChanges, KeyNote
 from lakedex.schema import parse_avro_record
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
@@ -92,10 +84,10 @@ class Outcome:
     """Settings that the table keeps for its next writer."""
     kept_before: Mapping[str, str]
     """Those that it kept when the write began."""
-    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
-    """What secondary indexes get, by name."""
-    refreshed: Mapping[str, ExpressionNotes] = field(default_factory=dict)
-    """What expression indexes with `maintenance=async` get of older writes, by name."""
+    parts: tuple[Mapping[str, Any], ...] = ()
+    """What was noted for indexes beside the notes of the tasks, by name."""
+    refreshed: Mapping[str, Any] = field(default_factory=dict)
+    """What indexes with `maintenance=async` get of older writes, by name."""
     added_keys: AddedKeys | None = None
     """None where writers do not go by the record index, which knows one place of a key."""
     window: WindowPlan | None = None
@@ -169,16 +161,9 @@ def commit_outcome(
                 **outcome.notes_of_user,
                 **_said_of_keys(scope, outcome),
                 **_said_of_batch(scope, outcome),
-                **kept_up_note(outcome.plan.secondary),
-                **covering_note(
-                    outcome.plan.secondary,
-                    outcome.plan.new_secondary,
-                    scope.timeline,
-                    scope.snapshot.definitions,
-                ),
-                **composite_note(
-                    outcome.plan.secondary,
-                    outcome.plan.new_secondary,
+                **commit_notes(
+                    outcome.plan.maintained,
+                    outcome.plan.new,
                     scope.timeline,
                     scope.snapshot.definitions,
                 ),
@@ -187,8 +172,8 @@ def commit_outcome(
             },
         )
         _prepare_buckets(scope, outcome)
-        if outcome.plan.new_expressions:
-            # Whoever finds the index must find the time zone that it is computed in.
+        if outcome.plan.new_definitions:
+            # Whoever finds a new index must find the time zone that it is computed in.
             change_own_properties(scope.storage, outcome.kept_before, outcome.kept)
         if outcome.plan.wanted:
             added = _added_rows(scope, outcome, unique_keys=unique_keys)
@@ -299,16 +284,10 @@ def _check_concurrent(
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
     if scope.snapshot.history != outcome.facts.history:
         raise CommitConflict("another writer changed the table's columns meanwhile; write again")
-    for each in (*outcome.plan.secondary, *outcome.plan.async_secondary):
-        if each.name not in scope.snapshot.config.metadata_partitions:
-            continue
-        definition = scope.snapshot.definitions.get(each.name)
-        if definition is None or definition.source_fields != each.columns:
-            raise CommitConflict(f"another writer made the index {each.name} anew; write again")
     live, known = scope.snapshot.config.metadata_partitions, scope.snapshot.definitions
-    for kept in (*outcome.plan.expressions, *outcome.plan.async_expressions):
-        if kept.name in live and known.get(kept.name) != kept.definition:
-            raise CommitConflict(f"another writer made the index {kept.name} anew; write again")
+    for each in (*outcome.plan.maintained, *outcome.plan.refreshed):
+        if each.name in live and not each.is_defined_by(known.get(each.name)):
+            raise CommitConflict(f"another writer made the index {each.name} anew; write again")
     check = partial(
         check_inserted_keys,
         engine,
@@ -418,24 +397,23 @@ def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> Commit
         if before.get(field.name, field.type) != field.type
     }
     partitions = {each.partition for each in snapshot.slices} if retyped or widening.columns else {}
+    notes = joined_notes(
+        outcome.facts.indexes,
+        [*(answer.index_notes for answer in outcome.answers), *outcome.parts, widening.notes],
+    )
     return CommitChanges(
         added=added,
-        statistics=_statistics(outcome, widening),
         whole_columns=widening.columns,
         # A refresh reads all files of a slice, also those that the index knows already.
-        replaces_ranges=bool(outcome.refreshed),
+        replaces_ranges=any(each.sources for each in outcome.plan.refreshed),
         overwritten_partitions=tuple(sorted(replaced)),
         young_columns=_young_columns(outcome.schema.columns, snapshot),
         retyped_columns=retyped,
         known_partitions=sorted(partitions),
-        blooms=[bloom for answer in outcome.answers for bloom in answer.blooms],
         key_notes=outcome.notes,
         note_buckets=outcome.facts.note_buckets,
         note_shards=outcome.facts.note_shards if outcome.plan.has_record_index else 0,
-        pairs=outcome.pairs,
-        expressions=joined_expressions(
-            [*(answer.expressions for answer in outcome.answers), outcome.refreshed]
-        ),
+        notes={**notes, **outcome.refreshed},
     )
 
 
@@ -459,14 +437,6 @@ def _young_columns(columns: pa.Schema, snapshot: Snapshot) -> frozenset[str]:
         return frozenset()
     known = {field.name for field in parse_avro_record(text, path=snapshot.config.name).fields}
     return frozenset(columns.names) - known
-
-
-def _statistics(outcome: Outcome, widening: Widening) -> FileStatistics:
-    tables: dict[str, list[pa.Table]] = defaultdict(list)
-    for found in (*(answer.statistics for answer in outcome.answers), widening.statistics):
-        for column, table in found.items():
-            tables[column].append(table)
-    return {column: pa.concat_tables(parts) for column, parts in tables.items()}
 
 
 def _replaced_ids(replaced: tuple[FileSlice, ...]) -> Mapping[str, tuple[str, ...]]:
@@ -569,7 +539,7 @@ def exact_rule(
         added: The rows that it adds; None where it does not go by the record index.
         moves_only: Whether it adds and removes no row.
     """
-    secondary = {each.name for each in (*plan.secondary, *plan.new_secondary)}
+    of_rows = {each.name for each in (*plan.maintained, *plan.new) if each.row_columns}
 
     def after(before: frozenset[str], written: Mapping[str, int]) -> frozenset[str]:
         if not plan.has_record_index:
@@ -582,7 +552,7 @@ def exact_rule(
             written.get(RECORD_INDEX, 0), was_exact=was_exact
         ):
             return frozenset()
-        kept = secondary if added.is_alone else known & secondary
+        kept = of_rows if added.is_alone else known & of_rows
         return frozenset({RECORD_INDEX, *kept})
 
     return ExactRule(timeline, after)

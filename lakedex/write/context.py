@@ -5,18 +5,17 @@ It imports only what executors need.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from lakedex.config import TableConfig
 from lakedex.filegroup import ReadContext
-from lakedex.index.file_index import FileIndex
-from lakedex.index.kinds.expression.target import ExpressionTarget
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget
+from lakedex.index.maintenance import Collectors, CollectTask, MaintainedIndex
 from lakedex.schema import SchemaHistory
 from lakedex.schema.field_paths import column_at
 from lakedex.storage.address import StorageAddress
+from lakedex.storage.protocol import Storage
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.conflicts import EarlyLook
 
@@ -39,10 +38,6 @@ class WriteContext:
     """The folder of the write's spill files, relative to the table."""
     compression: str = "snappy"
     """The codec of base files."""
-    stat_columns: tuple[str, ...] = ()
-    """The columns whose ranges are kept; none without column_stats."""
-    has_bloom_index: bool = False
-    """Whether the metadata table has bloom_filters, so that filters are handed on."""
     bloom_entries: int | None = None
     """How many keys a footer's filter is made for; None fits it to the file."""
     bloom_error_rate: float = 1e-9
@@ -60,18 +55,34 @@ class WriteContext:
     no index is told of keys."""
     early_look: EarlyLook | None = None
     """How to look for other writers before a file group is written; None does not look."""
-    secondary: tuple[SecondaryTarget, ...] = ()
-    """The secondary indexes that are told of changed rows."""
-    expressions: tuple[ExpressionTarget, ...] = ()
-    """The expression indexes that are told of new files."""
-    file_indexes: tuple[FileIndex, ...] = ()
-    """The file indexes that describe new files."""
+    indexes: tuple[MaintainedIndex, ...] = ()
+    """The indexes that note what the write does."""
 
     @property
-    def indexed_columns(self) -> list[str]:
-        """The columns of secondary indexes, each once; of a struct's field the whole column."""
-        named = (column_at(path) for each in self.secondary for path in each.columns)
+    def row_columns(self) -> list[str]:
+        """The columns that indexes need of changed rows; of a struct's field the whole column."""
+        named = (column_at(path) for each in self.indexes for path in each.row_columns)
         return list(dict.fromkeys(named))
+
+    @property
+    def needs_changed_rows(self) -> bool:
+        """Whether an index needs rows as they were and as they are."""
+        return any(each.row_columns for each in self.indexes)
+
+    @property
+    def sized_columns(self) -> tuple[str, ...]:
+        """The columns whose sizes in base files an index notes."""
+        named = (name for each in self.indexes for name in each.sized_columns)
+        return tuple(dict.fromkeys(named))
+
+    def without_row_indexes(self) -> WriteContext:
+        """The same where values and keys stay as they are, and so do the indexes of rows."""
+        return replace(self, indexes=tuple(e for e in self.indexes if not e.row_columns))
+
+    def collectors(self, storage: Storage) -> Collectors:
+        """The collectors of one task."""
+        task = CollectTask(storage, self.scratch, self.bloom_entries, self.bloom_error_rate)
+        return Collectors(self.indexes, task)
 
     def in_file(self, rows: pa.Table) -> pa.Table:
         """Rows as a file holds them: without the columns that the partition path tells."""

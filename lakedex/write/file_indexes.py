@@ -12,7 +12,7 @@ from lakedex.engine import Engine
 from lakedex.errors import LakedexError
 from lakedex.filegroup import FileSlice, parse_data_file
 from lakedex.index.file_index import FileIndex
-from lakedex.index.file_index.maintenance import merge_runs
+from lakedex.index.file_index.maintenance import MaintainedFileIndex, merge_runs
 from lakedex.index.file_index.run import list_runs
 from lakedex.index.registry import file_indexes
 from lakedex.storage.address import StorageAddress
@@ -20,7 +20,7 @@ from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.transaction import CommitScope
-from lakedex.write.build_ranges import StoredRanges
+from lakedex.write.build_ranges import StoredFiles
 from lakedex.write.build_survey import shares_of_slices
 from lakedex.write.context import WriteContext
 
@@ -102,7 +102,7 @@ def fill_file_index(
         committed=CommittedInstants.of(snapshot.timeline),
         scratch="",
         history=snapshot.history,
-        file_indexes=(index,),
+        indexes=(MaintainedFileIndex(index),),
     )
     shares = shares_of_slices(unknown, engine.parallelism * BUILD_TASKS_A_CORE) if unknown else []
     engine.map("read the data for new indexes", _fill, [_Fill(facts, share) for share in shares])
@@ -111,7 +111,8 @@ def fill_file_index(
 
 def _fill(task: _Fill) -> None:
     context = task.facts.read_context()
-    stored = StoredRanges(context, (), file_indexes=task.facts.file_indexes)
+    collectors = task.facts.collectors(context.storage)
+    stored = StoredFiles(context, collectors)
     for current in task.slices:
         stored.add(current)
-    stored.finish()
+    collectors.finish()

@@ -1,10 +1,11 @@
-"""What all tasks of a write noted for the indexes of keys and pairs, put together."""
+"""What a write notes for indexes of keys and of rows, of the file slices that it replaces too."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +15,12 @@ from lakedex.engine import Engine
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.filegroup.reading import read_slice
 from lakedex.format.spill import Segment, SpillWriter
-from lakedex.index.kinds.secondary.pairs import SecondaryTarget
+from lakedex.index.maintenance import ChangedRows
 from lakedex.index.metadata_table.hashing import shards_of
-from lakedex.index.written import KeyNote, PairNotes, note_rows
+from lakedex.index.written import KeyNote, note_rows
 from lakedex.storage.protocol import Storage
 from lakedex.table import Snapshot
 from lakedex.write.context import WriteContext
-from lakedex.write.handles.notes import PairTaker
-from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import TaskResult
 from lakedex.write.rows import FILE_ID, KEY, PARTITION
 from lakedex.write.tag.catalog import SliceCatalog, spill_slices
@@ -30,7 +29,14 @@ from lakedex.write.tag.plan import global_record_index
 from lakedex.write.tag.record_places import RecordIndexAccess, record_places
 from lakedex.write.tag.stored_rows import read_stored
 
-Notes = tuple[tuple[KeyNote, ...], dict[str, PairNotes]]
+
+@dataclass(frozen=True)
+class GatheredNotes:
+    """What a write notes beside the notes of its tasks, put together with these."""
+
+    keys: tuple[KeyNote, ...]
+    parts: tuple[Mapping[str, Any], ...]
+    """Notes for indexes of rows, of the slices that the write takes away."""
 
 
 def gather_notes(
@@ -41,8 +47,8 @@ def gather_notes(
     replaced: Sequence[FileSlice],
     *,
     has_record_index: bool,
-) -> Notes:
-    """Key notes, and pairs by secondary index, of written and of replaced file groups.
+) -> GatheredNotes:
+    """The key notes of written and replaced file groups, and notes of replaced rows.
 
     Args:
         engine: Runs the workers that read what is replaced.
@@ -50,39 +56,18 @@ def gather_notes(
         snapshot: The table as the write found it.
         done: What the tasks of the write answered.
         replaced: The slices that the write takes away.
-        has_record_index: Whether there is a record index that must forget their keys.
+        has_record_index: Whether there is a record index that must lose their keys.
     """
     notes = [note for answer in done for note in answer.notes]
-    pairs = [answer.pairs for answer in done]
+    parts: list[Mapping[str, Any]] = []
     if replaced:
         index = global_record_index(snapshot)
         if has_record_index:
             notes = note_replaced_keys(engine, facts, index, replaced) + notes
         gone = {current.id for current in replaced}
         staying = [current for current in snapshot.slices if current.id not in gone]
-        pairs += note_replaced_pairs(engine, facts, index, replaced, staying)
-    return tuple(notes), joined_pairs(facts.secondary, pairs)
-
-
-def joined_pairs(
-    targets: Sequence[SecondaryTarget], parts: Sequence[Mapping[str, tuple[KeyNote, ...]]]
-) -> dict[str, PairNotes]:
-    """What all tasks of a write noted for each secondary index.
-
-    Example:
-        >>> from lakedex.format.spill import Segment
-        >>> note = KeyNote(0, Segment("path", 0, 1, 1))
-        >>> target = SecondaryTarget("secondary_index_i", ("city",), 1, 1)
-        >>> len(joined_pairs([target], [{target.name: (note,)}, {}])[target.name].notes)
-        1
-    """
-    found = {
-        each.name: PairNotes(
-            each.buckets, tuple(note for part in parts for note in part.get(each.name, ()))
-        )
-        for each in targets
-    }
-    return {name: pairs for name, pairs in found.items() if pairs.notes}
+        parts += note_replaced_rows(engine, facts, index, replaced, staying)
+    return GatheredNotes(tuple(notes), tuple(parts))
 
 
 @dataclass(frozen=True)
@@ -145,7 +130,7 @@ def _spill(
 
 
 @dataclass(frozen=True)
-class _PairTask:
+class _RowTask:
     facts: WriteContext
     slices: tuple[FileSlice, ...]
     index: RecordIndexAccess | None
@@ -153,33 +138,34 @@ class _PairTask:
     """The catalog of the slices that stay."""
 
 
-def note_replaced_pairs(
+def note_replaced_rows(
     engine: Engine,
     facts: WriteContext,
     index: RecordIndexAccess | None,
     replaced: Sequence[FileSlice],
     staying: Sequence[FileSlice],
-) -> list[dict[str, tuple[KeyNote, ...]]]:
-    """Tombstones for the pairs of the replaced slices, by name of the index.
+) -> list[dict[str, Any]]:
+    """Notes of the rows of the replaced slices, which go, by name of the index.
 
     A key that was overwritten in one partition after another stands in both for a while. When the
-    older place goes, a pair that the newer one has as well must stay; the record index (`index`,
+    older place goes, an entry that the newer one has as well must stay; the record index (`index`,
     if there is one over the whole table) knows where that is.
     """
-    if not facts.secondary or not replaced:
+    if not facts.needs_changed_rows or not replaced:
         return []
     catalog = None
     if index is not None and staying:
         catalog = spill_slices(facts.address.open(), facts.scratch, staying)
     count = max(1, min(len(replaced), engine.parallelism * 2))
-    tasks = [_PairTask(facts, tuple(replaced[at::count]), index, catalog) for at in range(count)]
-    return engine.map("note replaced values", _note_pairs, tasks)
+    tasks = [_RowTask(facts, tuple(replaced[at::count]), index, catalog) for at in range(count)]
+    return engine.map("note replaced values", _note_rows, tasks)
 
 
-def _note_pairs(task: _PairTask) -> dict[str, tuple[KeyNote, ...]]:
+def _note_rows(task: _RowTask) -> dict[str, Any]:
     context = task.facts.read_context()
-    columns = list(dict.fromkeys([KEY, *task.facts.indexed_columns]))
-    taker = PairTaker(task.facts, context.storage)
+    columns = list(dict.fromkeys([KEY, *task.facts.row_columns]))
+    indexes = tuple(each for each in task.facts.indexes if each.row_columns)
+    collectors = replace(task.facts, indexes=indexes).collectors(context.storage)
     nothing = context.target(columns).empty_table()
     catalog = None
     if task.staying is not None:
@@ -189,8 +175,8 @@ def _note_pairs(task: _PairTask) -> dict[str, tuple[KeyNote, ...]]:
             others = None
             if task.index is not None and catalog is not None:
                 others = _elsewhere(context, task.index, catalog, rows)
-            taker.add(ChangedRows(rows, nothing, others))
-    return taker.finish()
+            collectors.add_rows(ChangedRows(rows, nothing, others))
+    return collectors.finish()
 
 
 def _elsewhere(

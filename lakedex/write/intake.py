@@ -106,7 +106,7 @@ def take_rows(
         return IngestedRows((), (), 0, 0, (), schema, stored.columns)
     snapshot.list_metadata()
     plan = plan_metadata(snapshot, target.options.metadata, columns, rows=0)
-    order = WriteOrder.of(operation, target.options.layout, schema.full, plan.expressions)
+    order = WriteOrder.of(operation, target.options.layout, schema.full, plan.maintained)
     check_time_folders(snapshot)
     keys = KeyGenerator.of(config, columns)
     if operation.is_delete and target.options.index_type.is_global:

@@ -21,9 +21,6 @@ from lakedex.errors import CommitConflict, InvalidInput, LakedexError
 from lakedex.filegroup import parse_data_file
 from lakedex.index.definition_files import DEFAULT_PATH, write_definitions
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.secondary.composite import stamped
-from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.metadata_table import metadata_partition
 from lakedex.index.metadata_table.creation import (
     PartitionPlan,
@@ -31,8 +28,8 @@ from lakedex.index.metadata_table.creation import (
     remove_partition,
 )
 from lakedex.index.metadata_table.shard_writer import NotedRecords
-from lakedex.index.registry import metadata_kind
-from lakedex.index.written import CommitChanges, PairNotes
+from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
+from lakedex.index.written import CommitChanges
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.table.own_properties import read_own_properties
@@ -43,10 +40,7 @@ from lakedex.write.build_survey import Survey, SurveyWants, survey
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
 
-_FILES, _COLUMN_STATS = "files", "column_stats"
-_STATISTICS = {_COLUMN_STATS, "partition_stats"}
-_BLOOM_FILTERS = "bloom_filters"
-_IS_PARTITIONED = "isPartitioned"
+_FILES = "files"
 _BEFORE_ALL = "00000000000000000"
 log = logging.getLogger("lakedex")
 
@@ -129,7 +123,7 @@ def _build(
     if definitions:
         _write_definitions(snapshot.storage, snapshot.config, definitions)
     _name_partitions(snapshot, missing, has_definitions=bool(definitions))
-    exact = {each.name for each in plan.new_secondary}.intersection(missing)
+    exact = {each.name for each in plan.new if each.row_columns}.intersection(missing)
     rows = sum(note.segment.rows for note in found.notes)
     if RECORD_INDEX in missing and _are_unique(snapshot.config.name, entries[RECORD_INDEX], rows):
         exact.add(RECORD_INDEX)
@@ -183,12 +177,9 @@ def _is_partition(name: str) -> bool:
 def survey_wants(plan: MetadataPlan, missing: Mapping[str, int]) -> SurveyWants:
     """What has to be known of the data for some partitions that a plan makes."""
     return SurveyWants(
-        stat_columns=plan.stat_columns if missing.keys() & _STATISTICS else (),
-        blooms=_BLOOM_FILTERS in missing,
+        tuple(each for each in plan.new if not each.serves.isdisjoint(missing)),
         shards=missing.get(RECORD_INDEX, 0),
         buckets=plan.note_buckets,
-        secondary=tuple(each for each in plan.new_secondary if each.name in missing),
-        expressions=tuple(each for each in plan.new_expressions if each.name in missing),
     )
 
 
@@ -198,16 +189,12 @@ def partition_plans(
     """What each new partition starts with, in the order of the plan."""
     newest = snapshot.timeline.last_completed
     instant = newest.requested_time if newest is not None else _BEFORE_ALL
-    buckets = {each.name: each.buckets for each in plan.new_secondary}
     changes = CommitChanges(
         added=_listing(snapshot) if _FILES in missing else {},
-        statistics=found.statistics,
         overwritten_partitions=tuple({each.partition: None for each in snapshot.slices}),
-        blooms=found.blooms,
         key_notes=found.notes,
         note_buckets=plan.note_buckets,
-        pairs={name: PairNotes(buckets[name], notes) for name, notes in found.pairs.items()},
-        expressions=found.expressions,
+        notes=found.index_notes,
     )
     definitions = index_definitions(snapshot, plan, missing)
     data_partitions = tuple(dict.fromkeys(each.partition for each in snapshot.slices))
@@ -250,25 +237,25 @@ def index_definitions(
     found = {
         name: each
         for name, each in snapshot.definitions.items()
-        if name in live or each.is_own or not name.startswith((PREFIX, EXPRESSION))
+        if name in live or each.is_own or not is_named_index(name)
     }
     found |= {
-        each.name: stamped(each, snapshot.timeline)
+        each.name: metadata_kind(each.name).stamped(each, lambda: snapshot.timeline)
         for each in plan.new_definitions
         if each.name in missing
     }
-    if RECORD_INDEX in missing:
-        options = {_IS_PARTITIONED: str(plan.has_partitioned_record_index).lower()}
-        found[RECORD_INDEX] = IndexDefinition(RECORD_INDEX, RECORD_INDEX, "", (), options)
-    is_there = _COLUMN_STATS in {*snapshot.config.metadata_partitions, *missing}
-    if is_there and plan.stat_columns:
-        known = found.get(_COLUMN_STATS)
-        if known is None or _COLUMN_STATS in missing:
-            known = IndexDefinition(_COLUMN_STATS, _COLUMN_STATS, _COLUMN_STATS, (), version=2)
-        # What the version says of the records that are there stays true; only columns come. Those
-        # that older files have no ranges of yet are named when they are there.
-        named = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
-        found[_COLUMN_STATS] = replace(known, source_fields=named)
+    # Columns that older files have no ranges of yet are named when they are there.
+    stated = tuple(name for name in plan.stat_columns if name not in plan.new_stat_columns)
+    for name in unnamed_indexes():
+        if name in missing or name in snapshot.config.metadata_partitions:
+            definition = metadata_kind(name).definition_of_table(
+                found.get(name),
+                is_new=name in missing,
+                stat_columns=stated,
+                is_partitioned=plan.has_partitioned_record_index,
+            )
+            if definition is not None:
+                found[name] = definition
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,35 +9,21 @@ from functools import partial
 import pyarrow as pa
 
 from lakedex.config.metadata_options import RECORD_INDEX as _RECORD_INDEX
-from lakedex.config.metadata_options import IndexRoom, MetadataOptions, RecordIndexScope
+from lakedex.config.metadata_options import MetadataOptions, RecordIndexScope
 from lakedex.errors import IndexUnusable
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.builds import BuildPartition, IndexBuild
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.kinds.expression.target import PREFIX as EXPRESSION
-from lakedex.index.kinds.expression.target import ExpressionTarget
-from lakedex.index.kinds.secondary.pairs import PREFIX, SecondaryTarget
+from lakedex.index.file_groups import IndexedRows
+from lakedex.index.maintenance import MaintainedIndex, MaintainRequest
+from lakedex.index.registry import is_named_index, metadata_kind, unnamed_indexes
 from lakedex.table import Snapshot
 from lakedex.write.row_size import stored_rows
 
 RECORD_INDEX = _RECORD_INDEX
-_ORDER = ("files", "column_stats", "bloom_filters", RECORD_INDEX, "partition_stats")
-"""In the order in which Hudi makes them."""
 _META_STAT_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])
 _MOST_NOTE_BUCKETS = 8
-_MOST_BUILD_BUCKETS = 256
-"""A build has all pairs of a bucket in memory, so that each gets few shards."""
-_EXPRESSION_GROUPS = 2
-_STAT_GROUPS = 2
-"""What Hudi gives column_stats, however large the table is."""
-_COLUMNS_A_GROUP = 10
-_LEAST_STATS_A_GROUP = 100_000
-_MOST_STATS_A_GROUP = 1_000_000
-_ENTRIES_A_SHARD = 500_000
-_GROWTH = 4
-_ENTRY_BYTES = 48
-"""What an entry of the record index takes, by Hudi's estimate."""
-_USUAL_ROOM = IndexRoom()
+Indexes = tuple[MaintainedIndex, ...]
 
 
 @dataclass(frozen=True)
@@ -55,26 +40,22 @@ class MetadataPlan:
     has_partitioned_record_index: bool
     lookup_shards: int
     """File groups of a global record index that is there already; 0 where there is none."""
-    secondary: tuple[SecondaryTarget, ...] = ()
-    """The secondary indexes that the table has."""
-    new_secondary: tuple[SecondaryTarget, ...] = ()
-    """Those that this write makes."""
+    maintained: Indexes = ()
+    """The indexes that the write keeps up to date, those in the making too."""
+    new: Indexes = ()
+    """Those that are built of what the table has before the write."""
     new_definitions: tuple[IndexDefinition, ...] = ()
     """The definitions of indexes that this write makes."""
-    expressions: tuple[ExpressionTarget, ...] = ()
-    """The expression indexes that the table has."""
-    new_expressions: tuple[ExpressionTarget, ...] = ()
-    """Those that this write makes."""
     building: tuple[IndexBuild, ...] = ()
     """The builds of others that this write keeps up to date."""
-    async_secondary: tuple[SecondaryTarget, ...] = ()
-    """Secondary indexes that a refresh maintains, and no other write."""
-    async_expressions: tuple[ExpressionTarget, ...] = ()
-    """The same of expression indexes."""
-    built_async_expressions: tuple[ExpressionTarget, ...] = ()
-    """Those of them that are in the making: their builder reads the rows."""
+    refreshed: Indexes = ()
+    """The indexes with `maintenance=async` that the write brings up to date."""
+    built_async: Indexes = ()
+    """Indexes with `maintenance=async` in the making: their builder reads the rows."""
     new_stat_columns: tuple[str, ...] = ()
     """Those of `stat_columns` that the older files have no ranges of yet."""
+    widened: Indexes = ()
+    """What notes the ranges of those columns."""
 
     def has(self, partition: str) -> bool:
         """Whether a partition will be there."""
@@ -89,6 +70,21 @@ class MetadataPlan:
     def note_buckets(self) -> int:
         """Into how many buckets key notes are put: a task writes the shards of one."""
         return max(1, min(self.record_shards, _MOST_NOTE_BUCKETS))
+
+    def serving(self, names: Collection[str]) -> Indexes:
+        """The maintained indexes whose notes make records of some indexes."""
+        return tuple(each for each in self.maintained if not each.serves.isdisjoint(names))
+
+    def for_build(self, build: IndexBuild) -> MetadataPlan:
+        """The plan of a write that knows of a build, turned into that of the builder."""
+        known = (*self.maintained, *self.built_async)
+        names = {*build.names}
+        return replace(
+            self,
+            missing={part.name: part.file_groups for part in build.partitions},
+            new=tuple(each.for_build() for each in known if not each.serves.isdisjoint(names)),
+            new_definitions=tuple(build.definitions.values()),
+        )
 
 
 def plan_metadata(
@@ -114,105 +110,158 @@ def plan_metadata(
     parts = {part.name: part for build in snapshot.builds for part in build.partitions}
     there = {*present, *parts}
     # The options may have been chosen before an index came.
-    wanted = tuple(name for name in _ORDER if options.has(name) or name in there)
+    once = tuple(name for name in unnamed_indexes() if options.has(name) or name in there)
     lagging = _async_names(snapshot, parts)
-    kept = sorted(name for name in there - lagging if name.startswith(PREFIX))
-    computed = sorted(name for name in there - lagging if name.startswith(EXPRESSION))
-    target = partial(_target, snapshot, parts)
-    expression = partial(_expression, snapshot, options, columns, parts)
-    # One that is not refreshed must not keep a writer from its work, whatever is wrong with it.
-    refreshable = sorted(lagging.intersection(refreshed))
-    made = [each for each in new_indexes if each.name not in there]
+    kept = sorted(name for name in there - lagging if is_named_index(name))
+    made = {each.name: each for each in new_indexes if each.name not in there}
     partitioned = _is_partitioned(snapshot, options, parts)
+    is_new = RECORD_INDEX in once and RECORD_INDEX not in there
+    # All rows get an entry in an index that is new, not only those of this write.
+    stored = stored_rows(snapshot) if made or (is_new and not partitioned) else 0
+    stated = _stat_columns(snapshot, options, columns, parts) if has_stats(once) else ()
+    size = IndexedRows(options, rows, len(stated), len(snapshot.slices), partitioned)
+    with_stored = replace(size, rows=stored if made else 0, is_partitioned=False)
+    of_records = size if partitioned or not is_new else replace(size, rows=rows + stored)
     shards = lookup_shards = 0
     if RECORD_INDEX in parts:
         shards = parts[RECORD_INDEX].file_groups
-    elif RECORD_INDEX in wanted:
-        if RECORD_INDEX not in present and not partitioned:
-            rows += stored_rows(snapshot)  # all of them get an entry, not only this write's
-        room = options.record_index_room
-        shards = shards_for(rows, *options.record_index_groups, partitioned=partitioned, room=room)
+    elif RECORD_INDEX in once:
+        shards = metadata_kind(RECORD_INDEX).first_file_groups(of_records)
     if RECORD_INDEX in present and not partitioned and snapshot.metadata is not None:
         lookup_shards = shards = max(1, len(snapshot.metadata.groups(RECORD_INDEX)))
-    has_stats = "column_stats" in wanted
-    stated = _stat_columns(snapshot, options, columns, parts) if has_stats else ()
-    groups = {
-        "files": 1,
-        "column_stats": options.column_stats_groups
-        or stat_groups_for(len(stated), len(snapshot.slices)),
-        "partition_stats": options.partition_stats_groups,
-        "bloom_filters": options.bloom_filter_groups,
-        RECORD_INDEX: shards,
-    }
-    if made:
-        entries = stored_rows(snapshot)
-        count = shards_for(
-            entries,
-            *options.record_index_groups,
-            partitioned=False,
-            room=options.record_index_room,
-        )
-        groups |= {
-            each.name: _EXPRESSION_GROUPS if each.name.startswith(EXPRESSION) else count
-            for each in made
-        }
-    wanted = (*wanted, *kept, *computed, *(each.name for each in made))
+    groups = {name: metadata_kind(name).first_file_groups(of_records) for name in once}
+    groups |= {name: metadata_kind(name).first_file_groups(with_stored) for name in made}
+    missing = {name: groups[name] for name in (*once, *made) if name not in there}
+    planner = _Planner(snapshot, options, columns, parts, made, missing, stated)
+    maintained = planner.indexes([*once, *kept])
+    new_stats = _new_stat_columns(snapshot, columns, stated)
+    with_stats = [name for name in once if has_stats([name])]
     return MetadataPlan(
-        wanted=wanted,
-        missing={name: groups[name] for name in wanted if name not in there},
+        wanted=(*once, *kept, *made),
+        missing=missing,
         stat_columns=stated,
-        new_stat_columns=_new_stat_columns(snapshot, columns, stated),
+        new_stat_columns=new_stats,
+        widened=replace(planner, stat_columns=new_stats).indexes(with_stats) if new_stats else (),
         record_shards=shards,
         has_partitioned_record_index=partitioned,
         lookup_shards=lookup_shards,
-        secondary=tuple(map(target, kept)),
-        async_secondary=tuple(target(name) for name in refreshable if name.startswith(PREFIX)),
-        new_secondary=tuple(
-            SecondaryTarget.of(each, groups[each.name], _MOST_BUILD_BUCKETS)
-            for each in made
-            if each.name.startswith(PREFIX)
+        maintained=maintained,
+        new=(
+            *(each.for_build() for each in maintained if each.serves.intersection(missing)),
+            *(each.for_build() for each in planner.indexes(made)),
         ),
-        new_definitions=tuple(made),
-        expressions=tuple(map(expression, computed)),
-        async_expressions=tuple(
-            expression(name) for name in refreshable if name.startswith(EXPRESSION)
-        ),
-        built_async_expressions=tuple(
-            expression(name) for name in sorted(lagging & {*parts}) if name.startswith(EXPRESSION)
-        ),
-        new_expressions=tuple(
-            # Who makes one says in which zone; what is noted is of one of that name that is gone.
-            ExpressionTarget.of(
-                each,
-                columns,
-                {} if options.session_zone else options.expression_zones,
-                options.session_zone,
-            )
-            for each in made
-            if each.name.startswith(EXPRESSION)
-        ),
+        new_definitions=tuple(made.values()),
+        # One that is not refreshed must not keep a writer from its work, whatever is wrong with it.
+        refreshed=planner.indexes(sorted(lagging.intersection(refreshed))),
+        built_async=planner.indexes(sorted(lagging & {*parts})),
         building=snapshot.builds,
     )
 
 
-def plan_of_build(plan: MetadataPlan, build: IndexBuild) -> MetadataPlan:
-    """The plan of a write that knows of a build, turned into that of the builder."""
-    secondary = [
-        SecondaryTarget.of(part.definition, part.file_groups, _MOST_BUILD_BUCKETS)
-        for part in build.partitions
-        if part.definition is not None and part.name.startswith(PREFIX)
-    ]
-    return replace(
-        plan,
-        missing={part.name: part.file_groups for part in build.partitions},
-        new_secondary=tuple(secondary),
-        new_definitions=tuple(build.definitions.values()),
-        new_expressions=tuple(
-            each
-            for each in (*plan.expressions, *plan.built_async_expressions)
-            if each.name in build.names
-        ),
+def plan_groups(
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    groups: Mapping[str, int],
+    *,
+    stat_columns: tuple[str, ...],
+    partitioned: bool,
+) -> MetadataPlan:
+    """A plan that makes some indexes that a table has once, with these numbers of file groups.
+
+    Args:
+        snapshot: The table.
+        schema: Its columns.
+        groups: The numbers of file groups, by index.
+        stat_columns: The columns that have ranges, if there are column stats.
+        partitioned: Whether each data partition has its own file groups of the record index.
+    """
+    wanted = tuple(name for name in unnamed_indexes() if name in groups)
+    stated = stat_columns if has_stats(wanted) else ()
+    request = MaintainRequest(snapshot.config.name, None, 0, schema, stat_columns=stated)
+    found = (metadata_kind(name).maintained(name, request) for name in wanted)
+    indexes = {each.name: each for each in found if each is not None}
+    return MetadataPlan(
+        wanted=wanted,
+        missing={n: groups[n] for n in wanted if n not in snapshot.config.metadata_partitions},
+        stat_columns=stated,
+        record_shards=groups.get(RECORD_INDEX, 0),
+        has_partitioned_record_index=partitioned,
+        lookup_shards=0,
+        maintained=tuple(indexes.values()),
+        new=tuple(indexes.values()),
     )
+
+
+def has_stats(names: Collection[str]) -> bool:
+    """Whether one of some indexes has ranges of columns."""
+    return any(metadata_kind(name).has_stat_columns for name in names)
+
+
+@dataclass(frozen=True)
+class _Planner:
+    """What kinds are asked with for each index."""
+
+    snapshot: Snapshot
+    options: MetadataOptions
+    columns: pa.Schema
+    parts: Mapping[str, BuildPartition]
+    made: Mapping[str, IndexDefinition]
+    missing: Mapping[str, int]
+    stat_columns: tuple[str, ...]
+
+    def indexes(self, names: Collection[str]) -> Indexes:
+        """The indexes of some names as writers keep them up to date.
+
+        Raises:
+            IndexUnusable: one cannot be kept up to date.
+        """
+        found: dict[str, MaintainedIndex] = {}
+        for name in names:
+            index = metadata_kind(name).maintained(name, self._request(name))
+            if index is not None:
+                found.setdefault(index.name, index)
+        return tuple(found.values())
+
+    def _request(self, name: str) -> MaintainRequest:
+        snapshot, options = self.snapshot, self.options
+        part = self.parts.get(name)
+        definition = self.made.get(name) or snapshot.definitions.get(name)
+        if part is not None:
+            definition = part.definition or (definition if metadata_kind(name).is_of_keys else None)
+        return MaintainRequest(
+            table=snapshot.config.name,
+            definition=definition,
+            file_groups=self._file_groups(name, part),
+            columns=self.columns,
+            stat_columns=self.stat_columns,
+            zones=partial(self._zones, name),
+            session_zone=options.session_zone,
+        )
+
+    def _zones(self, name: str) -> Mapping[str, str]:
+        zones = self.options.expression_zones
+        if name in self.made:
+            # What is noted of the zone of a new index is of one of that name that is gone.
+            return {} if self.options.session_zone else zones
+        if name not in zones:
+            zones = {**self.snapshot.expression_zones, **zones}  # it is younger than the options
+        for build in self.snapshot.builds:
+            zones = {**zones, **build.expression_zones}
+        return zones
+
+    def _file_groups(self, name: str, part: BuildPartition | None) -> int:
+        if part is not None and part.definition is not None:
+            return part.file_groups
+        if name in self.missing:
+            return self.missing[name]
+        if not (metadata_kind(name).is_of_keys and is_named_index(name)):
+            return 0
+        if self.snapshot.metadata is None:
+            raise IndexUnusable(
+                f"the metadata table of {self.snapshot.config.name} cannot be read "
+                f"({self.snapshot.metadata_problem}); `lakedex repair` builds it again"
+            )
+        return len(self.snapshot.metadata.groups(name))
 
 
 def _is_partitioned(
@@ -251,62 +300,6 @@ def _async_names(snapshot: Snapshot, parts: Mapping[str, BuildPartition]) -> set
     }
     known |= {name: part.definition for name, part in parts.items() if part.definition is not None}
     return {name for name, each in known.items() if each.is_async}
-
-
-def _target(snapshot: Snapshot, parts: Mapping[str, BuildPartition], name: str) -> SecondaryTarget:
-    """A secondary index that is there or in the making, as writers keep it up to date.
-
-    Raises:
-        IndexUnusable: it cannot be kept up to date.
-    """
-    part = parts.get(name)
-    if part is not None and part.definition is not None:
-        return SecondaryTarget.of(part.definition, part.file_groups, _MOST_NOTE_BUCKETS)
-    definition = snapshot.definitions.get(name)
-    if snapshot.metadata is None:
-        raise IndexUnusable(
-            f"the metadata table of {snapshot.config.name} cannot be read "
-            f"({snapshot.metadata_problem}); `lakedex repair` builds it anew"
-        )
-    if definition is None or not definition.names_columns:
-        raise IndexUnusable(
-            f"the index {name} of table {snapshot.config.name} has no definition that names its "
-            "column, so that it cannot be kept up to date; drop it first"
-        )
-    groups = len(snapshot.metadata.groups(name))
-    if definition.is_composite and not groups:
-        raise IndexUnusable(
-            f"the index {name} of table {snapshot.config.name} is gone: another engine took the "
-            "metadata table away and made a new one; REFRESH INDEX or DROP INDEX first"
-        )
-    return SecondaryTarget.of(definition, max(1, groups), _MOST_NOTE_BUCKETS)
-
-
-def _expression(
-    snapshot: Snapshot,
-    options: MetadataOptions,
-    columns: pa.Schema,
-    parts: Mapping[str, BuildPartition],
-    name: str,
-) -> ExpressionTarget:
-    """An expression index that is there or in the making, as writers compute it.
-
-    Raises:
-        IndexUnusable: it cannot be computed here.
-    """
-    part = parts.get(name)
-    definition = snapshot.definitions.get(name) if part is None else part.definition
-    if definition is None:
-        raise IndexUnusable(
-            f"the index {name} of table {snapshot.config.name} has no definition, so that it "
-            "cannot be kept up to date; drop it first"
-        )
-    zones = options.expression_zones
-    if name not in zones:
-        zones = {**snapshot.expression_zones, **zones}  # it is younger than the write's options
-    for build in snapshot.builds:
-        zones = {**zones, **build.expression_zones}
-    return ExpressionTarget.of(definition, columns, zones, options.session_zone)
 
 
 def stat_columns(
@@ -359,37 +352,3 @@ def _new_stat_columns(
         and name in columns.names
         and before.get(name) == columns.field(name).type
     )
-
-
-def stat_groups_for(columns: int, files: int) -> int:
-    """How many file groups column_stats get for a table of so many columns and files.
-
-    RFC-27's rule is one for every ten columns. A group more is one more file to open for every
-    lookup and to write in every commit, so it has to have enough entries; and none has too many.
-
-    Example:
-        >>> stat_groups_for(35, 100), stat_groups_for(35, 20_000), stat_groups_for(23, 286_603)
-        (2, 4, 7)
-    """
-    entries = columns * files
-    by_columns = min(-(-columns // _COLUMNS_A_GROUP), entries // _LEAST_STATS_A_GROUP)
-    return max(_STAT_GROUPS, by_columns, -(-entries // _MOST_STATS_A_GROUP))
-
-
-def shards_for(
-    rows: int, least: int, most: int, *, partitioned: bool, room: IndexRoom = _USUAL_ROOM
-) -> int:
-    """How many file groups an index of keys gets: room to grow a few times before they are large.
-
-    Example:
-        >>> shards_for(1_000_000, 1, 10_000, partitioned=False)
-        8
-        >>> shards_for(1_000_000, 1, 10_000, partitioned=False, room=IndexRoom(1.5, 4_800_000))
-        15
-    """
-    entries = _ENTRIES_A_SHARD
-    if room.group_bytes is not None:
-        entries = max(1, room.group_bytes // _ENTRY_BYTES)
-    growth = _GROWTH if room.growth is None else room.growth
-    wanted = 1 if partitioned else math.ceil(growth * rows / entries)
-    return max(least, min(most, wanted))

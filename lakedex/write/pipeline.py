@@ -9,8 +9,9 @@ that loses a conflict may be tried again from `begin` on, without reading its in
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from lakedex.config import keys
 from lakedex.config.new_layout import LAYOUT_PROPERTIES
@@ -26,7 +27,6 @@ from lakedex.errors import (
 )
 from lakedex.filegroup import FileSlice
 from lakedex.index.metadata_table.creation import built_at
-from lakedex.index.written import ExpressionNotes, PairNotes
 from lakedex.keys.generator import KeyGenerator
 from lakedex.table import Snapshot
 from lakedex.table.index_coverage import newer_slices
@@ -198,19 +198,19 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
             WriteTask(facts, number, tuple(share)) for number, share in enumerate(shares) if share
         ]
         done: list[TaskResult] = target.engine.map("write the files", write_groups, tasks)
-        notes, pairs = gather_notes(
+        gathered = gather_notes(
             target.engine, facts, snapshot, done, replaced, has_record_index=plan.has_record_index
         )
-        newer = read_newer_slices(target.engine, facts, snapshot, plan)
+        refreshed = read_newer_slices(target.engine, facts, snapshot, plan)
     outcome = Outcome(
         facts=facts,
         stored=taken.stored,
         schema=taken.schema,
         plan=plan,
         answers=tuple(done),
-        notes=notes,
-        pairs={**pairs, **newer.pairs},
-        refreshed=newer.expressions,
+        notes=gathered.keys,
+        parts=gathered.parts,
+        refreshed=refreshed,
         replaced=tuple(replaced),
         kept=target.kept_then,
         kept_before=target.kept,
@@ -507,28 +507,14 @@ def _replaced(
     return tuple(current for current in snapshot.slices if current.partition in named)
 
 
-@dataclass(frozen=True)
-class NewerEntries:
-    """What refreshed indexes get of the file slices that they did not cover."""
-
-    pairs: Mapping[str, PairNotes] = field(default_factory=dict)
-    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
-
-
 def read_newer_slices(
     engine: Engine, facts: WriteContext, snapshot: Snapshot, plan: MetadataPlan
-) -> NewerEntries:
-    """Read what the refreshed indexes of a plan do not cover."""
-    pairs: dict[str, PairNotes] = {}
-    expressions: dict[str, ExpressionNotes] = {}
+) -> dict[str, Any]:
+    """What the refreshed indexes of a plan get of the slices that they do not cover, by name."""
+    notes: dict[str, Any] = {}
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
-    for target in plan.async_secondary:
-        slices = newer_slices(snapshot, snapshot.definitions[target.name])
-        found = survey(engine, seen, snapshot.history, slices, SurveyWants(secondary=(target,)))
-        if target.name in found.pairs:
-            pairs[target.name] = PairNotes(target.buckets, found.pairs[target.name])
-    for computed in plan.async_expressions:
-        slices = newer_slices(snapshot, computed.definition)
-        wants = SurveyWants(expressions=(computed,))
-        expressions |= survey(engine, seen, snapshot.history, slices, wants).expressions
-    return NewerEntries(pairs, expressions)
+    for each in plan.refreshed:
+        slices = newer_slices(snapshot, snapshot.definitions[each.name])
+        wants = SurveyWants((each,))
+        notes |= survey(engine, seen, snapshot.history, slices, wants).index_notes
+    return notes

@@ -20,6 +20,7 @@ from lakedex.filegroup import FileSlice, FileSliceId, Slices
 from lakedex.format.spill import Segment
 from lakedex.index.contract import IndexedTable, Question
 from lakedex.index.file_bounds import slice_bounds
+from lakedex.index.registry import range_key
 from lakedex.table import Snapshot
 from lakedex.write.assign import FileSizes, Group, Placing, add_segment, small_groups, takes
 from lakedex.write.context import WriteContext
@@ -29,7 +30,6 @@ from lakedex.write.layout.order import RowOrder
 from lakedex.write.layout.parts import Part
 from lakedex.write.parts import TaggedPart
 
-_COLUMN_STATS = "column_stats"
 _MOST_FILLED = 64
 """So many small files of a partition are looked at, the smallest ones."""
 
@@ -127,11 +127,9 @@ def _place(
 ) -> tuple[str, str, pa.DataType] | None:
     """Where ranges of a name stand: the metadata partition, the column there, and their type."""
     expression = order.expression(name)
-    if expression is not None:
-        if expression.is_bloom or not table.is_live(expression.name):
-            return None
-        return expression.name, expression.definition.source_fields[0], expression.type
-    known = table.definitions.get(_COLUMN_STATS)
-    if known is None or name not in known.source_fields or not table.is_live(_COLUMN_STATS):
+    if expression is None:
+        key = range_key(table, name)
+        return None if key is None else (*key, facts.schema.field(name).type)
+    if expression.ranges is None or not table.is_live(expression.name):
         return None
-    return _COLUMN_STATS, name, facts.schema.field(name).type
+    return *expression.ranges, expression.type

@@ -12,6 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +40,8 @@ log = logging.getLogger("lakedex")
 class Widening:
     """What the older files hold of the columns that come."""
 
-    statistics: FileStatistics = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Their ranges, as tasks noted them."""
     columns: dict[str, WholeColumn] = field(default_factory=dict)
 
 
@@ -50,10 +52,11 @@ def read_widening(
     if not plan.new_stat_columns:
         return Widening()
     seen = replace(facts, committed=CommittedInstants.of(snapshot.timeline))
-    wants = SurveyWants(stat_columns=plan.new_stat_columns)
-    found = survey(engine, seen, snapshot.history, snapshot.slices, wants).statistics
+    wants = SurveyWants(plan.widened)
+    notes = survey(engine, seen, snapshot.history, snapshot.slices, wants).index_notes
+    found: FileStatistics = notes.get(_COLUMN_STATS, {})
     return Widening(
-        found,
+        notes,
         {
             name: WholeColumn(
                 facts.schema.field(name).type, _open_partitions(found.get(name), snapshot.slices)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lakedex.config.service_options import BulkSort, LayoutOptions
 from lakedex.engine import Engine
 from lakedex.format.spill import Segment
-from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.maintenance import MaintainedIndex
 from lakedex.write.assign import FileSizes
 from lakedex.write.context import WriteContext
 from lakedex.write.layout.arranging import Arranged, Unarranged, arrange
@@ -35,7 +35,7 @@ class WriteOrder:
         operation: Operation,
         options: LayoutOptions,
         schema: pa.Schema,
-        expressions: Sequence[ExpressionTarget] = (),
+        indexes: Sequence[MaintainedIndex] = (),
     ) -> WriteOrder | None:
         """What the options ask for; None leaves rows as they come.
 
@@ -47,7 +47,7 @@ class WriteOrder:
             names, sort = options.bulk_columns or names, options.bulk_sort
         if operation.is_delete or not (names or sort is not BulkSort.NONE):
             return None
-        order = RowOrder.of(names or (KEY,), Strategy.parse(options.strategy), schema, expressions)
+        order = RowOrder.of(names or (KEY,), Strategy.parse(options.strategy), schema, indexes)
         return cls(order, across_files=sort is not BulkSort.IN_FILES)
 
     def arranged(

@@ -12,7 +12,7 @@ from lakedex.config.write_options import LockOptions as LockSettings
 from lakedex.config.write_options import WriteOptions
 from lakedex.engine import Engine
 from lakedex.index.definitions import IndexDefinition
-from lakedex.index.file_index import FileIndex
+from lakedex.index.file_index.maintenance import MaintainedFileIndex
 from lakedex.index.kinds.windowed.run_writer import shards_for
 from lakedex.index.registry import file_indexes
 from lakedex.storage.address import StorageAddress
@@ -64,9 +64,13 @@ class Target:
         return transaction_options(self.options.lock)
 
 
-def maintained_file_indexes(config: TableConfig) -> tuple[FileIndex, ...]:
+def maintained_file_indexes(config: TableConfig) -> tuple[MaintainedFileIndex, ...]:
     """The file indexes that a write maintains: not those with `maintenance=async`."""
-    return tuple(each for each in file_indexes(config).values() if not each.definition.is_async)
+    return tuple(
+        MaintainedFileIndex(each)
+        for each in file_indexes(config).values()
+        if not each.definition.is_async
+    )
 
 
 _LOOSE_ERROR_RATE = 1e-4
@@ -99,8 +103,6 @@ def write_context(
         committed=CommittedInstants.of(snapshot.timeline),
         scratch=scratch,
         compression=options.compression,
-        stat_columns=plan.stat_columns,
-        has_bloom_index=plan.has("bloom_filters"),
         bloom_entries=options.bloom.entries,
         bloom_error_rate=options.bloom.error_rate or usual_rate,
         history=snapshot.history,
@@ -110,9 +112,7 @@ def write_context(
         early_look=(
             EarlyLook(instant, target.patience.heartbeat) if options.lock.looks_early else None
         ),
-        secondary=plan.secondary,
-        expressions=plan.expressions,
-        file_indexes=maintained_file_indexes(snapshot.config),
+        indexes=(*plan.maintained, *maintained_file_indexes(snapshot.config)),
     )
 
 

@@ -153,7 +153,7 @@ def test_store_settings_come_from_hadoop_and_are_not_shown(spark, setting):
 def test_store_settings_of_a_lake_are_for_the_stores_that_know_them(lake, spark, tmp_path):
     frame = spark.range(3).selectExpr("id", "1L AS ts")
     frame.write.format("hudi").option("primaryKey", "id").save(str(tmp_path / "t"))
-    with pytest.raises(InvalidInput, match="'aws_reggion' .* did you mean aws_region"):
+    with pytest.raises(InvalidInput, match=r"'aws_reggion' .* did you mean aws_region"):
         lakedex.attach(spark, storage_options={"aws_reggion": "eu-west-1"})
     remote = lakedex.attach(spark, storage_options={"aws_region": "eu-west-1"})
     try:

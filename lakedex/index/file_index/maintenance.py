@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from lakedex.index.file_index.run import (
     read_heads,
     write_run,
 )
+from lakedex.index.maintenance import Collector, CollectTask, FileRows, MaintainedIndex
 from lakedex.storage.protocol import Storage
 
 _MOST_BYTES = 64 << 20
@@ -34,54 +36,74 @@ _File = tuple[str, str, int]
 log = logging.getLogger("lakedex")
 
 
-class FileIndexCollector:
+@dataclass(frozen=True)
+class MaintainedFileIndex(MaintainedIndex):
+    """A file index that writers keep up to date: tasks write its runs by themselves."""
+
+    index: FileIndex
+
+    @property
+    def name(self) -> str:
+        """The full name of the index."""
+        return self.index.name
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return self.index.sources
+
+    def collector(self, task: CollectTask) -> FileIndexCollector:
+        """The collector of one task."""
+        return FileIndexCollector(task.storage, self.index)
+
+    def joined(self, parts: Sequence[object]) -> None:
+        """Nothing: the runs are there."""
+        del parts
+
+
+class FileIndexCollector(Collector):
     """Collects the entries of new data files, and writes them as runs."""
 
-    def __init__(self, storage: Storage, indexes: Sequence[FileIndex]) -> None:
-        """Collect for these indexes."""
+    def __init__(self, storage: Storage, index: FileIndex) -> None:
+        """Start without entries."""
         self._storage = storage
-        self._indexes = tuple(indexes)
-        self._parts: dict[str, list[tuple[_File, pa.Table]]] = {each.name: [] for each in indexes}
+        self._index = index
+        self._parts: list[tuple[_File, pa.Table]] = []
         self._bytes = 0
 
-    def add(self, partition: str, file: str, rows: pa.Table, size: int) -> None:
-        """Add all rows of a file; those of a log file are its new versions of records."""
-        for each in self._indexes:
-            self.add_to(each, partition, file, rows, size)
-
-    def add_to(
-        self, index: FileIndex, partition: str, file: str, rows: pa.Table, size: int
-    ) -> None:
-        """Add all rows of a file to one of the indexes."""
+    def add_file(self, file: FileRows) -> None:
+        """Add the entries of a file."""
+        index = self._index
         try:
-            entries = index.entries(rows)
+            entries = index.entries(file.rows)
         except LakedexError as error:
             # The file is not described, so that every query reads it.
-            log.warning("%s does not describe %s/%s: %s", index.name, partition, file, error)
+            place = f"{file.partition}/{file.file}"
+            log.warning("%s does not describe %s: %s", index.name, place, error)
             return
-        self._parts[index.name].append(((partition, file, size), entries))
+        self._parts.append(((file.partition, file.file, file.size), entries))
         self._bytes += entries.nbytes
         if self._bytes >= _MOST_BYTES:
-            self.finish()
-
-    def lack(self, index: FileIndex, partition: str) -> None:
-        """A file does not have the columns: it is not described, and is read."""
+            self._write()
 
     def finish(self) -> None:
         """Write what was collected."""
-        for index in self._indexes:
-            parts, self._parts[index.name] = self._parts[index.name], []
-            if parts:
-                columns = zip(*(file for file, _ in parts), strict=True)
-                files = pa.table([list(column) for column in columns], schema=FILES)
-                entries = with_file_numbers([entries for _, entries in parts])
-                try:
-                    data = _encoded(index, entries, files)
-                except LakedexError as error:
-                    log.warning("%s does not describe %d files: %s", index.name, len(files), error)
-                else:
-                    write_run(self._storage, index.definition, data)
-        self._bytes = 0
+        self._write()
+
+    def _write(self) -> None:
+        parts, self._parts, self._bytes = self._parts, [], 0
+        if not parts:
+            return
+        index = self._index
+        columns = zip(*(file for file, _ in parts), strict=True)
+        files = pa.table([list(column) for column in columns], schema=FILES)
+        entries = with_file_numbers([entries for _, entries in parts])
+        try:
+            data = _encoded(index, entries, files)
+        except LakedexError as error:
+            log.warning("%s does not describe %d files: %s", index.name, len(files), error)
+        else:
+            write_run(self._storage, index.definition, data)
 
 
 def merge_runs(context: ReadContext, index: FileIndex, is_kept: Callable[[str, str], bool]) -> None:

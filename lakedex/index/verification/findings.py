@@ -33,6 +33,9 @@ class ProblemKind(Enum):
     """Several rows have one record key, so that only one of them has an entry."""
     UNREADABLE = "unreadable"
     """An index, or the data that it is about, cannot be read."""
+    LOST = "lost"
+    """Data files of the newest snapshot are gone. No index can give their rows back, so the listing
+    keeps them: without the entries queries would silently have fewer rows, or older ones."""
     EXTRA = "extra"
     """An entry is about something that never was in the data."""
 

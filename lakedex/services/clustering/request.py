@@ -25,7 +25,7 @@ def table_order(
     stored = StoredSchema.of(snapshot)
     plan = plan_metadata(snapshot, target.options.metadata, stored.columns, rows=0)
     full = WriteSchema.of(stored.columns, stored).full
-    return RowOrder.of(names, Strategy.parse(strategy), full, plan.expressions)
+    return RowOrder.of(names, Strategy.parse(strategy), full, plan.maintained)
 
 
 @dataclass(frozen=True, slots=True)

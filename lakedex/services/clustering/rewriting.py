@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from lakedex.services.clustering.moved_keys import moved_keys
 from lakedex.services.clustering.plan import Regrouping
@@ -52,8 +51,8 @@ def rewrite_groups(
     facts = write_context(
         target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
     )
-    # Values and keys stay as they are, and so do the secondary indexes.
-    facts = replace(facts, secondary=())
+    # Values and keys stay as they are, and so do the indexes of rows.
+    facts = facts.without_row_indexes()
     with clock.step("layout"):
         arranged = arrange(target.engine, facts, order, _unarranged(snapshot, groups))
         files = arranged_groups(arranged, order)

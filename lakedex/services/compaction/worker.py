@@ -11,10 +11,7 @@ import pyarrow as pa
 
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSlice, ReadContext, read_slice
-from lakedex.index.column_ranges import ColumnRanges
-from lakedex.index.file_index.maintenance import FileIndexCollector
-from lakedex.index.kinds.expression.collect import ExpressionCollector
-from lakedex.index.written import BloomText
+from lakedex.index.maintenance import FileRows
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import with_file_name
 from lakedex.write.handles.publishing import Publisher
@@ -31,10 +28,9 @@ def compact_slices(task: WriteTask) -> TaskResult:
     facts = task.facts
     context = facts.read_context()
     publisher = Publisher(facts, context.storage)
-    ranges = ColumnRanges(facts.stat_columns, facts.schema)
-    expressions = ExpressionCollector(facts.expressions)
-    file_indexes = FileIndexCollector(context.storage, facts.file_indexes)
-    files, blooms = [], []
+    # Rows stay as they are, and so do the indexes of rows.
+    indexes = facts.without_row_indexes().collectors(context.storage)
+    files = []
     for group in task.groups:
         current = group.current
         if current is None:
@@ -43,20 +39,14 @@ def compact_slices(task: WriteTask) -> TaskResult:
         encoded = encode_base_file(facts, rows)
         size = publisher.publish(group, encoded.data)
         files.append(_written(group, current, rows.num_rows, size))
-        ranges.add(group.partition, group.file_name, rows, encoded.sizes)
-        expressions.add(group.partition, group.file_name, rows, size)
-        file_indexes.add(group.partition, group.file_name, rows, size)
-        if facts.has_bloom_index:
-            blooms.append(
-                BloomText(group.partition, group.file_name, encoded.bloom_type, encoded.bloom_text)
-            )
+        bloom = encoded.bloom(group.partition, group.file_name)
+        indexes.add_file(
+            FileRows(group.partition, group.file_name, size, rows, encoded.sizes, bloom)
+        )
     publisher.finish()
-    file_indexes.finish()
     return TaskResult(
         files=tuple(files),
-        statistics=ranges.tables(),
-        blooms=tuple(blooms),
-        expressions=expressions.notes(),
+        index_notes=indexes.finish(),
         seconds=time.perf_counter() - started,
     )
 

@@ -56,4 +56,4 @@ class Reading:
             self._shares += zip(some, found, strict=True)
             read += sum(map(len, some))
             tell(read, len(current))
-        return Survey.joined([found for _, found in self._shares])
+        return Survey.joined(wants, [found for _, found in self._shares])

@@ -38,7 +38,7 @@ from lakedex.txn.recovery import recover
 from lakedex.txn.rollback import LockedTable
 from lakedex.write.holding import locked
 from lakedex.write.metadata_build import partition_plans, survey_wants
-from lakedex.write.metadata_plan import plan_metadata, plan_of_build
+from lakedex.write.metadata_plan import plan_metadata
 from lakedex.write.target import StoredSchema, WriteSchema
 from lakedex.write.verbs import TableWriter
 from lakedex.write.write_target import write_context
@@ -156,7 +156,7 @@ class _Runner:
         stored = StoredSchema.of(snapshot)
         schema = WriteSchema.of(stored.columns, stored)
         known = plan_metadata(snapshot, self._target.options.metadata, schema.columns, rows=0)
-        plan = plan_of_build(known, self._build)
+        plan = known.for_build(self._build)
         instant = self._build.instant
         facts = write_context(
             self._target,

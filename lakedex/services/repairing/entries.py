@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from lakedex.errors import CommitConflict
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.index.deltacommit import commit_changes
-from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.change import Change
 from lakedex.index.registry import find_metadata_kind, kept_notes, metadata_kind
 from lakedex.index.repair import RepairedTable
@@ -33,7 +32,6 @@ from lakedex.write.write_target import Target, write_context
 _OPERATION = "INDEX"
 _OF_ENTRIES = (ProblemKind.WRONG, ProblemKind.MISSING, ProblemKind.STALE)
 _COLUMNS = ("schema", "latest_schema")
-_RANGES = (Kind.COLUMN_STATS.value, Kind.PARTITION_STATS.value)
 
 
 def is_repairable(problem: Problem, plain: Collection[str] = ()) -> bool:
@@ -117,7 +115,7 @@ def _changes(snapshot: Snapshot, scratch: str, problems: Sequence[Problem]) -> C
             added={**changes.added, **more.added},
             removed={**changes.removed, **more.removed},
             key_notes=(*changes.key_notes, *more.key_notes),
-            pairs={**changes.pairs, **more.pairs},
+            notes={**changes.notes, **more.notes},
         )
     return changes
 
@@ -143,19 +141,13 @@ def right_records(
     schema = WriteSchema.of(stored.columns, stored)
     plan = plan_metadata(snapshot, target.options.metadata, schema.columns, rows=0)
     facts = write_context(target, snapshot, schema, plan, instant="", scratch=scratch, rows=0)
-    wants = SurveyWants(
-        stat_columns=plan.stat_columns if {*names}.intersection(_RANGES) else (),
-        blooms=Kind.BLOOM_FILTERS.value in names,
-        expressions=tuple(each for each in plan.expressions if each.name in names),
-    )
     slices = _named(snapshot, problems)
+    wants = SurveyWants(plan.serving(names))
     found = survey(target.engine, facts, snapshot.history, slices, wants)
     changes = CommitChanges(
-        statistics=found.statistics,
         overwritten_partitions=tuple({each.partition: None for each in slices}),
         replaces_ranges=True,
-        blooms=found.blooms,
-        expressions=found.expressions,
+        notes=found.index_notes,
     )
     newest = snapshot.timeline.last_completed
     instant = "" if newest is None else newest.requested_time

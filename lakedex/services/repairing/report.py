@@ -25,6 +25,8 @@ class RepairReport:
     dropped: tuple[str, ...] = ()
     """The indexes that were dropped, as their definition is lost."""
 
+    given_up: tuple[str, ...] = ()
+    """The data files without which the table is read from now on, as they were gone."""
     put_back: tuple[str, ...] = ()
     """The instants that were lost and are on the timeline again."""
     savepoints: tuple[str, ...] = ()
@@ -44,6 +46,7 @@ class RepairReport:
             "repaired": dict(self.repaired),
             "rebuilt": list(self.rebuilt),
             "dropped": list(self.dropped),
+            "given_up": list(self.given_up),
             "put_back": list(self.put_back),
             "savepoints": list(self.savepoints),
             "lost_savepoints": dict(self.lost_savepoints),
@@ -68,6 +71,7 @@ class RepairReport:
             f"  {name}: dropped, as its definition is lost; create it again"
             for name in self.dropped
         ]
+        lines += [f"  {path}: given up with its rows" for path in self.given_up]
         if self.put_back:
             lines.append(f"  timeline: {', '.join(self.put_back)} put back")
         lines += self._savepoint_lines()

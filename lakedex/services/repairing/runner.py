@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from lakedex.config import keys
-from lakedex.errors import CorruptFile, LakedexError, UnsupportedFeature
+from lakedex.errors import CorruptFile, FileMissing, LakedexError, UnsupportedFeature
 from lakedex.index.file_index.definitions import file_index_definitions
 from lakedex.index.metadata_table import Kind
 from lakedex.index.metadata_table.creation import remove_partition
@@ -44,6 +44,7 @@ from lakedex.services.verifying import VerifyReport, verify
 from lakedex.services.verifying.data_pass import DATA
 from lakedex.services.verifying.runner import TIMELINE
 from lakedex.services.verifying.timeline_files import check_timeline
+from lakedex.storage import split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, update_properties
 from lakedex.txn.begin import WRITTEN_VERSION
@@ -61,12 +62,19 @@ _KNOWN_TO_NOBODY = (
 log = logging.getLogger("lakedex")
 
 
-def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> RepairReport:
+def repair_table(
+    writer: TableWriter,
+    indexes: Sequence[str] | None = None,
+    *,
+    accepts_data_loss: bool = False,
+) -> RepairReport:
     """Make every index of a table agree with its data.
 
     Args:
         writer: The table.
         indexes: Only these, by the names of their metadata partitions.
+        accepts_data_loss: Whether to go on without data files of the newest snapshot that are gone:
+            readers then see what is left, which may be older versions of rows.
 
     Raises:
         InvalidInput: The table has no index of such a name.
@@ -74,6 +82,10 @@ def repair_table(writer: TableWriter, indexes: Sequence[str] | None = None) -> R
     """
     snapshot = writer.snapshot()
     before = verify(snapshot, indexes)
+    lost = [p for p in before.problems if p.kind is ProblemKind.LOST]
+    if lost and accepts_data_loss:
+        gone = _give_up(writer, snapshot)
+        return replace(repair_table(writer, indexes), before=before, given_up=gone)
     is_damaged = any(problem.index == TIMELINE for problem in before.problems)
     is_written = snapshot.config.version == WRITTEN_VERSION
     if not is_damaged and not (is_written and snapshot.timeline.pending_of(Action.SAVEPOINT)):
@@ -110,10 +122,11 @@ def _repair_indexes(
     if not _of_indexes(before) and is_whole and not behind:
         return RepairReport(before, before)
     if snapshot.metadata is None or not is_whole or not _is_listing_repairable(before):
+        _check_nothing_lost(before)
         return _without_metadata(writer, snapshot, before)
     repaired: Counter[str] = Counter()
     found = before
-    if any(problem.index == FILES for problem in before.problems):
+    if any(problem.index == FILES for problem in _of_indexes(before)):
         # What the listing lacks no other index can be held against.
         repaired.update(_put_right(writer, snapshot, before, {FILES}))
         snapshot = writer.snapshot()
@@ -142,8 +155,32 @@ def _repair_indexes(
 
 
 def _of_indexes(report: VerifyReport) -> list[Problem]:
-    """The problems that can be repaired: what a commit said is recorded nowhere else."""
-    return [problem for problem in report.problems if problem.index != TIMELINE]
+    """The problems that can be repaired: neither what only a commit said, nor lost data files."""
+    return [
+        problem
+        for problem in report.problems
+        if problem.index != TIMELINE and problem.kind is not ProblemKind.LOST
+    ]
+
+
+def _give_up(writer: TableWriter, snapshot: Snapshot) -> tuple[str, ...]:
+    """Take data files of the newest snapshot that are gone out of the listing; their paths."""
+    needed = [each.path_of(name) for each in snapshot.slices for name in each.file_names]
+    folders = {split(path)[0] for path in needed}
+    there = {info.path for folder in folders for info in snapshot.storage.list(folder)}
+    gone = tuple(sorted(path for path in needed if path not in there))
+    newest = snapshot.timeline.last_completed
+    stale = [Problem(FILES, ProblemKind.STALE, path, "it is given up") for path in gone]
+    log.warning("%s is read without %s from now on", snapshot.config.name, ", ".join(gone))
+    repair_entries(writer.target(), stale, seen=None if newest is None else newest.requested_time)
+    return gone
+
+
+def _check_nothing_lost(report: VerifyReport) -> None:
+    """Refuse to list the folders anew while data files are gone: nothing else knows of them."""
+    for problem in report.problems:
+        if problem.kind is ProblemKind.LOST:
+            raise FileMissing(f"the listing cannot be built again: {problem.detail}")
 
 
 def _check_needed(snapshot: Snapshot) -> None:
@@ -209,7 +246,7 @@ def _to_rebuild(report: VerifyReport, pairs: Collection[str] = ()) -> list[str]:
 
 
 def _is_listing_repairable(report: VerifyReport) -> bool:
-    own = [problem for problem in report.problems if problem.index == FILES]
+    own = [problem for problem in _of_indexes(report) if problem.index == FILES]
     return FILES not in report.untold and all(map(is_repairable, own))
 
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from lakedex.config import TableConfig, keys
 from lakedex.engine import Engine, LocalEngine
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.registry import metadata_kind
 from lakedex.services.upgrading.checks import check_pending, check_table, split_indexes
 from lakedex.services.upgrading.compacting import (
     pending_besides,
@@ -45,14 +46,12 @@ from lakedex.txn.rollback import LockedTable
 from lakedex.txn.times import InstantClock
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
-from lakedex.write.metadata_plan import RECORD_INDEX, MetadataPlan
+from lakedex.write.metadata_plan import RECORD_INDEX, plan_groups
 
 _OLD_VERSION = 6
 _SCRATCH = f"{keys.META_FOLDER}/.lakedex/spill/upgrade"
 _MOST_STAT_COLUMNS = 32
-_DEFAULT_GROUPS = {"column_stats": 2, "bloom_filters": 4, RECORD_INDEX: 10}
 _STAT_META_COLUMNS = (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2])
-_ORDER = ("files", "column_stats", "bloom_filters", RECORD_INDEX, "partition_stats")
 
 
 def upgrade_table(
@@ -190,15 +189,12 @@ class _Upgrade:
         if not state.groups:
             return
         snapshot = Snapshot.open(self.storage)
-        present = snapshot.config.metadata_partitions
-        wanted = [name for name in _ORDER if name in state.groups]
-        plan = MetadataPlan(
-            wanted=tuple(wanted),
-            missing={name: state.groups[name] for name in wanted if name not in present},
-            stat_columns=state.stat_columns if "column_stats" in state.groups else (),
-            record_shards=state.groups.get(RECORD_INDEX, 0),
-            has_partitioned_record_index=state.has_partitioned_record_index,
-            lookup_shards=0,
+        plan = plan_groups(
+            snapshot,
+            snapshot.schema,
+            state.groups,
+            stat_columns=state.stat_columns,
+            partitioned=state.has_partitioned_record_index,
         )
         facts = WriteContext(
             address=self.address,
@@ -231,7 +227,7 @@ def _group_count(snapshot: Snapshot, name: str) -> int:
     """The file groups of a partition, of each data partition where these have their own."""
     groups = snapshot.metadata.groups(name) if snapshot.metadata is not None else []
     numbers = [int(group.file_id.split("-")[-2]) for group in groups]
-    return max(numbers) + 1 if numbers else _DEFAULT_GROUPS.get(name, 1)
+    return max(numbers) + 1 if numbers else metadata_kind(name).usual_file_groups
 
 
 def _stat_columns(snapshot: Snapshot) -> tuple[str, ...]:

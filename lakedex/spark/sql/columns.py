@@ -21,6 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from lakedex.errors import InvalidInput, UnsupportedFeature
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index.registry import is_named_index
 from lakedex.schema.column_changes import (
     ColumnPosition,
     add_column,
@@ -270,9 +271,10 @@ def _check_free_of_roles(table: SparkTable, path: list[str], done: str) -> None:
                 f"{name} is {role} column of table {table.name} and cannot be {done}"
             )
     for definition in snapshot.definitions.values():
-        singular = definition.name not in ("column_stats", "partition_stats")
         known = definition.source_fields
-        if singular and any(each == name or each.startswith(f"{name}.") for each in known):
+        if is_named_index(definition.name) and any(
+            each == name or each.startswith(f"{name}.") for each in known
+        ):
             raise InvalidInput(
                 f"{name} has the index {definition.name} and cannot be {done}; DROP INDEX first"
             )

@@ -11,7 +11,7 @@ from lakedex.config.write_option_names import GLOBAL_RECORD_INDEX
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import META_COLUMNS
 from lakedex.index.catalog import IndexInfo
-from lakedex.index.registry import expression_kind
+from lakedex.index.registry import expression_kind, find_metadata_kind
 from lakedex.services.file_index_creating import FileIndexBuild
 from lakedex.services.index_names import find_index, find_outside, spellings
 from lakedex.services.indexing import BackgroundBuild
@@ -128,7 +128,8 @@ def _built(
     detail = "built" if isinstance(made, WriteResult) else "being built in the background"
     built = [each for each in made.indexes if each != "files"]
     built.sort(key=lambda each: each not in names)
-    reasons = {_RECORD_INDEX: f", because {built[0]} needs it"} if built else {}
+    kind = find_metadata_kind(built[0]) if built else None
+    reasons = dict.fromkeys(kind.needs if kind else (), f", because {built[0]} needs it")
     return [
         (each, detail + (reasons.get(each, f", with {built[0]}") if at else ""))
         for at, each in enumerate(built)

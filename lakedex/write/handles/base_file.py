@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.parquet import write_base_file
+from lakedex.index.maintenance import ColumnSizes
+from lakedex.index.written import BloomText
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import without_meta_values
-from lakedex.write.handles.work import ColumnSizes
 from lakedex.write.rows import KEY
 
 _LEAST_BLOOM_ENTRIES = 10
@@ -29,6 +30,12 @@ class BaseBytes:
     bloom_text: str
     """Empty, as the type is, where the footer has no filter."""
     sizes: ColumnSizes
+
+    def bloom(self, partition: str, file: str) -> BloomText | None:
+        """The filter in the footer; None without one."""
+        if not self.bloom_type:
+            return None
+        return BloomText(partition, file, self.bloom_type, self.bloom_text)
 
 
 def encode_base_file(facts: WriteContext, rows: pa.Table) -> BaseBytes:
@@ -64,7 +71,7 @@ def _encoded(
         compression=facts.compression,
     )
     data = sink.getvalue().to_pybytes()
-    sizes = _column_sizes(metadata, rows.schema, facts.stat_columns)
+    sizes = _column_sizes(metadata, rows.schema, facts.sized_columns)
     if bloom is None:
         return BaseBytes(data, "", "", sizes)
     return BaseBytes(data, bloom.type_code, bloom.encode(), sizes)

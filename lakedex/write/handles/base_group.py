@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from lakedex.filegroup import META_COLUMNS, FileSlice, ReadContext, read_slice
 from lakedex.filegroup.ordering import ordering_of
-from lakedex.index.written import BloomText
+from lakedex.index.maintenance import ChangedRows
 from lakedex.merge import ChangeSet, newest_per_key
 from lakedex.schema.field_paths import flat
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_file import encode_base_file
 from lakedex.write.handles.incoming import Incoming, Mask, Positions, with_file_name
-from lakedex.write.handles.outcome import ChangedRows, Outcome
+from lakedex.write.handles.outcome import Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import NO_COMMIT, GroupWork, WrittenFile
 from lakedex.write.rows import KEY
@@ -54,7 +54,7 @@ def write_base(
 ) -> Outcome | None:
     """Write the base file; None when nothing in the group changes."""
     stored = _stored_rows(context, group.current)
-    merged = _merge(context, stored, incoming, facts.indexed_columns)
+    merged = _merge(context, stored, incoming, facts.row_columns)
     if merged.is_unchanged:
         return None
     rows = with_file_name(merged.rows, group.file_name)
@@ -74,9 +74,7 @@ def write_base(
         num_updates=merged.updates,
         num_deletes=merged.deletes,
     )
-    bloom = None
-    if facts.has_bloom_index:
-        bloom = BloomText(group.partition, file.name, encoded.bloom_type, encoded.bloom_text)
+    bloom = encoded.bloom(group.partition, file.name)
     return Outcome(
         file, rows, encoded.sizes, merged.added, merged.gone, bloom, changed=merged.changed
     )
@@ -137,7 +135,7 @@ def _changed_rows(
     came: Positions,
     lost_keys: pa.Array | None,
 ) -> ChangedRows | None:
-    """The rows that went and those that came; none where no secondary index asks for them."""
+    """The rows that went and those that came; None where no index needs them."""
     if not indexed:
         return None
     columns = list(dict.fromkeys([KEY, *indexed]))

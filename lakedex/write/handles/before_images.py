@@ -1,8 +1,8 @@
 """What log files replace, read for many file groups at once.
 
-A log file is written without looking at what it replaces. Secondary indexes must know that, so the
-indexed columns of the touched rows are read, for a number of groups together: one by one most of
-the time would go into reading a few rows often.
+A log file is written without a look at what it replaces. Indexes of rows need that, so the indexed
+columns of the touched rows are read, for a number of groups together: one by one most of the time
+would go into reading a few rows often.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from lakedex.filegroup import ReadContext
 from lakedex.filegroup.many_slices import WANTED, KeyTags, WantedRows, read_wanted
+from lakedex.index.maintenance import ChangedRows
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.base_group import merged_numbers
 from lakedex.write.handles.incoming import Incoming
-from lakedex.write.handles.outcome import ChangedRows
 from lakedex.write.handles.work import GroupWork
 from lakedex.write.rows import KEY
 
@@ -27,24 +27,24 @@ _GROUPS_AT_ONCE = 128
 _ROWS_AT_ONCE = 200_000
 
 
-class OldValues:
-    """Gathers groups whose rows are all live in them or new to them, and tells what changed."""
+class BeforeImages:
+    """Gathers groups whose rows are all live in them or new to them, and reads what changed."""
 
     def __init__(self, facts: WriteContext, context: ReadContext) -> None:
         """Start without groups."""
         self._context = context
-        self._told = list(dict.fromkeys([KEY, *facts.indexed_columns]))
-        self._needed = list(dict.fromkeys([*self._told, *context.ordering_columns]))
-        self._tells_places = any(target.covers for target in facts.secondary)
-        self._start_anew()
+        self._columns = list(dict.fromkeys([KEY, *facts.row_columns]))
+        self._needed = list(dict.fromkeys([*self._columns, *context.ordering_columns]))
+        self._by_group = any(each.names_places for each in facts.indexes)
+        self._clear()
 
-    def _start_anew(self) -> None:
+    def _clear(self) -> None:
         self._groups: list[GroupWork] = []
         self._incoming: list[Incoming] = []
         self._rows = 0
 
     def add(self, group: GroupWork, incoming: Incoming) -> Iterator[ChangedRows]:
-        """Take in a group; when there are many, answer what changed in all of them."""
+        """Add a group; once there are many, yield what changed in all of them."""
         self._groups.append(group)
         self._incoming.append(incoming)
         self._rows += incoming.rows.num_rows
@@ -52,22 +52,22 @@ class OldValues:
             yield from self.finish()
 
     def finish(self) -> Iterator[ChangedRows]:
-        """What changed in the groups that were not answered for yet."""
+        """What changed in the groups that are left."""
         if not self._groups:
             return
         incoming = self._all_incoming()
         before, after = self._replaced(incoming)
         new = incoming.rows.filter(pa.array(incoming.is_new))
         now = pa.concat_tables([after, new])
-        if self._tells_places:
+        if self._by_group:
             was_in, is_in = (rows[WANTED].to_numpy() for rows in (before, now))
             for number, group in enumerate(self._groups):
-                was = before.filter(pa.array(was_in == number)).select(self._told)
-                own = now.filter(pa.array(is_in == number)).select(self._told)
+                was = before.filter(pa.array(was_in == number)).select(self._columns)
+                own = now.filter(pa.array(is_in == number)).select(self._columns)
                 yield ChangedRows(was, own, place=group.id)
         else:
-            yield ChangedRows(before.select(self._told), now.select(self._told))
-        self._start_anew()
+            yield ChangedRows(before.select(self._columns), now.select(self._columns))
+        self._clear()
 
     def _all_incoming(self) -> Incoming:
         """The rows of all groups, with the numbers of their groups."""
@@ -86,8 +86,8 @@ class OldValues:
     def _replaced(self, incoming: Incoming) -> tuple[pa.Table, pa.Table]:
         """The touched rows as they were and as they are, with the numbers of their groups."""
         numbers, keys = incoming.rows[WANTED].to_numpy(), incoming.keys
-        asked = incoming.is_here & incoming.is_live
-        wanted, groups = self._questions(keys.filter(pa.array(asked)), numbers[asked])
+        is_stored = incoming.is_here & incoming.is_live
+        wanted, groups = self._wanted_rows(keys.filter(pa.array(is_stored)), numbers[is_stored])
         before = read_wanted(self._context, wanted, self._needed)
         if not wanted:
             return before, before
@@ -104,10 +104,10 @@ class OldValues:
         both = pa.concat_tables([before, incoming.rows])
         return before, both.take(pa.array(np.concatenate([merged, inserted])))
 
-    def _questions(
+    def _wanted_rows(
         self, keys: pa.Array, numbers: npt.NDArray[np.int64]
     ) -> tuple[list[WantedRows], npt.NDArray[np.int64]]:
-        """What is asked of the slices, and the numbers of their groups."""
+        """The rows to read of the slices, and the numbers of their groups."""
         bounds = np.searchsorted(numbers, np.arange(len(self._groups) + 1)).tolist()
         wanted, groups = [], []
         for number, group in enumerate(self._groups):

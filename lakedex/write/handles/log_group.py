@@ -1,8 +1,8 @@
 """Writes a log file of a file group: one block with new versions of rows, one with deletes.
 
-A log file takes whatever is given; a reader finds out which version wins. What indexes are told is
-about the winners, so where that is not plain the group is read as a reader would, before and after.
-Secondary indexes must know the old values too; `old_values` reads those of many groups together.
+A log file takes whatever is given; a reader finds out which version wins. Indexes note the winners,
+so where these are not plain the group is read as a reader would, before and after.
+Indexes of rows need the old values too; `before_images` reads those of many groups together.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from lakedex.format.logfile import (
     encode_block,
     encode_delete_content,
 )
+from lakedex.index.maintenance import ChangedRows
 from lakedex.schema import AvroRecord
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.write.context import WriteContext
 from lakedex.write.handles.incoming import Incoming, Mask, with_file_name, without_meta_values
-from lakedex.write.handles.outcome import ChangedRows, Outcome
+from lakedex.write.handles.outcome import Outcome
 from lakedex.write.handles.publishing import Publisher
 from lakedex.write.handles.work import GroupWork, WrittenFile
 from lakedex.write.rows import KEY
@@ -64,7 +65,7 @@ def write_log(
     is_new = incoming.is_new
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
         effect = _Effect(is_new, is_row & ~is_new, is_delete, None)
-        unread = incoming if facts.secondary and not group.is_copy else None
+        unread = incoming if facts.needs_changed_rows and not group.is_copy else None
     elif facts.takes_for_live or group.is_copy:
         is_flagged = is_row & incoming.is_flagged
         updates = is_row & ~is_new & ~incoming.is_flagged
@@ -114,7 +115,7 @@ def _read_effect(
 ) -> _Effect:
     """What a reader sees of the incoming keys without the new log file and with it."""
     keys = incoming.keys
-    before = rows_of(context, _current(facts, group), keys, told_columns(facts))
+    before = rows_of(context, _current(facts, group), keys, noted_columns(facts))
     after = rows_after_log(facts, context, group, size, keys)
     was, is_there = _present(before, keys), _present(after, keys)
     is_version = ~incoming.is_removal & ~incoming.is_flagged
@@ -122,7 +123,7 @@ def _read_effect(
         is_there & ~was,
         was & is_version,
         was & ~is_there,
-        ChangedRows(before, after) if facts.secondary else None,
+        ChangedRows(before, after) if facts.needs_changed_rows else None,
     )
 
 
@@ -138,7 +139,7 @@ def rows_after_log(
         context,
         is_committed=CommittedInstants(known.times | {facts.instant}, known.first_active),
     )
-    return rows_of(reading, replace(old, logs=(*old.logs, log)), keys, told_columns(facts))
+    return rows_of(reading, replace(old, logs=(*old.logs, log)), keys, noted_columns(facts))
 
 
 def _current(facts: WriteContext, group: GroupWork) -> FileSlice:
@@ -147,9 +148,9 @@ def _current(facts: WriteContext, group: GroupWork) -> FileSlice:
     return FileSlice(group.partition, group.file_id, facts.instant, None)
 
 
-def told_columns(facts: WriteContext) -> list[str]:
-    """The columns that indexes are told of."""
-    return list(dict.fromkeys([KEY, *facts.indexed_columns]))
+def noted_columns(facts: WriteContext) -> list[str]:
+    """The columns that indexes of rows need, and the key."""
+    return list(dict.fromkeys([KEY, *facts.row_columns]))
 
 
 def rows_of(

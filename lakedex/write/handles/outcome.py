@@ -6,27 +6,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakedex.filegroup import FileSliceId
+from lakedex.index.maintenance import ChangedRows, ColumnSizes, FileRows
 from lakedex.index.written import BloomText
 from lakedex.write.handles.incoming import Incoming
-from lakedex.write.handles.work import ColumnSizes, WrittenFile
-
-
-@dataclass(frozen=True)
-class ChangedRows:
-    """Rows that a write changed: their record keys and the columns of secondary indexes."""
-
-    before: pa.Table
-    after: pa.Table
-    others: pa.Table | None = None
-    """Rows that stayed, of keys that stand in `before` too."""
-    place: FileSliceId | None = None
-    """The file group that they are in, where all of them are in one."""
+from lakedex.write.handles.work import WrittenFile
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A written file, what indexes are told of its rows, and the keys that came and left."""
+    """A written file with its rows, and the keys that came and left."""
 
     file: WrittenFile
     rows: pa.Table
@@ -35,6 +23,14 @@ class Outcome:
     gone: pa.Array
     bloom: BloomText | None = None
     changed: ChangedRows | None = None
-    """What secondary indexes are told; None where there are none, or it is to be read yet."""
+    """The rows for indexes of rows; None where there are none, or they have to be read yet."""
     unread: Incoming | None = None
-    """Rows that secondary indexes are told of, once what they replace was read."""
+    """The rows for indexes of rows, where it has to be read what they replace."""
+
+    @property
+    def file_rows(self) -> FileRows:
+        """The file as indexes of files see it."""
+        file = self.file
+        return FileRows(
+            file.partition, file.name, file.size, self.rows, self.sizes, bloom=self.bloom
+        )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
-from lakedex.index.written import BloomText, ExpressionNotes, FileStatistics, KeyNote
+from lakedex.index.written import KeyNote
 from lakedex.write.context import WriteContext
 from lakedex.write.layout.order import RowOrder
 
@@ -83,15 +84,8 @@ class TaskResult:
     """What a write task did. Groups in which nothing changed have no file."""
 
     files: tuple[WrittenFile, ...]
-    statistics: FileStatistics = field(default_factory=dict)
-    blooms: tuple[BloomText, ...] = ()
     notes: tuple[KeyNote, ...] = ()
-    pairs: Mapping[str, tuple[KeyNote, ...]] = field(default_factory=dict)
-    """What secondary indexes get, by name."""
-    expressions: Mapping[str, ExpressionNotes] = field(default_factory=dict)
-    """What expression indexes get, by name."""
+    """The keys that came to file groups and left them."""
+    index_notes: Mapping[str, Any] = field(default_factory=dict)
+    """What was noted for each index, by name."""
     seconds: float = 0.0
-
-
-ColumnSizes = Mapping[str, tuple[int, int]]
-"""The packed and the unpacked bytes of each column of a base file."""

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakedex.errors import InvalidInput, LakedexError
-from lakedex.expr.tree import columns_of
-from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
+from lakedex.index.maintenance import ComputedColumn, MaintainedIndex
 from lakedex.write.layout.curves import MOST_DIMENSIONS, bits_for, hilbert, zorder
 from lakedex.write.layout.ranks import Ints, has_order, joined, quantiles, ranks
 from lakedex.write.rows import KEY
@@ -73,7 +72,7 @@ class RowOrder:
     columns: tuple[str, ...]
     """The names of columns, or of expression indexes."""
     strategy: Strategy = Strategy.LINEAR
-    computed: tuple[ExpressionTarget, ...] = ()
+    computed: tuple[ComputedColumn, ...] = ()
     """The expression indexes among them."""
 
     @classmethod
@@ -82,7 +81,7 @@ class RowOrder:
         names: Sequence[object],
         strategy: Strategy,
         schema: pa.Schema,
-        expressions: Sequence[ExpressionTarget] = (),
+        indexes: Sequence[MaintainedIndex] = (),
     ) -> RowOrder:
         """An order by columns of a table, and by expression indexes that it has.
 
@@ -93,8 +92,9 @@ class RowOrder:
             raise InvalidInput("name at least one column to lay rows out by")
         if len(names) > MOST_DIMENSIONS:
             raise InvalidInput(f"rows are laid out by at most {MOST_DIMENSIONS} columns")
-        known = {each.name: each for each in expressions}
-        known |= {given_name(name): each for name, each in known.items()}
+        columns = [each.computed for each in indexes if each.computed is not None]
+        known = {each.name: each for each in columns}
+        known |= {each.given_name: each for each in columns}
         names = [_spelled(name, (*schema.names, *known)) for name in names]
         for number, name in enumerate(names):
             if not isinstance(name, str) or not (name in schema.names or name in known):
@@ -122,7 +122,7 @@ class RowOrder:
             if computed is None:
                 found.append(name)
             else:
-                found += (column.path[0] for column in columns_of(computed.expression))
+                found += computed.sources
         return list(dict.fromkeys(found))
 
     @property
@@ -130,9 +130,9 @@ class RowOrder:
         """The columns that tell the order of rows."""
         return list(dict.fromkeys((*self.stored, KEY)))
 
-    def expression(self, name: str) -> ExpressionTarget | None:
+    def expression(self, name: str) -> ComputedColumn | None:
         """The expression index of a name in the order; None for a column."""
-        return next((e for e in self.computed if name in (e.name, given_name(e.name))), None)
+        return next((e for e in self.computed if name in (e.name, e.given_name)), None)
 
     def values(self, rows: pa.Table, name: str) -> pa.ChunkedArray:
         """What rows are compared by under a name of the order."""

@@ -174,7 +174,7 @@ def write_moves(
         target, snapshot, schema, plan, instant=transaction.instant, scratch=scratch, rows=0
     )
     # Values and keys stay as they are, and so do the secondary indexes.
-    facts = replace(facts, secondary=())
+    facts = facts.without_row_indexes()
     with clock.step("layout"):
         groups = _groups(target, facts, moves)
     # A task of a run that died may still be at work: its files must not be taken for ours.

@@ -17,9 +17,7 @@ from lakedex.errors import LakedexError
 from lakedex.filegroup import RECORD_KEY, FileSlice
 from lakedex.format.bloom import BloomFilter
 from lakedex.format.spill import Segment, SpillWriter, read_segments
-from lakedex.index.kinds.bloom_filters import lookup as bloom_filters
-from lakedex.index.kinds.column_stats import lookup as column_stats
-from lakedex.index.metadata_table import BLOOM_PAYLOAD, STATS_PAYLOAD, MetadataTable
+from lakedex.index.metadata_table import BLOOM_PAYLOAD, STATS_PAYLOAD, Kind, MetadataTable
 from lakedex.index.metadata_table.keys import bloom_key, column_stats_key, column_stats_prefix
 from lakedex.index.stat_values import stat_values
 from lakedex.schema.field_paths import flat
@@ -27,6 +25,7 @@ from lakedex.storage.protocol import Storage
 from lakedex.table.snapshot import Snapshot
 from lakedex.write.tag.places import mask_of
 
+_STATS, _BLOOMS = Kind.COLUMN_STATS.value, Kind.BLOOM_FILTERS.value
 FILTERS = pa.schema(
     [pa.field("slice", pa.int64()), pa.field("type", pa.string()), pa.field("text", pa.binary())]
 )
@@ -106,9 +105,9 @@ def with_hints(
     if metadata is None:
         return hinted
     live = snapshot.config.metadata_partitions
-    if column_stats.PARTITION in live:
+    if _STATS in live:
         hinted = _or_as_before(_ranged, metadata, hinted)
-    if bloom_filters.PARTITION in live and _is_affordable(metadata, snapshot, hinted):
+    if _BLOOMS in live and _is_affordable(metadata, snapshot, hinted):
 
         def filtered(metadata: MetadataTable, tasks: list[LookupTask]) -> list[LookupTask]:
             return _filtered(metadata, tasks, writer)
@@ -135,7 +134,7 @@ def _ranged(metadata: MetadataTable, tasks: list[LookupTask]) -> list[LookupTask
     prefixes = [column_stats_prefix(RECORD_KEY)]
     if len(partitions) <= _FEW_PARTITIONS:
         prefixes = [column_stats_prefix(RECORD_KEY, partition) for partition in partitions]
-    records = metadata.scan_prefixes(column_stats.PARTITION, prefixes)
+    records = metadata.scan_prefixes(_STATS, prefixes)
     wanted = pa.array([column_stats_key(RECORD_KEY, *place) for place in places], pa.string())
     stats = flat(records[STATS_PAYLOAD]).take(pc.index_in(wanted, value_set=flat(records["key"])))
     values = stat_values(stats, pa.string())
@@ -168,7 +167,7 @@ def _filtered(
     for start in range(0, len(wanted), _FILTERS_AT_ONCE):
         part = wanted[start : start + _FILTERS_AT_ONCE]
         keys = pa.array([key for key, _, _ in part], pa.string())
-        records = metadata.lookup(bloom_filters.PARTITION, keys)
+        records = metadata.lookup(_BLOOMS, keys)
         row_of = {key: row for row, key in enumerate(records["key"].to_pylist())}
         payload = flat(records[BLOOM_PAYLOAD])
         by_task: dict[int, tuple[list[int], list[int]]] = {}
@@ -190,7 +189,7 @@ def _is_affordable(
     metadata: MetadataTable, snapshot: Snapshot, tasks: Sequence[LookupTask]
 ) -> bool:
     """Whether the filters in question, by their share in all, are few enough."""
-    stored = sum(group.size_bytes for group in metadata.groups(bloom_filters.PARTITION))
+    stored = sum(group.size_bytes for group in metadata.groups(_BLOOMS))
     asked = sum(len(task.slices) for task in tasks)
     return stored * asked <= _MOST_FILTER_BYTES * len(snapshot.slices)
 

@@ -67,7 +67,7 @@ def random_commit(lab, number, rnd):
         deletes=gone,
         added=added,
         removed=removed,
-        statistics={"n": stats_table(ranges, pa.int64())},
+        notes={"column_stats": {"n": stats_table(ranges, pa.int64())}},
     )
     return ranges, removed
 

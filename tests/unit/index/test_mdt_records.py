@@ -155,7 +155,8 @@ def test_the_listing_says_what_came_and_what_went():
 
 def test_bloom_filters_of_base_files_come_and_go():
     changes = CommitChanges(
-        blooms=[BloomText("p", "new", "DYNAMIC_V0", "AAAA")], removed={"p": ["old", ".log"]}
+        notes={"bloom_filters": [BloomText("p", "new", "DYNAMIC_V0", "AAAA")]},
+        removed={"p": ["old", ".log"]},
     )
     change = bloom_records.records("bloom_filters", changes, "20240101000000000", {})
     (record,) = decoded(change)[0].values()

@@ -9,7 +9,10 @@ import pytest
 from hudi import HudiTable
 
 import lakedex
+from lakedex.config import TableType
+from lakedex.errors import LakedexError
 from lakedex.format.bloom import BloomFilter
+from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD
 from lakedex.index.metadata_table.hashing import name_id
 from lakedex.index.metadata_table.keys import (
     bloom_key,
@@ -18,6 +21,7 @@ from lakedex.index.metadata_table.keys import (
     partition_id,
 )
 from lakedex.index.metadata_table.partitions import PARTITION_STAT_MARK
+from lakedex.index.verification.findings import ProblemKind
 from lakedex.services.index_creating import create_index
 from lakedex.services.repairing import repair_table
 from tests.support.damage import Damage
@@ -159,3 +163,42 @@ def test_entries_of_several_indexes_in_one_commit(trips):
     trips.writer.upsert(trips.rows(("k1", 9, "new", "oslo")))
     assert trips.found("upper(rider) = 'NEW'") == ["k1"]
     trips.assert_whole()
+
+
+def test_lost_data_files_stay_listed_until_they_are_given_up(trips):
+    """Without their entries queries would silently show fewer rows, or an older file's."""
+    lost = [each for each in trips.table().snapshot.slices if each.partition == "city=oslo"]
+    names = [name for each in lost for name in each.file_names]
+    for name in names:
+        Path(trips.path, "city=oslo", name).unlink()
+    report = trips.table().verify()
+    (problem,) = [each for each in report.problems if each.index == "files"]
+    assert (problem.kind, problem.key) == (ProblemKind.LOST, "city=oslo")
+    assert min(names) in problem.detail or max(names) in problem.detail
+    for index in (None, ["files"]):
+        done = repair_table(trips.writer, index)
+        assert "not repaired in files: 'city=oslo'" in str(done)
+        assert not done.ok
+        with pytest.raises(LakedexError, match=names[0].partition("_")[0]):
+            trips.table().to_arrow()
+    done = repair_table(trips.writer, accepts_data_loss=True)
+    assert done.ok
+    assert done.given_up == tuple(sorted(f"city=oslo/{name}" for name in names))
+    assert "given up with its rows" in str(done)
+    left = trips.table().to_arrow("city = 'oslo'").to_pylist()
+    is_cow = trips.table().snapshot.config.table_type is TableType.COPY_ON_WRITE
+    # The file of before, if there is one, shows its versions of the rows.
+    assert [row["rider"] for row in left if row["uuid"] == "k1"] == (["r1"] if is_cow else [])
+    assert trips.table().verify().ok
+
+
+def test_a_listing_is_not_built_again_while_data_files_are_lost(trips):
+    """Only the listing knows of them."""
+    (base,) = [e.base.name for e in trips.table().snapshot.slices if e.partition == "city=rio"]
+    Path(trips.path, "city=rio", base).unlink()
+    damage = Damage(Path(trips.path))
+    record = damage.record("files", ALL_PARTITIONS_KEY)
+    listed = [entry for entry in dict(record[FILES_PAYLOAD]).items() if entry[0] != "city=oslo"]
+    damage.put("files", {ALL_PARTITIONS_KEY: record | {FILES_PAYLOAD: listed}})
+    with pytest.raises(LakedexError, match=f"cannot be built again: .*{base}"):
+        repair_table(trips.writer)

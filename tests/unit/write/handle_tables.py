@@ -11,6 +11,8 @@ import pyarrow as pa
 import lakedex
 from lakedex.filegroup import META_COLUMNS, base_file_name, log_file_name
 from lakedex.format.spill import SpillWriter, read_segments
+from lakedex.index.kinds.bloom_filters.collect import BloomTarget
+from lakedex.index.kinds.column_stats.collect import StatsTarget
 from lakedex.schema import avro_schema
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
@@ -84,9 +86,12 @@ class HandTable:
 
     def facts(self, instant, **changes) -> WriteContext:
         snapshot = Snapshot.open(self.storage)
+        columns = [KEY, *(f.name for f in self.user if not pa.types.is_nested(f.type))]
         given = {
-            "stat_columns": (KEY, *(f.name for f in self.user if not pa.types.is_nested(f.type))),
-            "has_bloom_index": True,
+            "indexes": (
+                StatsTarget(pa.schema([self.schema.field(name) for name in columns])),
+                BloomTarget(),
+            ),
             "note_buckets": 3,
             "note_shards": 7,
         }

@@ -43,7 +43,7 @@ def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatc
     path = "/".join(head.files[name][0].as_py() for name in ("partition", "name"))
     assert {each.entries for each in report.problems} == {(path,)}
     read: list[object] = []
-    monkeypatch.setattr(FileIndexCollector, "add_to", _noting(read, FileIndexCollector.add_to))
+    monkeypatch.setattr(FileIndexCollector, "add_file", _noting(read, FileIndexCollector.add_file))
     done = repair_table(table.writer)
     assert done.ok
     assert (done.repaired, done.rebuilt) == ({"bitmap_index_c": len(report.problems)}, ())
@@ -60,10 +60,10 @@ def test_a_repair_reads_only_the_files_again_that_are_wrong(tmp_path, monkeypatc
     table.verified()
 
 
-def _noting(read: list[object], add_to):  # type: ignore[no-untyped-def]
-    def add(self, target, partition, file, rows, size):  # type: ignore[no-untyped-def]
-        read.append(f"{partition}/{file}")
-        add_to(self, target, partition, file, rows, size)
+def _noting(read: list[object], add_file):  # type: ignore[no-untyped-def]
+    def add(self, file):  # type: ignore[no-untyped-def]
+        read.append(f"{file.partition}/{file.file}")
+        add_file(self, file)
 
     return add
 

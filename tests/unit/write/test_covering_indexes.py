@@ -9,10 +9,10 @@ import pytest
 import lakedex
 from lakedex.errors import InvalidInput
 from lakedex.index.kinds.record_index.locations import distinct_locations
+from lakedex.index.kinds.secondary.collect import PairCollector
 from lakedex.index.metadata_table import RECORD_INDEX_PAYLOAD
 from lakedex.services.clustering import cluster_table
 from lakedex.services.index_creating import create_index, refresh_index
-from lakedex.write.handles.notes import PairTaker
 from tests.support.secondary import Trips, pairs
 
 INDEX = "secondary_index_idx_rider"
@@ -113,7 +113,7 @@ def test_after_a_clustering_the_record_index_is_asked_again(trips):
 def test_places_are_not_believed_after_a_write_that_says_nothing_of_them(trips, monkeypatch):
     """As after a write of another engine, which may move a row and leave its entry alone."""
     with monkeypatch.context() as patch:
-        patch.setattr("lakedex.write.commit.covering_note", lambda *_: {})
+        patch.setattr("lakedex.index.kinds.secondary.kind.covering_note", lambda *_: {})
         trips.writer.upsert(trips.rows(("e1", 2, "eve", "oslo")))
     assert ONE_STEP not in reason(trips, "rider = 'eve'")
     trips.writer.upsert(trips.rows(("h1", 2, "hal", "oslo")))
@@ -126,11 +126,12 @@ def test_verify_names_entries_that_tell_a_wrong_place(template, tmp_path, monkey
     made = template.copied(tmp_path / "t")
     first = made.table().snapshot.slices[0].id
 
-    class Misled(PairTaker):
-        def add(self, changed):
-            super().add(replace(changed, place=first))
-
-    monkeypatch.setattr("lakedex.write.build_survey.PairTaker", Misled)
+    add_rows = PairCollector.add_rows
+    monkeypatch.setattr(
+        PairCollector,
+        "add_rows",
+        lambda self, changed: add_rows(self, replace(changed, place=first)),
+    )
     refresh_index(made.writer, "idx_rider")
     rows = made.table().to_arrow(None, ["uuid", "_hoodie_partition_path"])
     elsewhere = [

@@ -63,9 +63,10 @@ def test_a_new_base_file_has_hudis_footer_and_meta_columns(tmp_path):
     assert (footer.min_key, footer.max_key) == ("k1", "k2")
     schema = parse_avro_record(footer.avro_schema_text)
     assert (schema.full_name, len(schema.fields)) == ("hoodie.t.t_record", 9)
-    bloom = BloomFilter.decode(result.blooms[0].text, type_code=result.blooms[0].type_code)
+    filter_of_file, _ = result.index_notes["bloom_filters"]
+    bloom = BloomFilter.decode(filter_of_file.text, type_code=filter_of_file.type_code)
     assert bloom.contains(pa.array(["k1", "k2", "k3"])).tolist() == [True, True, False]
-    assert footer.entries[b"org.apache.hudi.bloomfilter"].decode() == result.blooms[0].text
+    assert footer.entries[b"org.apache.hudi.bloomfilter"].decode() == filter_of_file.text
     read = {found["id"]: found for found in table.read()}
     time = file.name.rpartition("_")[2].removesuffix(".parquet")
     assert [read[key]["_hoodie_commit_seqno"] for key in ("k2", "k1", "k3")] == [
@@ -109,7 +110,7 @@ def test_a_merge_in_which_nothing_changes_writes_nothing(tmp_path):
     files, marked = table.data_files(), markers(table)
     late = [row("k", 4, **at("a-0")), removal("gone", "a-0", live=False)]
     result = committed(table, [Job("a-0", late)])
-    assert (result.files, result.notes, result.blooms) == ((), (), ())
+    assert (result.files, result.notes, result.index_notes) == ((), (), {})
     assert (table.data_files(), markers(table)) == (files, marked)
 
 
@@ -118,7 +119,7 @@ def test_a_merge_that_deletes_all_rows_leaves_an_empty_base_file(tmp_path):
     committed(table, [Job("a-0", [row("k", 5)])])
     result = committed(table, [Job("a-0", [removal("k", "a-0")])])
     assert [file.num_writes for file in result.files] == [0]
-    assert result.statistics["v"].to_pylist()[0]["minimum"] is None
+    assert result.index_notes["column_stats"]["v"].to_pylist()[0]["minimum"] is None
     assert table.read() == []
     again = committed(table, [Job("a-0", [row("k", 1, **at("a-0", live=False))])])
     assert [note["is_delete"] for note in table.notes(again)] == [False]
@@ -178,7 +179,7 @@ def test_a_delete_only_log_has_statistics_of_no_rows(tmp_path):
     table = table_of(tmp_path, "mor")
     committed(table, [Job("a-0", [row("k", 5), row("l", 5)])])
     result = committed(table, [Job("a-0", [removal("k", "a-0")], is_log=True)])
-    (stats,) = result.statistics["v"].to_pylist()
+    (stats,) = result.index_notes["column_stats"]["v"].to_pylist()
     assert stats["value_count"] == stats["total_size"] == 0
     assert stats["minimum"] is stats["maximum"] is None
     assert [found["id"] for found in table.read()] == ["l"]
@@ -193,7 +194,7 @@ def test_older_rows_get_nulls_and_wider_types_when_the_schema_grows(tmp_path):
     read = {found["id"]: found for found in table.read()}
     assert (read["k"]["ts"], read["k"]["more"], read["k"]["v"]) == (5, None, None)
     assert (read["l"]["ts"], read["l"]["more"]) == (1 << 40, [1, None])
-    assert result.statistics["v"].to_pylist()[0]["null_count"] == 2
+    assert result.index_notes["column_stats"]["v"].to_pylist()[0]["null_count"] == 2
 
 
 def test_a_second_attempt_leaves_and_answers_the_same(tmp_path):
@@ -214,10 +215,14 @@ def test_a_second_attempt_leaves_and_answers_the_same(tmp_path):
     third = write_groups(task)
     assert table.data_files() == files
     for other in (second, third):
-        assert (other.files, other.blooms, dict(other.statistics)) == (
+        assert (
+            other.files,
+            other.index_notes["bloom_filters"],
+            other.index_notes["column_stats"],
+        ) == (
             first.files,
-            first.blooms,
-            dict(first.statistics),
+            first.index_notes["bloom_filters"],
+            first.index_notes["column_stats"],
         )
         assert [*map(strip, table.notes(other))] == [*map(strip, table.notes(first))]
 
@@ -331,7 +336,7 @@ def test_sizes_in_statistics_are_those_of_the_column_chunks(tmp_path):
     chunks = pq.read_metadata(table.root / "p=x" / result.files[0].name).row_group(0)
     by_path = {chunks.column(n).path_in_schema: chunks.column(n) for n in range(chunks.num_columns)}
     for name in ("id", "ts", "v"):
-        (stats,) = result.statistics[name].to_pylist()
+        (stats,) = result.index_notes["column_stats"][name].to_pylist()
         assert stats["total_size"] == by_path[name].total_compressed_size
         assert stats["total_uncompressed"] == by_path[name].total_uncompressed_size
 

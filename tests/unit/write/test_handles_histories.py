@@ -223,10 +223,10 @@ class History:
                 self.index[note["key"]] = place
 
     def check_statistics(self, result):
-        for stats in result.statistics.values():
+        for stats in result.index_notes.get("column_stats", {}).values():
             assert stats["file"].to_pylist() == [file.name for file in result.files]
             assert stats["value_count"].to_pylist() == [file.num_writes for file in result.files]
-        assert [bloom.file for bloom in result.blooms] == [
+        assert [bloom.file for bloom in result.index_notes.get("bloom_filters", ())] == [
             file.name for file in result.files if not file.is_log
         ]
 

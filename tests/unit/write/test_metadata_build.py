@@ -19,16 +19,17 @@ from lakedex.config import keys
 from lakedex.engine import LocalEngine
 from lakedex.errors import CommitConflict, LakedexError
 from lakedex.filegroup import META_COLUMNS
+from lakedex.index import file_groups
+from lakedex.index.file_groups import stat_groups_for
 from lakedex.services.index_creating import create_index
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, update_properties, write_instant
 from lakedex.timeline.committed import CommittedInstants
 from lakedex.txn.times import InstantClock
-from lakedex.write import metadata_plan
 from lakedex.write.context import WriteContext
 from lakedex.write.metadata_build import ensure_metadata
-from lakedex.write.metadata_plan import MetadataPlan
+from lakedex.write.metadata_plan import plan_groups
 from tests.support.killing_storage import Fuse, Killed, KillingAddress
 from tests.support.sample_tables import in_partition, make_rows, new_builder
 from tests.support.table_builder import TableBuilder
@@ -54,17 +55,16 @@ def stat_columns(snapshot):
     return (META_COLUMNS[0], META_COLUMNS[3], META_COLUMNS[2], *flat[:32])
 
 
-def plan_for(snapshot, groups=ALL, *, columns=None, partitioned=False):
+def plan_for(snapshot, groups=ALL, *, columns=None, partitioned=False, schema=None):
     present = snapshot.config.metadata_partitions
     if not snapshot.config.is_partitioned:
         groups = {name: count for name, count in groups.items() if name != "partition_stats"}
-    return MetadataPlan(
-        wanted=tuple(dict.fromkeys([*groups, *present])),
-        missing={name: count for name, count in groups.items() if name not in present},
+    return plan_groups(
+        snapshot,
+        schema or snapshot.schema,
+        dict.fromkeys(present, 1) | groups,
         stat_columns=columns or stat_columns(snapshot),
-        record_shards=groups.get("record_index", 0),
-        has_partitioned_record_index=partitioned,
-        lookup_shards=0,
+        partitioned=partitioned,
     )
 
 
@@ -214,7 +214,7 @@ def test_an_empty_table_gets_empty_groups(tmp_path, partitioned):
         address, snapshot.config, builder._files.full_schema, "", "20990101000000000",
         CommittedInstants.of(snapshot.timeline), ".hoodie/.lakedex/spill/test",
     )  # fmt: skip
-    plan = plan_for(snapshot, columns=columns, partitioned=partitioned)
+    plan = plan_for(snapshot, columns=columns, partitioned=partitioned, schema=facts.schema)
     clock = InstantClock.load(address.open(), snapshot.config)
     ensure_metadata(ENGINE, facts, snapshot, plan, next_time=clock.next)
     after = Snapshot.open(address.open())
@@ -423,7 +423,7 @@ def test_column_stats_in_several_file_groups_answer_as_one_would(tmp_path, kind,
 
 
 def test_a_wide_table_of_many_files_gets_a_file_group_for_ten_columns(tmp_path, monkeypatch):
-    monkeypatch.setattr(metadata_plan, "_LEAST_STATS_A_GROUP", 100)
+    monkeypatch.setattr(file_groups, "_LEAST_STATS_A_GROUP", 100)
     off = {"hoodie.metadata.index.column.stats.enable": "false"}
     lab = Lab(tmp_path, schema=WIDE, properties=off)
     lab.writer.insert(source(wide_rows(20), WIDE))
@@ -449,4 +449,4 @@ def test_a_wide_table_of_many_files_gets_a_file_group_for_ten_columns(tmp_path, 
     ],
 )
 def test_file_groups_of_column_stats_follow_columns_and_files(columns, files, groups):
-    assert metadata_plan.stat_groups_for(columns, files) == groups
+    assert stat_groups_for(columns, files) == groups

@@ -18,8 +18,8 @@ def records(
     name: str, changes: CommitChanges, instant: str, definitions: Mapping[str, IndexDefinition]
 ) -> Change:
     """The filters of the base files that a commit adds, and the keys of those that it removes."""
-    del name, definitions
-    return blooms_change(changes.blooms, changes.removed, instant)
+    del definitions
+    return blooms_change(changes.notes.get(name, ()), changes.removed, instant)
 
 
 def blooms_change(

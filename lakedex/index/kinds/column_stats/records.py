@@ -27,9 +27,10 @@ def records(
 ) -> Change:
     """The ranges of the files that a commit adds, and the keys of those that it removes."""
     del name, instant
-    replaced = changes.statistics if changes.replaces_ranges else changes.whole_columns
+    statistics: FileStatistics = changes.notes.get(NAME, {})
+    replaced = statistics if changes.replaces_ranges else changes.whole_columns
     return column_stats_change(
-        changes.statistics, changes.removed, stat_columns(definitions), replaced=replaced
+        statistics, changes.removed, stat_columns(definitions), replaced=replaced
     )
 
 

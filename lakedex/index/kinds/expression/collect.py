@@ -6,78 +6,157 @@ A filter knows texts that are not empty: Hudi's filters take neither null nor th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakedex.errors import LakedexError
+from lakedex.errors import IndexUnusable, LakedexError
 from lakedex.format.bloom import BloomFilter
 from lakedex.index.column_ranges import ColumnRanges
+from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.expression.filter_options import error_rate, least_entries
-from lakedex.index.kinds.expression.target import ExpressionTarget
+from lakedex.index.kinds.expression.target import ExpressionTarget, given_name
+from lakedex.index.maintenance import (
+    Collector,
+    CollectTask,
+    ComputedColumn,
+    FileRows,
+    MaintainedIndex,
+    MaintainRequest,
+)
 from lakedex.index.written import BloomText, ExpressionNotes
 
 
-class ExpressionCollector:
-    """Computes the expressions of a table over its new files, one after the other."""
+@dataclass(frozen=True)
+class MaintainedExpression(MaintainedIndex):
+    """An expression index that writers keep up to date."""
 
-    def __init__(self, targets: Sequence[ExpressionTarget]) -> None:
-        """Name the indexes."""
-        self._targets = tuple(targets)
-        self._ranges = {
-            each.name: ColumnRanges([each.name], pa.schema([(each.name, each.type)]))
-            for each in targets
-            if not each.is_bloom
-        }
-        self._open: dict[str, set[str]] = {each.name: set() for each in targets}
-        self._blooms: dict[str, list[BloomText]] = {
-            each.name: [] for each in targets if each.is_bloom
-        }
+    target: ExpressionTarget
 
-    def add(self, partition: str, file: str, rows: pa.Table, size: int) -> None:
-        """Take in the rows of a file; those of a log file are its new versions of records."""
-        for each in self._targets:
-            self.add_to(each, partition, file, rows, size)
+    @property
+    def name(self) -> str:
+        """The full name of the index."""
+        return self.target.name
 
-    def add_to(
-        self, target: ExpressionTarget, partition: str, file: str, rows: pa.Table, size: int
-    ) -> None:
-        """Take in the rows of a file for one of the indexes."""
-        if target.is_bloom and file.startswith("."):
+    @property
+    def given_name(self) -> str:
+        """The name that the user gave it."""
+        return given_name(self.name)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns that it reads, without the fields inside."""
+        return self.target.sources
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values."""
+        return self.target.type
+
+    @property
+    def ranges(self) -> tuple[str, str] | None:
+        """Where its ranges are; None for an index of filters."""
+        if self.target.is_bloom:
+            return None
+        return self.name, self.target.definition.source_fields[0]
+
+    @property
+    def computed(self) -> ComputedColumn:
+        """The expression."""
+        return self
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """What the expression gives for some rows.
+
+        Raises:
+            UnsupportedFeature: It is not known what Spark gives for one of them.
+        """
+        return self.target.values(rows)
+
+    def is_defined_by(self, definition: IndexDefinition | None) -> bool:
+        """Whether it is the index of a definition."""
+        return definition == self.target.definition
+
+    def collector(self, task: CollectTask) -> ExpressionCollector:
+        """The collector of one task."""
+        del task
+        return ExpressionCollector(self.target)
+
+    def joined(self, parts: Sequence[ExpressionNotes]) -> ExpressionNotes:
+        """The ranges or filters of all files."""
+        tables = [each.statistics for each in parts if each.statistics is not None]
+        return ExpressionNotes(
+            pa.concat_tables(tables) if tables else None,
+            tuple(bloom for each in parts for bloom in each.blooms),
+            parts[0].zone,
+            parts[0].type,
+            tuple(sorted({path for each in parts for path in each.open_partitions})),
+        )
+
+
+def maintained(name: str, request: MaintainRequest) -> MaintainedIndex:
+    """An expression index as writers compute it.
+
+    Raises:
+        IndexUnusable: it cannot be computed here.
+    """
+    if request.definition is None:
+        raise IndexUnusable(
+            f"the index {name} of table {request.table} has no definition, so that it "
+            "cannot be kept up to date; drop it first"
+        )
+    target = ExpressionTarget.of(
+        request.definition, request.columns, request.zones(), request.session_zone
+    )
+    return MaintainedExpression(target)
+
+
+class ExpressionCollector(Collector):
+    """Computes an expression over the files of one task."""
+
+    def __init__(self, target: ExpressionTarget) -> None:
+        """Start without files."""
+        self._target = target
+        self._ranges = ColumnRanges([target.name], pa.schema([(target.name, target.type)]))
+        self._open: set[str] = set()
+        self._blooms: list[BloomText] = []
+
+    def add_file(self, file: FileRows) -> None:
+        """Add the values of a file."""
+        target = self._target
+        if target.is_bloom and file.file.startswith("."):
             return
         try:
-            values = target.values(rows)
+            values = target.values(file.rows)
         except LakedexError:
-            # Such as the text of a time without a day. Nothing is said of the file, and it is read.
-            self.lack(target, partition)
+            # Such as the text of a time without a day. Nothing is known of the file: it is read.
+            self.lack(file.partition)
             return
         if target.is_bloom:
             code, text = _filter(values, target.definition.options)
-            self._blooms[target.name].append(BloomText(partition, file, code, text))
+            self._blooms.append(BloomText(file.partition, file.file, code, text))
         else:
             column = pa.table({target.name: values})
             # Nothing is left out of these ranges, which a size of values could make readers think.
-            self._ranges[target.name].add(partition, file, column, {target.name: (size, 0)})
+            sizes = {target.name: (file.size, 0)}
+            self._ranges.add(file.partition, file.file, column, sizes)
 
-    def lack(self, target: ExpressionTarget, partition: str) -> None:
-        """Take in that nothing can be said of a file of a partition."""
-        self._open[target.name].add(partition)
+    def lack(self, partition: str) -> None:
+        """Note that nothing is known of a file of a partition."""
+        self._open.add(partition)
 
-    def notes(self) -> dict[str, ExpressionNotes]:
-        """What was found, by index."""
-        found = {}
-        for each in self._targets:
-            if each.is_bloom:
-                found[each.name] = ExpressionNotes(blooms=tuple(self._blooms[each.name]))
-            else:
-                table = self._ranges[each.name].tables().get(each.name)
-                found[each.name] = ExpressionNotes(
-                    table,
-                    zone=each.zone,
-                    type=each.type,
-                    open_partitions=tuple(sorted(self._open[each.name])),
-                )
-        return found
+    def finish(self) -> object:
+        """The ranges or filters of the files."""
+        target = self._target
+        if target.is_bloom:
+            return ExpressionNotes(blooms=tuple(self._blooms))
+        return ExpressionNotes(
+            self._ranges.tables().get(target.name),
+            zone=target.zone,
+            type=target.type,
+            open_partitions=tuple(sorted(self._open)),
+        )
 
 
 def _filter(values: pa.ChunkedArray, options: Mapping[str, str]) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from lakedex.config.metadata_options import zone_setting
 from lakedex.config.table_config import OWN_EXPRESSION_PREFIX
 from lakedex.expr.tree import Expr
 from lakedex.filegroup import FileSlice, ReadContext
@@ -13,6 +14,7 @@ from lakedex.index.contract import Mask
 from lakedex.index.definitions import MAINTENANCE, IndexDefinition
 from lakedex.index.expressions import EXPR, FUNCTION_OPTIONS
 from lakedex.index.file_bounds import slices_with_entries
+from lakedex.index.kinds.expression.definition import is_free_of_zones
 from lakedex.index.kinds.expression.filter_options import FILTER_OPTIONS
 from lakedex.index.kinds.expression.lookup import ExpressionIndex
 from lakedex.index.kinds.expression.target import PREFIX
@@ -30,12 +32,22 @@ class ExpressionKind(ExpressionIndex, MetadataIndexKind):
     options = (EXPR, MAINTENANCE, *sorted(FUNCTION_OPTIONS), *FILTER_OPTIONS)
     prefixes = (OWN_EXPRESSION_PREFIX, PREFIX)
     serves_queries_only = True
+    usual_file_groups = 2
+    collects = True
 
     def accepts(self, request: CreateRequest, kind: str) -> bool:
         """Whether a statement is about an expression, or filters of values that are no keys."""
         del kind
         accepts: Callable[[CreateRequest], bool] = self._part("define").accepts
         return accepts(request)
+
+    def can_build_again(
+        self, name: str, definition: IndexDefinition | None, kept: Mapping[str, str]
+    ) -> bool:
+        """Where it is known in which time zone it is computed, or that does not matter."""
+        if definition is None or not definition.source_fields:
+            return False
+        return zone_setting(name) in kept or is_free_of_zones(definition)
 
     def can_maintain(self, name: str, definitions: Mapping[str, IndexDefinition]) -> bool:
         """Where the table says what the index is on."""

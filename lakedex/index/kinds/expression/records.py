@@ -25,7 +25,7 @@ def records(
 ) -> Change:
     """What a commit does to an expression index, of ranges or of filters."""
     definition = definitions[name]
-    notes = changes.expressions.get(name, ExpressionNotes())
+    notes: ExpressionNotes = changes.notes.get(name, ExpressionNotes())
     if definition.index_type == _BLOOM:
         return blooms_change(notes.blooms, changes.removed, instant)
     column = definition.source_fields[0]

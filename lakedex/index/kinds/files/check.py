@@ -13,7 +13,7 @@ from lakedex.format.logfile import read_blocks
 from lakedex.index.metadata_table import ALL_PARTITIONS_KEY, FILES_PAYLOAD, NON_PARTITIONED_KEY
 from lakedex.index.verification.check import Check, Subject
 from lakedex.index.verification.findings import ProblemKind
-from lakedex.storage import join
+from lakedex.storage import join, split
 from lakedex.timeline import Action
 from lakedex.timeline.clean_plan import read_clean_plan
 
@@ -53,6 +53,7 @@ class FilesCheck(Check):
         real = stored["size"].take(place)
         paths, sizes = listed["path"], listed["size"]
         gone = self._without_cleaned(np.flatnonzero(place.is_null().to_numpy()), paths)
+        gone = self._without_needed(gone, paths)
         wrong = pc.not_equal(real, sizes).fill_null(pa.scalar(value=False)).to_numpy()
         findings = self.subject.findings
         findings.add_all(
@@ -85,6 +86,29 @@ class FilesCheck(Check):
                 "to its end; the next clean ends it"
             )
         kept: npt.NDArray[np.int64] = gone[~is_planned.astype(np.bool_)]
+        return kept
+
+    def _without_needed(
+        self, gone: npt.NDArray[np.int64], paths: pa.ChunkedArray
+    ) -> npt.NDArray[np.int64]:
+        """Leave aside files of the newest snapshot: their rows are lost, and not their entries."""
+        needed = pa.array(self.subject.file_paths() if gone.size else (), pa.string())
+        missing = paths.take(pa.array(gone))
+        is_needed = pc.is_in(missing, value_set=needed)
+        lost: dict[str, list[str]] = {}
+        for path in missing.filter(is_needed).to_pylist():
+            partition, name = split(path)
+            lost.setdefault(partition, []).append(name)
+        for partition, names in sorted(lost.items()):
+            many = f"{len(names)} files are gone, such as" if len(names) > 1 else "a file is gone:"
+            self.problem(
+                ProblemKind.LOST,
+                partition,
+                f"{many} {names[0]}, which the newest snapshot has: the rows are lost unless you "
+                "put the files back from a copy, or restore the table to an earlier commit; "
+                "`lakedex repair PATH --accept-data-loss` goes on without them",
+            )
+        kept: npt.NDArray[np.int64] = gone[~is_needed.to_numpy().astype(np.bool_)]
         return kept
 
     def _being_cleaned(self) -> set[str]:

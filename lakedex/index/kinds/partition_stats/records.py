@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from lakedex.index.definitions import IndexDefinition
 from lakedex.index.kinds.column_stats.records import (
+    NAME,
     ColumnRecords,
     column_records,
     encoded_records,
@@ -35,10 +36,11 @@ def records(
     """The ranges of all partitions whose files or columns a commit changes."""
     del name, instant
     columns = stat_columns(definitions)
+    statistics: FileStatistics = changes.notes.get(NAME, {})
     partitions = {*changes.known_partitions, *changes.added}
     apart = {*changes.retyped_columns, *changes.whole_columns}
     ranges = partition_stats_change(
-        {column: stats for column, stats in changes.statistics.items() if column not in apart},
+        {column: stats for column, stats in statistics.items() if column not in apart},
         [column for column in columns if column not in apart],
         overwritten=changes.overwritten_partitions,
         dropped=changes.dropped_partitions,
@@ -55,7 +57,7 @@ def _whole(changes: CommitChanges, column: str, whole: WholeColumn) -> Change:
     """The ranges of all partitions, of a column that had none."""
     is_open = {*whole.open_partitions}
     known = {*changes.known_partitions, *changes.added} - is_open
-    stats = changes.statistics.get(column)
+    stats = changes.notes.get(NAME, {}).get(column)
     statistics = {}
     if stats is not None:
         is_known = pc.is_in(stats["partition"], value_set=pa.array(sorted(known), pa.string()))

@@ -12,6 +12,7 @@ from lakedex.config.write_options import WriteOptions
 from lakedex.errors import InvalidInput
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.index.definitions import IndexDefinition
+from lakedex.index.file_groups import IndexedRows, shards_for
 from lakedex.index.kinds.record_index.locations import distinct_locations
 from lakedex.index.kinds.record_index.lookup import RecordIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
@@ -31,15 +32,55 @@ class RecordIndexKind(RecordIndex, MetadataIndexKind):
     partition = Kind.RECORD_INDEX
     is_of_keys = True
     is_reshardable = True
+    build_order = 3
+    usual_file_groups = 10
     is_suggested = True
     switches = (options_of.GLOBAL_RECORD_INDEX, options_of.PARTITIONED_RECORD_INDEX)
     options = (PARTITIONED,)
     aliases = ("record_level", "record_level_index")
 
+    def definition_of_table(
+        self,
+        known: IndexDefinition | None,
+        *,
+        is_new: bool,
+        stat_columns: tuple[str, ...],
+        is_partitioned: bool,
+    ) -> IndexDefinition | None:
+        """Whether there is one for each partition."""
+        del stat_columns
+        if not is_new:
+            return known
+        options = {PARTITIONED: str(is_partitioned).lower()}
+        return IndexDefinition(self.kind, self.kind, "", (), options)
+
+    def first_file_groups(self, size: IndexedRows) -> int:
+        """By the number of rows, in the bounds that options set."""
+        options = size.options
+        return shards_for(
+            size.rows,
+            *options.record_index_groups,
+            partitioned=size.is_partitioned,
+            room=options.record_index_room,
+        )
+
     def planned(self, definition: IndexDefinition | None) -> NewIndex | None:
         """The index over the whole table, or for each partition."""
         is_partitioned = definition is not None and definition.is_partitioned
         return NewIndex({self.switches[is_partitioned].name: "true"})
+
+    def kept_settings(
+        self, definition: IndexDefinition | None, kept: Mapping[str, str], *, is_live: bool
+    ) -> dict[str, str]:
+        """The switch of the index, over the whole table or for each partition."""
+        if not is_live:
+            return {}
+        by_partition = definition is not None and definition.is_partitioned
+        settings = {self.switches[by_partition].name: "true"}
+        if options_of.INDEX_TYPE.given(kept) is None:
+            index = "RECORD_LEVEL_INDEX" if by_partition else "GLOBAL_RECORD_LEVEL_INDEX"
+            settings[options_of.INDEX_TYPE.name] = index
+        return settings
 
     def require_unused(
         self, config: TableConfig, kept: Mapping[str, str], definition: IndexDefinition | None

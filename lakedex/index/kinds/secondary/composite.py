@@ -8,7 +8,7 @@ After a commit that says nothing they are not asked, until REFRESH INDEX.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lakedex.config.table_config import is_own_partition
@@ -19,16 +19,16 @@ from lakedex.timeline import Timeline, newest_change, newest_note
 _RIGHT = "lakedex.secondary.composite"
 
 
-def is_stamped(definition: IndexDefinition) -> bool:
+def _is_stamped(definition: IndexDefinition) -> bool:
     """Whether a definition names the write that its index was built after."""
     return definition.is_composite or definition.is_covering
 
 
-def stamped(definition: IndexDefinition, timeline: Timeline) -> IndexDefinition:
+def stamped(definition: IndexDefinition, timeline: Callable[[], Timeline]) -> IndexDefinition:
     """The definition of an index that is about to be built from what is committed now."""
-    if not is_stamped(definition):
+    if not _is_stamped(definition):
         return definition
-    options = {**definition.options, BUILT_AFTER: newest_change(timeline)}
+    options = {**definition.options, BUILT_AFTER: newest_change(timeline())}
     return replace(definition, options=options)
 
 

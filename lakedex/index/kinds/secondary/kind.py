@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,12 +10,25 @@ from lakedex.config.table_config import ASYNC_SECONDARY_PREFIX, COMPOSITE_PREFIX
 from lakedex.filegroup import FileSlice, ReadContext
 from lakedex.index.contract import Mask
 from lakedex.index.definitions import COVERING, MAINTENANCE, IndexDefinition
-from lakedex.index.kinds.secondary.composite import composites_behind, kept_note
-from lakedex.index.kinds.secondary.coverage import covered_slices, find_pairs
+from lakedex.index.file_groups import IndexedRows, shards_for
+from lakedex.index.kinds.secondary.collect import MaintainedSecondary
+from lakedex.index.kinds.secondary.composite import (
+    composite_note,
+    composites_behind,
+    kept_note,
+    stamped,
+)
+from lakedex.index.kinds.secondary.coverage import (
+    covered_slices,
+    covering_note,
+    find_pairs,
+    kept_up_note,
+)
 from lakedex.index.kinds.secondary.key_encoding import is_sure
 from lakedex.index.kinds.secondary.lookup import SecondaryIndex
 from lakedex.index.kinds.secondary.pairs import PREFIX
 from lakedex.index.kinds.secondary.records import FEW_PAIRS
+from lakedex.index.maintenance import MaintainedIndex
 from lakedex.index.metadata_kind import MetadataIndexKind
 from lakedex.index.metadata_table import Kind, MetadataTable
 from lakedex.index.metadata_table.hashing import Int32s, shards_of
@@ -32,6 +45,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     partition = Kind.SECONDARY_INDEX
     is_of_keys = True
     few_entries = FEW_PAIRS
+    collects = True
     is_suggested = True
     needs = ("record_index",)
     is_default = True
@@ -45,6 +59,37 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
     ) -> frozenset[str]:
         """Indexes on several columns that another engine, which does not know them, left behind."""
         return composites_behind(timeline, definitions)
+
+    def first_file_groups(self, size: IndexedRows) -> int:
+        """As many as a record index over the whole table would get."""
+        options = size.options
+        return shards_for(
+            size.rows,
+            *options.record_index_groups,
+            partitioned=False,
+            room=options.record_index_room,
+        )
+
+    def stamped(
+        self, definition: IndexDefinition, timeline: Callable[[], Timeline]
+    ) -> IndexDefinition:
+        """With the newest write, where readers hold the index against it."""
+        return stamped(definition, timeline)
+
+    def commit_note(
+        self,
+        maintained: Sequence[MaintainedIndex],
+        new: Sequence[MaintainedIndex],
+        timeline: Timeline,
+        definitions: Mapping[str, IndexDefinition],
+    ) -> dict[str, str]:
+        """The indexes that were kept up to date, and those that are right as a whole."""
+        targets, made = ([each.target for each in _own(some)] for some in (maintained, new))
+        return {
+            **kept_up_note(targets),
+            **covering_note(targets, made, timeline, definitions),
+            **composite_note(targets, made, timeline, definitions),
+        }
 
     def planned(self, definition: IndexDefinition | None) -> NewIndex | None:
         """The index that the definition describes."""
@@ -96,3 +141,7 @@ class SecondaryKind(SecondaryIndex, MetadataIndexKind):
             return shards_of(keys, count)
         values = placed_values_of_secondary(keys, max(1, len(definition.source_fields)))
         return None if values.null_count else shards_of(values, count)
+
+
+def _own(indexes: Sequence[MaintainedIndex]) -> list[MaintainedSecondary]:
+    return [each for each in indexes if isinstance(each, MaintainedSecondary)]

@@ -56,7 +56,7 @@ def records(
 ) -> NotedRecords:
     """The pairs that a commit adds to the index and takes from it."""
     del instant, definitions
-    pairs = changes.pairs.get(name, PairNotes(1, ()))
+    pairs: PairNotes = changes.notes.get(name, PairNotes(1, ()))
     return NotedRecords(pairs.notes, write_pairs, pairs.buckets, few=FEW_PAIRS)
 
 

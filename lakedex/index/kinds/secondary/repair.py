@@ -24,4 +24,4 @@ def repair(name: str, problems: Sequence[Problem], table: RepairedTable) -> Comm
     # An entry that is no key of such an index may be in any group: it is not found, and stays.
     hashes = java_hashes(placed.fill_null(""))
     rows = pa.table([keys, pa.array(hashes), pa.array(stale)], PAIR_SCHEMA)
-    return CommitChanges(pairs={name: PairNotes(1, (table.spilled(rows),))})
+    return CommitChanges(notes={name: PairNotes(1, (table.spilled(rows),))})
