@@ -10,7 +10,7 @@ from typing import Final
 from lakedex.config import write_option_names as options
 from lakedex.config.option_values import TextOption
 from lakedex.config.table_config import TableConfig
-from lakedex.errors import InvalidInput
+from lakedex.errors import InvalidInput, UnsupportedFeature
 
 _OTHER_NAMES: Final = {"SIMPLE_HASHING": "SIMPLE"}
 """Names of engines in Hudi's design."""
@@ -33,6 +33,9 @@ RESIZING: Final[tuple[TextOption, ...]] = (
 )
 """When buckets are split and merged; a later write may say otherwise."""
 
+_REFUSES: Final = ("SparkRejectUpdateStrategy", "FlinkRejectUpdateStrategy")
+_DOUBLES: Final = "SparkConsistentBucketDuplicateUpdateStrategy"
+"""Hudi's classes that say what becomes of updates of buckets under resize."""
 REGEX_RULE: Final = "REGEX"
 """Numbers of buckets by partition are said by regular expressions."""
 
@@ -172,6 +175,8 @@ class ResizeOptions:
     """About so many bytes one plan rewrites at most."""
     most_partitions: int = int(options.BUCKET_RESIZE_PARTITIONS.default)
     """So many partitions one plan changes at most."""
+    doubles_writes: bool = False
+    """Whether rows for buckets under resize are written to the old and to the new ones."""
 
     @classmethod
     def resolve(cls, settings: Mapping[str, str]) -> ResizeOptions:
@@ -179,7 +184,12 @@ class ResizeOptions:
 
         Raises:
             InvalidInput: a value is wrong, or the two limits contradict each other.
+            UnsupportedFeature: updates of what is being clustered are to be done in another way.
         """
+        updates = options.UPDATES_STRATEGY.text(settings)
+        name = updates.rpartition(".")[2]
+        if name not in (*_REFUSES, _DOUBLES):
+            raise UnsupportedFeature(f"{options.UPDATES_STRATEGY.name}={updates[:200]}")
         found = cls(
             options.BUCKET_MOST.value_if_given(settings),
             options.BUCKET_LEAST.value_if_given(settings),
@@ -188,6 +198,7 @@ class ResizeOptions:
             options.BUCKET_RESIZE_POLICY.value(settings),
             options.BUCKET_RESIZE_BYTES.value(settings),
             options.BUCKET_RESIZE_PARTITIONS.value(settings),
+            name == _DOUBLES,
         )
         if found.most is not None and found.least is not None and found.most < found.least:
             raise InvalidInput(

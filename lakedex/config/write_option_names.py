@@ -42,6 +42,10 @@ BUCKET_MERGE_THRESHOLD: Final = RateOption("hoodie.bucket.index.merge.threshold"
 BUCKET_RESIZE_POLICY: Final = ChoiceOption(
     "lakedex.bucket.resize.policy", "records", choices=("records", "middle")
 )
+UPDATES_STRATEGY: Final = TextOption(
+    "hoodie.clustering.updates.strategy",
+    "org.apache.hudi.client.clustering.update.strategy.SparkRejectUpdateStrategy",
+)
 BUCKET_RESIZE_BYTES: Final = NumberOption("lakedex.bucket.resize.max.bytes", "2147483648")
 BUCKET_RESIZE_PARTITIONS: Final = NumberOption("lakedex.bucket.resize.max.partitions", "1000")
 

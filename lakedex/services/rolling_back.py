@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from lakedex.engine import Engine, LocalEngine
 from lakedex.errors import CommitConflict, InvalidInput
+from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.services.metadata_rebuilding import rebuild_metadata
 from lakedex.storage.address import StorageAddress
 from lakedex.table import Snapshot
+from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, State, Timeline
 from lakedex.txn.begin import locked_table
 from lakedex.txn.heartbeat import is_alive
@@ -89,16 +91,38 @@ def rollback_instant(
             require_forgettable(storage, snapshot.timeline, {instant})
         elif is_alive(storage, instant, chosen.heartbeat):
             raise CommitConflict(f"the writer of {instant} is at work; stop it, or wait for it")
+        has_copies = has_copied_rows(snapshot, instant)
+        if has_copies and found.state is State.REQUESTED:
+            raise InvalidInput(
+                f"{instant} resizes buckets, and writers have given rows to its new buckets: run "
+                "it; the resize back can be planned afterwards"
+            )
         # Of a run its plan stays, for another run; a plan that nobody ran is what is meant itself.
+        # So does that of a resize whose new buckets have rows of writers already.
+        keeps_plan = has_copies or (keeps_plan and found.action is Action.CLUSTERING)
         time_of = roll_back(
-            table,
-            found,
-            keeps_plan=keeps_plan and found.action is Action.CLUSTERING,
-            drops_plan=found.state is State.REQUESTED,
+            table, found, keeps_plan=keeps_plan, drops_plan=found.state is State.REQUESTED
         )
         forget_looks(storage)
         rebuilt = rebuild_metadata(address, engine or LocalEngine(), snapshot.config, table)
     return RollbackResult((instant,), time_of, rebuilt)
+
+
+def has_copied_rows(snapshot: Snapshot, instant: str) -> bool:
+    """Whether writers have given rows to the buckets that a resize makes, pending or complete.
+
+    As long as the resize pends, no reader sees these log files. Once it was taken off the timeline
+    for good they could be taken for committed ones.
+    """
+    found = snapshot.timeline.find(instant)
+    if found is None or not is_resize(snapshot.timeline, found):
+        return False
+    return any(
+        isinstance(parsed, LogFile) and parsed.instant_time == instant
+        for files in snapshot.listing.files.values()
+        for name, size in files
+        if (parsed := parse_data_file(name, size)) is not None
+    )
 
 
 def _found(timeline: Timeline, instant: str) -> Instant:

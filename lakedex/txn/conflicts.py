@@ -10,14 +10,21 @@ marked it (`EarlyLook`). That spares work and decides nothing: the other write m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from lakedex.config import TableConfig, keys
 from lakedex.errors import FileMissing
 from lakedex.filegroup import FileSliceId, parse_data_file
 from lakedex.storage import Storage, split
-from lakedex.timeline import Action, CommitMetadata, Instant, Timeline, instant_key
+from lakedex.timeline import (
+    Action,
+    CommitMetadata,
+    Instant,
+    Timeline,
+    WriteStat,
+    instant_key,
+)
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.heartbeat import HeartbeatOptions, SignsOfLife
 from lakedex.txn.markers import marked_files
@@ -83,12 +90,49 @@ def restore_conflict(before: Timeline, now: Timeline) -> str | None:
     return None
 
 
+def is_copy_for(stat: WriteStat, resize: str) -> bool:
+    """Whether a write gave a log file to a file group that a resize is about to make."""
+    names = (parse_data_file(name, 0) for name in stat.log_files or ())
+    return any(name is not None and name.instant_time == resize for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedGroups:
+    """File groups that a resize of buckets and a write beside it may both change.
+
+    The write puts its rows into log files of the present file group and of those that take its
+    place. So neither hides what the other did.
+    """
+
+    written: Mapping[FileSliceId, str] = field(default_factory=dict)
+    """Of a write: the present file groups whose rows it copied, by the instant of the resize."""
+    resize: str = ""
+    """Of a resize: its instant."""
+    taken: Mapping[FileSliceId, frozenset[str]] = field(default_factory=dict)
+    """The file groups that it takes away, with the file ids of those that take their place."""
+
+    def joined(self, metadata: CommitMetadata) -> frozenset[FileSliceId]:
+        """The file groups of a commit that are no conflict of the resize."""
+        found: set[FileSliceId] = set()
+        for partition, stats in metadata.partition_to_stats.items() if self.taken else ():
+            copies = {stat.file_id or "" for stat in stats if is_copy_for(stat, self.resize)}
+            found.update(FileSliceId(partition, file_id) for file_id in copies)
+            for group, children in self.taken.items():
+                if group.partition == partition and not copies.isdisjoint(children):
+                    found.add(group)
+        return frozenset(found)
+
+
+_NO_COPIES = CopiedGroups()
+
+
 def group_conflict(
     now: Timeline,
     commits: Collection[Commit],
     touched: Collection[FileSliceId],
     rewritten: Collection[FileSliceId],
     own: str | None = None,
+    copies: CopiedGroups = _NO_COPIES,
 ) -> str | None:
     """A file group that both this write and another one changed, in words.
 
@@ -98,14 +142,16 @@ def group_conflict(
         touched: the file groups that this write changes.
         rewritten: those of them that got a new base file.
         own: the time of this write, which may be a clustering itself.
+        copies: the file groups that a resize and writes beside it may both change.
     """
     ours, ours_rewritten = frozenset(touched), frozenset(rewritten)
     for instant, metadata in commits:
         compacts = metadata.compacted or metadata.operation_type == _LOG_COMPACT
         shared = (ours_rewritten if compacts else ours).intersection(_groups_of(metadata))
+        shared -= copies.joined(metadata)
         if shared:
             return _words(min(shared), f"{instant.action.value} {instant.requested_time}")
-    return service_conflict(now, ours, ours_rewritten, own=own)
+    return service_conflict(now, ours, ours_rewritten, own=own, copies=copies)
 
 
 def service_conflict(
@@ -114,6 +160,7 @@ def service_conflict(
     rewritten: Collection[FileSliceId],
     *,
     own: str | None = None,
+    copies: CopiedGroups = _NO_COPIES,
 ) -> str | None:
     """A file group that a write changes and a pending compaction or clustering has, in words.
 
@@ -123,7 +170,7 @@ def service_conflict(
         shared = frozenset(rewritten).intersection(_compacted_groups(now, instant))
         if shared:
             return _words(min(shared), f"the pending compaction {instant.requested_time}")
-    return clustering_conflict(now, touched, own=own)
+    return clustering_conflict(now, touched, own=own, copies=copies)
 
 
 def compaction_conflict(
@@ -143,12 +190,18 @@ def compaction_conflict(
 
 
 def clustering_conflict(
-    now: Timeline, touched: Collection[FileSliceId], *, own: str | None = None
+    now: Timeline,
+    touched: Collection[FileSliceId],
+    *,
+    own: str | None = None,
+    copies: CopiedGroups = _NO_COPIES,
 ) -> str | None:
     """A file group that a write changes and a pending clustering takes away, in words."""
     for instant in now.pending_of(Action.CLUSTERING, Action.REPLACECOMMIT):
+        time = instant.requested_time
         shared = frozenset(touched).intersection(_clustered_groups(now, instant))
-        if shared and instant.requested_time != own:
+        shared = frozenset(each for each in shared if copies.written.get(each) != time)
+        if shared and time != own:
             return _words(min(shared), f"the pending clustering {instant.requested_time}")
     return None
 

@@ -12,8 +12,9 @@ import logging
 import re
 from enum import Enum
 
-from lakedex.errors import AlreadyExists, FileMissing, UnsafePath
-from lakedex.filegroup.names import parse_data_file
+from lakedex.errors import AlreadyExists, CorruptFile, FileMissing, UnsafePath
+from lakedex.filegroup.names import LogFile, parse_data_file
+from lakedex.format.logfile import BlockKind, read_blocks
 from lakedex.storage.paths import normalise, split
 from lakedex.storage.protocol import Storage
 from lakedex.txn.places import marker_folder
@@ -56,7 +57,8 @@ def create_marker(storage: Storage, instant: str, data_path: str, kind: MarkerKi
 def marked_files(storage: Storage, instant: str) -> tuple[str, ...]:
     """The data files that an instant may have written, relative to the table, sorted.
 
-    Only names of data files of this instant are believed: what stands in a marker is deleted.
+    Only data files of this instant are believed, by their names or by what is in them: what stands
+    in a marker is deleted.
     """
     folder = f"{marker_folder(instant)}/"
     noted: set[str] = set()
@@ -66,7 +68,7 @@ def marked_files(storage: Storage, instant: str) -> tuple[str, ...]:
     files = set()
     for marker in noted:
         found = _MARKER.fullmatch(marker)
-        if found is not None and is_file_of(found.group(1), instant):
+        if found is not None and is_written_by(storage, found.group(1), instant):
             files.add(found.group(1))
         elif marker != "MARKERS.type":
             _log.warning("passing over the marker %r of %s", marker[:200], instant)
@@ -90,6 +92,34 @@ def is_file_of(path: str, instant: str) -> bool:
         return False
     parsed = parse_data_file(name, 0)
     return parsed is not None and parsed.instant_time == instant
+
+
+def is_log_file(path: str) -> bool:
+    """Whether a path is a log file of the table, of whatever instant."""
+    try:
+        folder, name = split(normalise(path))
+    except UnsafePath:
+        return False
+    is_inside = folder.partition("/")[0] != _META_FOLDER
+    return is_inside and isinstance(parse_data_file(name, 0), LogFile)
+
+
+def is_written_by(storage: Storage, path: str, instant: str) -> bool:
+    """Whether a path is a data file of an instant by its name, or a log file by what is in it.
+
+    A write beside a resize of buckets gives log files to the new buckets too. In their names they
+    have the instant of the resize, and their blocks that of the write.
+    """
+    if is_file_of(path, instant):
+        return True
+    if not is_log_file(path):
+        return False
+    try:
+        blocks = read_blocks(storage.source(path, storage.size(path)))
+    except (FileMissing, CorruptFile):
+        return False
+    whole = [block for block in blocks if block.kind is not BlockKind.CORRUPT]
+    return bool(whole) and all(block.instant_time == instant for block in whole)
 
 
 def _listed(storage: Storage, path: str) -> list[str]:

@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakedex.errors import CorruptFile, FileMissing
-from lakedex.timeline import Action, Instant, PlanKind, State, read_plan, write_plan
+from lakedex.table.bucket_index import is_resize
+from lakedex.timeline import (
+    Action,
+    Instant,
+    PlanKind,
+    State,
+    instant_key,
+    read_plan,
+    write_plan,
+)
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.txn.markers import marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata
@@ -110,7 +119,12 @@ def _finish(table: LockedTable, time_of: str, plan: RestorePlan) -> None:
     done: dict[str, list[dict[str, Any]]] = {}
     for instant, action in plan.instants:
         started = time.monotonic()
-        whole = take_back(table, table.next_time(), _rollback_plan(table, instant, action))
+        whole = take_back(
+            table,
+            table.next_time(),
+            _rollback_plan(table, instant, action),
+            keeps_plan=_was_planned(table, instant, action, plan.target),
+        )
         taken_ms = int((time.monotonic() - started) * 1000)
         done[instant] = [outcome_record(storage, time_of, whole, taken_ms)]
     record = {
@@ -127,6 +141,19 @@ def _finish(table: LockedTable, time_of: str, plan: RestorePlan) -> None:
     _log.info("restored %s to %s: %d instants undone", storage.root, plan.target, len(done))
 
 
+def _was_planned(table: LockedTable, instant: str, action: Action, target: str) -> bool:
+    """Whether a resize was planned before the commit that is restored, and completed after it.
+
+    Then it is a plan again: writes that stay may have given rows to its new buckets.
+    """
+    timeline = table.timeline()
+    found, kept = timeline.find(instant), timeline.find(target)
+    if found is None or kept is None or action not in (Action.CLUSTERING, Action.REPLACECOMMIT):
+        return False
+    is_older = instant_key(instant) < instant_key(timeline.change_time(kept))
+    return is_older and is_resize(timeline, found)
+
+
 def _rollback_plan(table: LockedTable, instant: str, action: Action) -> RollbackPlan:
     """An instant with its files, however far its undoing has come."""
     timeline = table.timeline()
@@ -136,7 +163,7 @@ def _rollback_plan(table: LockedTable, instant: str, action: Action) -> Rollback
         files.update(files_written(timeline, found))
     elif action is action.completed:
         # It was complete when this was planned, and what it wrote is no longer said anywhere.
-        files.update(files_of(table.storage, instant))
+        files.update(files_of(table.storage, instant, action))
     return RollbackPlan(instant, action, tuple(sorted(files)))
 
 

@@ -33,7 +33,7 @@ from lakedex.storage import Storage, split
 from lakedex.table import Snapshot
 from lakedex.timeline import Action, Instant, State, Timeline, file_name, write_instant
 from lakedex.txn.heartbeat import Heartbeat, HeartbeatOptions, SignsOfLife
-from lakedex.txn.markers import is_file_of, marked_files
+from lakedex.txn.markers import is_file_of, is_log_file, is_written_by, marked_files
 from lakedex.txn.metadata_rollback import forget_in_metadata, open_metadata_table
 from lakedex.txn.places import heartbeat_path, marker_folder, spill_folder, writer_path
 from lakedex.txn.rollback_files import (
@@ -59,15 +59,21 @@ def files_written(timeline: Timeline, instant: Instant) -> tuple[str, ...]:
     try:
         stats = list(timeline.commit_metadata(instant).stats())
     except CorruptFile:
-        return files_of(timeline.storage, instant.requested_time)
+        return files_of(timeline.storage, instant.requested_time, instant.action)
+    storage, time_of = timeline.storage, instant.requested_time
     paths = {path for stat in stats for path in named_files(stat)}
-    return tuple(sorted(path for path in paths if is_file_of(path, instant.requested_time)))
+    return tuple(sorted(path for path in paths if is_written_by(storage, path, time_of)))
 
 
-def files_of(storage: Storage, instant: str) -> tuple[str, ...]:
-    """All data files of an instant by their names: every folder of the table is listed."""
+def files_of(storage: Storage, instant: str, action: Action) -> tuple[str, ...]:
+    """All data files of an instant by their names: every folder of the table is listed.
+
+    Log files with the time of a clustering are those of writes beside it.
+    """
     found = (info.path for info in storage.list_recursive())
-    return tuple(sorted(path for path in found if is_file_of(path, instant)))
+    own = [path for path in found if is_file_of(path, instant)]
+    with_logs = action not in _REPLACING
+    return tuple(sorted(path for path in own if with_logs or not is_log_file(path)))
 
 
 def unpublish(storage: Storage, timeline: Timeline, instant: str) -> None:
@@ -263,14 +269,15 @@ def take_back(
     table.check()
     timeline = table.timeline()
     unpublish(storage, timeline, plan.instant)
-    delete_files(storage, plan.files)
+    files = [path for path in plan.files if is_written_by(storage, path, plan.instant)]
+    delete_files(storage, files)
     if plan.action in _REPLACING:
         discard_buckets(storage, timeline, plan.instant)
     _undo_metadata(table, rollback, plan.instant)
     table.check()
     remove_instant(storage, config, plan.instant, plan.action, keeps_plan=keeps_plan)
     # Until here a late task could make files: new ones, and those that were deleted above.
-    whole = replace(plan, files=tuple(sorted({*plan.files, *marked_files(storage, plan.instant)})))
+    whole = replace(plan, files=tuple(sorted({*files, *marked_files(storage, plan.instant)})))
     delete_files(storage, whole.files)
     for folder in {split(path)[0] for path in whole.files}:
         storage.remove_leftovers(folder)

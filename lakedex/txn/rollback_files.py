@@ -35,7 +35,7 @@ from lakedex.timeline import (
 )
 from lakedex.timeline.instant_time import is_instant_time
 from lakedex.timeline.plans import bare_name
-from lakedex.txn.markers import is_file_of, marked_files
+from lakedex.txn.markers import is_file_of, is_log_file, marked_files
 
 _DELETERS = 8
 
@@ -68,6 +68,9 @@ class RollbackPlan:
     def decode(cls, data: bytes, *, path: str) -> RollbackPlan:
         """The plan of a requested file, of any engine.
 
+        A log file of another name may be the instant's by what is in it, which is for the caller to
+        see.
+
         Raises:
             CorruptFile: there is no plan in it, or none that names an instant.
         """
@@ -86,7 +89,7 @@ class RollbackPlan:
                     named = join(request["partitionPath"], bare_name(address))
                 except UnsafePath:
                     continue
-                if is_file_of(named, instant):
+                if is_file_of(named, instant) or is_log_file(named):
                     files.append(named)
         return cls(instant, actions[info["action"]], tuple(files))
 

@@ -42,6 +42,7 @@ from lakedex.timeline import (
 from lakedex.txn.begin import forget_request, locked_table, take_instant, take_up
 from lakedex.txn.conflicts import (
     Commit,
+    CopiedGroups,
     commits_since,
     compaction_conflict,
     group_conflict,
@@ -247,6 +248,7 @@ class Transaction:
         rewritten: Groups | None = None,
         then: Callable[[], None] | None = None,
         may_have_orphans: bool = True,
+        copies: CopiedGroups | None = None,
     ) -> str:
         """Make the write visible; returns its completion time.
 
@@ -257,6 +259,7 @@ class Transaction:
             rewritten: Those of them that got a new base file; None means all.
             then: Called after it, with the lock still held; the next writer can do without.
             may_have_orphans: Whether tasks may have made files that the metadata do not name.
+            copies: The file groups that a resize of buckets and writes beside it may both change.
 
         Raises:
             CommitConflict: another writer was first; this write is rolled back.
@@ -265,7 +268,7 @@ class Transaction:
             raise CommitConflict(f"the write {self.instant} has ended already")
         try:
             with self._lock:
-                scope, table = self._check_commit(touched, rewritten)
+                scope, table = self._check_commit(touched, rewritten, copies)
                 metadata = prepare(scope)
                 if may_have_orphans:
                     delete_orphan_files(self._storage, self.instant, metadata)
@@ -321,7 +324,10 @@ class Transaction:
         self.abort()
 
     def _check_commit(
-        self, touched: Groups | Callable[[], Groups], rewritten: Groups | None
+        self,
+        touched: Groups | Callable[[], Groups],
+        rewritten: Groups | None,
+        copies: CopiedGroups | None,
     ) -> tuple[CommitScope, LockedTable]:
         """The table under the lock, where nothing is in the way of this write."""
         table = locked_table(
@@ -334,7 +340,7 @@ class Transaction:
             self._ownership_problem(table, timeline)
             or property_conflict(self._config, table.config)
             or restore_conflict(self.snapshot.timeline, timeline)
-            or self._group_problem(timeline, concurrent, groups, rewritten)
+            or self._group_problem(timeline, concurrent, groups, rewritten, copies)
         )
         if problem is not None:
             raise CommitConflict(f"{self.instant} was not committed: {problem}")
@@ -355,11 +361,13 @@ class Transaction:
         concurrent: tuple[Commit, ...],
         groups: Groups,
         rewritten: Groups | None,
+        copies: CopiedGroups | None = None,
     ) -> str | None:
         if self.action is Action.COMPACTION:
             return compaction_conflict(timeline, concurrent, groups)
         rewritten = groups if rewritten is None else rewritten
-        return group_conflict(timeline, concurrent, groups, rewritten, own=self.instant)
+        known = CopiedGroups() if copies is None else copies
+        return group_conflict(timeline, concurrent, groups, rewritten, self.instant, known)
 
     def _complete(self, metadata: CommitMetadata, table: LockedTable) -> str:
         """Create the completed file, the one step that makes the write visible."""

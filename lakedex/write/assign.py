@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import uuid
+import zlib
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from lakedex.format.spill import Segment
 from lakedex.write.handles.work import GroupWork
 from lakedex.write.layout.arranging import Arranged
 from lakedex.write.layout.order import RowOrder
-from lakedex.write.parts import TaggedPart
+from lakedex.write.parts import CopyOf, TaggedPart
 
 _TASKS_PER_CORE = 2
 _TASK_BYTES = 256 << 20
@@ -58,6 +59,8 @@ class Group:
     segments: list[Segment] = field(default_factory=list)
     ranges: list[tuple[int, int]] = field(default_factory=list)
     order: RowOrder | None = None
+    copy: CopyOf | None = None
+    """Of a second copy of rows, in a file group that a resize is about to make."""
 
     @property
     def cost(self) -> int:
@@ -109,7 +112,8 @@ def assign(
                 part.partition,
                 part.file_id,
                 current,
-                is_log=placing.to_logs and current is not None,
+                is_log=part.copy is not None or (placing.to_logs and current is not None),
+                copy=part.copy,
             )
         if part.needs_base:
             # A log would lay a row over the deleted one, which wins if it is younger, and of two
@@ -139,12 +143,7 @@ def share_out(
     for group in sorted(groups, key=lambda group: (-group.cost, group.partition, group.file_id)):
         load, number = heapq.heappop(loads)
         heapq.heappush(loads, (load + group.cost, number))
-        token = f"{number}-{run}-0"
-        name = (
-            log_file_name(group.file_id, instant, 1, token)
-            if group.is_log
-            else base_file_name(group.file_id, token, instant, "parquet")
-        )
+        name = _file_name(group, instant, f"{number}-{run}-0")
         shares[number].append(
             GroupWork(
                 partition=group.partition,
@@ -155,9 +154,21 @@ def share_out(
                 file_name=name,
                 is_log=group.is_log,
                 order=group.order,
+                is_copy=group.copy is not None,
             )
         )
     return shares
+
+
+def _file_name(group: Group, instant: str, token: str) -> str:
+    if not group.is_log:
+        return base_file_name(group.file_id, token, instant, "parquet")
+    if group.copy is None:
+        return log_file_name(group.file_id, instant, 1, token)
+    # Writers whose copies lie side by side have no instant in the name that would tell them apart.
+    task, _, attempt = token.split("-")
+    own = f"{task}-{zlib.crc32(instant.encode()) >> 2}-{attempt}"
+    return log_file_name(group.file_id, group.copy.resize, group.copy.version, own)
 
 
 def arranged_groups(files: Iterable[Arranged], order: RowOrder) -> list[Group]:

@@ -23,8 +23,10 @@ from functools import cached_property, partial
 
 from lakedex.config import TableType
 from lakedex.config.bucket_options import BucketOptions
+from lakedex.config.write_option_names import UPDATES_STRATEGY
 from lakedex.config.write_options import InsertDuplicates
-from lakedex.errors import CommitConflict
+from lakedex.engine import Engine
+from lakedex.errors import CommitConflict, InvalidInput, ServicePends
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.format.spill import Segment
 from lakedex.index.kinds.bucket.engine import (
@@ -39,15 +41,18 @@ from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
+from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope
 from lakedex.write.attempt import Attempt
 from lakedex.write.context import WriteContext
 from lakedex.write.grouping import groups_with_deletes
 from lakedex.write.metadata_plan import MetadataPlan
 from lakedex.write.operation import Replaces
-from lakedex.write.resizing.pending import leaving_buckets
+from lakedex.write.resizing.copying import copy_parts
+from lakedex.write.resizing.pending import PendingRing, leaving_buckets, pending_ring
 from lakedex.write.tag.bucket_groups import BucketGroups, BucketPlan
 from lakedex.write.tag.lookup import find_matches, lookup_tasks
+from lakedex.write.tag_stage import TagAnswer
 
 _Slices = Mapping[str, Sequence[FileSlice]]
 
@@ -63,6 +68,18 @@ class WriteBuckets:
     """The buckets of the partitions that the write takes file groups away from."""
     reads_keys: bool = False
     """Whether the keys of every file group are looked for that is there."""
+    resizes: Mapping[str, PendingRing] = field(default_factory=dict)
+    """By partition the pending resizes to whose new buckets rows are written, too."""
+
+    @cached_property
+    def copies(self) -> CopiedGroups:
+        """The file groups under resize whose rows are written to the new buckets, too."""
+        written = {
+            FileSliceId(partition, file_id): pending.instant
+            for partition, pending in self.resizes.items()
+            for file_id in pending.leaving & self.partitions[partition].present
+        }
+        return CopiedGroups(written)
 
     @cached_property
     def rings(self) -> tuple[HashRing, ...]:
@@ -106,7 +123,14 @@ class WriteBuckets:
             mine = self.partitions[partition].buckets
             if isinstance(mine, RingBuckets):
                 leaving = leaving_buckets(scope.timeline, mine.ring)
-                lost = file_ids & leaving.keys()
+                copied = self.copies.written
+                lost = {
+                    each
+                    for each in file_ids
+                    if leaving.get(each) != copied.get(FileSliceId(partition, each))
+                }
+                if lost and not lost & leaving.keys():
+                    raise _changed(partition, min(lost))
                 if lost:
                     raise CommitConflict(
                         f"{leaving[min(lost)]} splits or merges the bucket {min(lost)} of "
@@ -169,7 +193,55 @@ def plan_buckets(
         groups[partition] = _groups(
             _buckets(engine, partition, own, is_delete=write.operation.is_delete), own, searched
         )
-    return WriteBuckets(options, groups, reads_keys=reads_keys)
+    return WriteBuckets(
+        options, groups, reads_keys=reads_keys, resizes=_pending_rings(write, groups)
+    )
+
+
+def _pending_rings(write: Attempt, groups: Mapping[str, BucketGroups]) -> dict[str, PendingRing]:
+    """The pending resizes to whose new buckets rows are to be written, by partition."""
+    config = write.target.snapshot.config
+    if not write.target.options.resizing.doubles_writes:
+        return {}
+    if config.table_type is not TableType.MERGE_ON_READ:
+        raise InvalidInput(
+            f"{UPDATES_STRATEGY.name} writes log files to old and new buckets, and table "
+            f"{config.name} is copy-on-write, which has none: leave the option out"
+        )
+    found = {}
+    for partition, own in groups.items():
+        if isinstance(own.buckets, RingBuckets):
+            pending = pending_ring(write.transaction.snapshot, own.buckets.ring)
+            if pending is not None:
+                found[partition] = pending
+    return found
+
+
+def copied_parts(
+    engine: Engine, facts: WriteContext, buckets: WriteBuckets, answers: Sequence[TagAnswer]
+) -> list[TagAnswer]:
+    """The rows of file groups under resize once more, for the buckets of the resize.
+
+    Raises:
+        ServicePends: a log file cannot take the rows.
+    """
+    copied = buckets.copies.written
+    if not copied:
+        return []
+    parts = [
+        part
+        for answer in answers
+        for part in answer.parts
+        if FileSliceId(part.partition, part.file_id or "") in copied
+    ]
+    for part in parts:
+        if part.needs_base:
+            raise ServicePends(
+                f"file group {part.file_id} of partition {part.partition!r} gets a row again that "
+                "was deleted from it, and is being resized; write again when that is done"
+            )
+    found = copy_parts(engine, facts, buckets.options.fields, parts, buckets.resizes)
+    return [TagAnswer(tuple(found), 0, 0)] if found else []
 
 
 def plan_tagging_by_bucket(

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakedex.engine import Engine
 from lakedex.errors import CommitConflict
-from lakedex.filegroup import FileSlice, FileSliceId
+from lakedex.filegroup import FileSlice, FileSliceId, LogFile, parse_data_file
 from lakedex.index.builds import IndexBuild, kept_note
 from lakedex.index.deltacommit import ExactRule, LoadedTable, commit_changes
 from lakedex.index.maintenance import joined_notes
@@ -26,6 +26,7 @@ from lakedex.table import Snapshot
 from lakedex.table.own_properties import change_own_properties
 from lakedex.timeline import CommitMetadata, Instant, State, Timeline, WriteStat
 from lakedex.timeline.committed import CommittedInstants
+from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.column_history import history_after, keep_history, said_of_columns
 from lakedex.write.context import WriteContext
@@ -44,6 +45,10 @@ from lakedex.write.windowed.committing import WindowChange, WindowPlan, commit_w
 
 class CommittedBuckets(Protocol):
     """What a commit does about the buckets of a bucket index."""
+
+    @property
+    def copies(self) -> CopiedGroups | None:
+        """The file groups that a resize and writes beside it may both change."""
 
     def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
         """See that the buckets are what they were, and store the rings that the write makes.
@@ -102,6 +107,7 @@ class Outcome:
             FileSliceId(file.partition, file.file_id)
             for answer in self.answers
             for file in answer.files
+            if not file.is_copy
         }
         return written | {current.id for current in self.replaced}
 
@@ -188,6 +194,7 @@ def commit_outcome(
         rewritten=outcome.rewritten(),
         then=partial(_after_commit, outcome),
         may_have_orphans=engine.repeats_tasks,
+        copies=None if outcome.buckets is None else outcome.buckets.copies,
     )
     before = timelines[-1] if timelines else None
     if before is None:
@@ -334,7 +341,12 @@ def _added_rows(scope: CommitScope, outcome: Outcome, *, unique_keys: bool) -> A
         return None
     return AddedRows(
         outcome.added_keys,
-        sum(file.num_inserts for answer in outcome.answers for file in answer.files),
+        sum(
+            file.num_inserts
+            for answer in outcome.answers
+            for file in answer.files
+            if not file.is_copy
+        ),
         is_alone=_is_alone(scope, outcome),
         was_first=not scope.concurrent,
         were_compared=unique_keys,
@@ -354,12 +366,27 @@ def _said_of_batch(scope: CommitScope, outcome: Outcome) -> Mapping[str, str]:
     return outcome.batch.note()
 
 
+def _copied(outcome: Outcome, snapshot: Snapshot) -> set[str]:
+    """The partitions in which writers gave log files to file groups that this write makes.
+
+    Their ranges must stay within those of the partition.
+    """
+    files, instant = snapshot.listing.files, outcome.facts.instant
+    return {
+        partition
+        for partition in {current.partition for current in outcome.replaced}
+        for name, size in files.get(partition, ())
+        if isinstance(parsed := parse_data_file(name, size), LogFile)
+        and parsed.instant_time == instant
+    }
+
+
 def _changes(outcome: Outcome, snapshot: Snapshot, widening: Widening) -> CommitChanges:
     added: dict[str, dict[str, int]] = defaultdict(dict)
     for answer in outcome.answers:
         for file in answer.files:
             added[file.partition][file.name] = file.size
-    replaced = {current.partition for current in outcome.replaced}
+    replaced = {current.partition for current in outcome.replaced} - _copied(outcome, snapshot)
     # What others added to a partition meanwhile stays, and so must its ranges.
     gone = {current.id for current in outcome.replaced}
     replaced -= {current.partition for current in snapshot.slices if current.id not in gone}

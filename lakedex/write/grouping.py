@@ -8,7 +8,7 @@ from lakedex.config import TableType
 from lakedex.errors import ServicePends
 from lakedex.filegroup import FileSlice, FileSliceId
 from lakedex.table import Snapshot
-from lakedex.txn.conflicts import pending_groups, service_conflict
+from lakedex.txn.conflicts import CopiedGroups, pending_groups, service_conflict
 from lakedex.write.assign import FileSizes, Group, Placing, arranged_groups, assign, sort_new
 from lakedex.write.attempt import Attempt
 from lakedex.write.context import WriteContext
@@ -23,7 +23,11 @@ _MOST_TINY_FILES = 256
 
 
 def assigned_groups(
-    write: Attempt, facts: WriteContext, answers: Sequence[TagAnswer], replaced: Sequence[FileSlice]
+    write: Attempt,
+    facts: WriteContext,
+    answers: Sequence[TagAnswer],
+    replaced: Sequence[FileSlice],
+    copies: CopiedGroups | None = None,
 ) -> list[Group]:
     """The file groups to write; none of them may be in the way of a service that pends."""
     snapshot = write.transaction.snapshot
@@ -31,13 +35,16 @@ def assigned_groups(
     replaced_ids = {current.id for current in replaced}
     slices = {current.id: current for current in snapshot.slices if current.id not in replaced_ids}
     groups = _groups(write, facts, parts, slices)
-    touched = {FileSliceId(group.partition, group.file_id) for group in groups} | replaced_ids
+    own = [group for group in groups if group.copy is None]
+    touched = {FileSliceId(group.partition, group.file_id) for group in own} | replaced_ids
     logged = {FileSliceId(group.partition, group.file_id) for group in groups if group.is_log}
-    problem = service_conflict(snapshot.timeline, touched, touched - logged)
+    known = CopiedGroups() if copies is None else copies
+    problem = service_conflict(snapshot.timeline, touched, touched - logged, copies=known)
     if problem is not None:
         # It would lose at its commit; nothing is to be written for that.
         raise ServicePends(f"{problem}; write again when that is done")
     if facts.early_look is not None:
+        touched = touched.difference(known.written)
         write.transaction.look_early(touched, touched - logged)
     return groups
 

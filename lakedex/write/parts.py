@@ -13,6 +13,19 @@ from lakedex.format.spill import Segment, SpillWriter, rows_by_number
 from lakedex.write.rows import DELETE, FILE_ID, LIVE, PARTITION, TAGS, TARGET, TWICE
 
 
+@dataclass(frozen=True, slots=True)
+class CopyOf:
+    """Where the second copy of rows goes that are in a bucket under resize.
+
+    That is a log file, which will lie on top of the base file that the resize is about to write.
+    """
+
+    resize: str
+    """The instant of the resize, which stands in the name of the log file."""
+    version: int
+    """The number of the log file among those of its file group."""
+
+
 @dataclass(frozen=True)
 class TaggedPart:
     """Rows of one target: a file group, or (`file_id` None) any new one of a partition."""
@@ -23,6 +36,8 @@ class TaggedPart:
     needs_base: bool = False
     """Whether a log file cannot say it: a row comes back to a group whose logs deleted it, or is of
     a key that the group holds twice."""
+    copy: CopyOf | None = None
+    """Of a second copy of rows that are written to their present file group, too."""
 
 
 def placed_nowhere(rows: pa.Table) -> pa.Table:

@@ -39,6 +39,7 @@ from lakedex.write.assign import share_out
 from lakedex.write.attempt import Attempt
 from lakedex.write.bucketing import (
     WriteBuckets,
+    copied_parts,
     merges_by_key,
     plan_buckets,
     plan_tagging_by_bucket,
@@ -181,8 +182,11 @@ def _write_in(write: Attempt, partitions: Sequence[str]) -> WriteResult:
         if buckets is not None:
             facts = replace(facts, takes_for_live=not buckets.reads_keys)
         unique, answers = _find_records(write, facts, plan, buckets)
+        if buckets is not None:
+            answers += copied_parts(target.engine, facts, buckets, answers)
     with clock.step("assign"):
-        groups = assigned_groups(write, facts, answers, replaced)
+        copies = None if buckets is None else buckets.copies
+        groups = assigned_groups(write, facts, answers, replaced, copies)
         shares = share_out(groups, facts.instant, target.engine.parallelism)
     result = _counted(write, answers, buckets)
     replaces = write.operation.replaces is not Replaces.NOTHING or write.operation.without_rows
@@ -363,12 +367,13 @@ def _window(target: Target) -> WindowPlan | None:
 
 def _told(result: WriteResult, outcome: Outcome, instant: str) -> WriteResult:
     files = [file for answer in outcome.answers for file in answer.files]
+    counted = [file for file in files if not file.is_copy]
     return replace(
         result,
         instant=instant,
-        inserted=sum(file.num_inserts for file in files),
-        updated=sum(file.num_updates for file in files),
-        deleted=sum(file.num_deletes for file in files),
+        inserted=sum(file.num_inserts for file in counted),
+        updated=sum(file.num_updates for file in counted),
+        deleted=sum(file.num_deletes for file in counted),
         files=len(files),
         bytes_written=sum(file.size for file in files),
         file_groups_replaced=len(outcome.replaced),

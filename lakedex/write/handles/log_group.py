@@ -65,8 +65,8 @@ def write_log(
     is_new = incoming.is_new
     if (is_absent | is_new | (incoming.is_live & ~incoming.is_flagged)).all():
         effect = _Effect(is_new, is_row & ~is_new, is_delete, None)
-        unread = incoming if facts.needs_changed_rows else None
-    elif facts.takes_for_live:
+        unread = incoming if facts.needs_changed_rows and not group.is_copy else None
+    elif facts.takes_for_live or group.is_copy:
         is_flagged = is_row & incoming.is_flagged
         updates = is_row & ~is_new & ~incoming.is_flagged
         effect, unread = _Effect(is_new, updates, is_delete | is_flagged, None), None
@@ -85,7 +85,10 @@ def write_log(
         num_inserts=int(effect.adds.sum()),
         num_updates=int(effect.updates.sum()),
         num_deletes=int(effect.deletes.sum()),
+        is_copy=group.is_copy,
     )
+    if group.is_copy:
+        return Outcome(file, rows, {}, keys.slice(0, 0), keys.slice(0, 0))
     added, gone = (keys.filter(pa.array(mask)) for mask in (effect.adds, effect.deletes))
     return Outcome(file, rows, {}, added, gone, changed=effect.changed, unread=unread)
 

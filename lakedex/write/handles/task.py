@@ -43,7 +43,8 @@ def write_groups(task: WriteTask) -> TaskResult:
             outcome = write_log(facts, avro, context, publisher, group, incoming)
         else:
             outcome = write_base(facts, context, publisher, group, incoming)
-        duplicates.note(group, incoming, outcome)
+        if not group.is_copy:
+            duplicates.note(group, incoming, outcome)
         if outcome is None:
             continue
         files.append(outcome.file)

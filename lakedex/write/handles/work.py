@@ -32,6 +32,8 @@ class GroupWork:
     is_log: bool
     order: RowOrder | None = None
     """How the rows are sorted; as they come without one."""
+    is_copy: bool = False
+    """Whether the rows are written to their present file group, too, which indexes of keys name."""
 
     @property
     def id(self) -> FileSliceId:
@@ -71,6 +73,8 @@ class WrittenFile:
     num_inserts: int
     num_updates: int
     num_deletes: int
+    is_copy: bool = False
+    """Whether its rows are in another file of the write, too."""
     counters: Mapping[str, int] = field(default_factory=dict)
     """What else the commit metadata says of it, by the names there."""
 

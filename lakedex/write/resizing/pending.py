@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from lakedex.errors import CorruptFile, FileMissing
+from lakedex.filegroup import LogFile, parse_data_file
 from lakedex.index.kinds.bucket.ring import HashNode, HashRing, nodes_of_plan
+from lakedex.table import Snapshot
 from lakedex.table.bucket_index import is_resize
 from lakedex.timeline import Action, Instant, Timeline, load_table_config
 from lakedex.write.resizing.planning import NODES_KEY, PARTITION_KEY
@@ -33,6 +36,42 @@ class ResizeWatch:
 
 def _replaces(timeline: Timeline) -> list[Instant]:
     return [each for each in timeline.write_instants() if each.action is Action.REPLACECOMMIT]
+
+
+@dataclass(frozen=True)
+class PendingRing:
+    """The ring of a partition once a pending resize is complete."""
+
+    instant: str
+    """That of the resize."""
+    ring: HashRing
+    leaving: frozenset[str]
+    """The file groups of the buckets that it takes away."""
+    versions: Mapping[str, int]
+    """How many log files the new file groups have already, at most."""
+
+
+def pending_ring(snapshot: Snapshot, ring: HashRing) -> PendingRing | None:
+    """What a pending resize makes of a ring; None where none does, or its plan is outdated."""
+    leaving = leaving_buckets(snapshot.timeline, ring)
+    instants = set(leaving.values())
+    if len(instants) != 1:
+        return None
+    instant = min(instants)
+    nodes = [
+        node
+        for time, partition, own in _planned(snapshot.timeline)
+        if time == instant and partition == ring.partition
+        for node in own
+    ]
+    then = ring.resized(nodes, instant)
+    new = {node.file_id for node in then.nodes} - {node.file_id for node in ring.nodes}
+    versions: dict[str, int] = dict.fromkeys(new, 0)
+    for name, size in snapshot.listing.files.get(ring.partition, ()):
+        log = parse_data_file(name, size)
+        if isinstance(log, LogFile) and log.file_id in versions:
+            versions[log.file_id] = max(versions[log.file_id], log.version)
+    return PendingRing(instant, then, frozenset(leaving), versions)
 
 
 def leaving_buckets(timeline: Timeline, ring: HashRing) -> dict[str, str]:

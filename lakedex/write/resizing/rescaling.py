@@ -93,6 +93,10 @@ class RescaledBuckets:
     after: PartitionCounts
     replaced: tuple[FileSlice, ...]
 
+    @property
+    def copies(self) -> None:
+        """None: no other write may change what is rescaled."""
+
     def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
         """See that the numbers are what they were, and store the new ones.
 

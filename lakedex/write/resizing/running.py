@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -27,6 +27,7 @@ from lakedex.index.kinds.bucket.ring import HashRing
 from lakedex.storage import Storage
 from lakedex.table import Snapshot
 from lakedex.timeline import Timeline, load_table_config
+from lakedex.txn.conflicts import CopiedGroups
 from lakedex.txn.transaction import CommitScope, Transaction
 from lakedex.write.assign import Group, add_segment, share_out
 from lakedex.write.commit import CommittedBuckets, Outcome
@@ -120,8 +121,19 @@ def write_resizes(
         {partition: frozenset(file_ids) for partition, file_ids in outputs.items()},
         order,
     )
-    committed = ResizedBuckets(tuple(rings.values()), replaced)
-    return write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    taken = {
+        each.id: frozenset(node.file_id for node in resize.outputs)
+        for resize in resizes
+        for each in resize.slices
+    }
+    committed = ResizedBuckets(tuple(rings.values()), replaced, transaction.instant, taken)
+    outcome = write_moves(target, transaction, moves, committed, scratch=scratch, clock=clock)
+    has_keys = outcome.plan.has_record_index or any(b.has_keys for b in outcome.plan.building)
+    if has_keys or target.options.window is not None:
+        # Entries of keys that come meanwhile would name file groups that are gone: then the resize
+        # loses against such a write, and is run again.
+        outcome = replace(outcome, buckets=replace(committed, taken={}))
+    return outcome
 
 
 @dataclass(frozen=True)
@@ -221,6 +233,14 @@ class ResizedBuckets:
     rings: tuple[HashRing, ...]
     """Those that the resize makes."""
     replaced: tuple[FileSlice, ...]
+    instant: str
+    taken: Mapping[FileSliceId, frozenset[str]]
+    """The file groups that are replaced, with the file ids of those that take their rows."""
+
+    @property
+    def copies(self) -> CopiedGroups:
+        """Writes beside the resize may change its file groups, if they change the new ones too."""
+        return CopiedGroups(resize=self.instant, taken=self.taken)
 
     def prepare_commit(self, scope: CommitScope, touched: Iterable[FileSliceId]) -> None:
         """See that the rings are what they were, and store the new ones.
